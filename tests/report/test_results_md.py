@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +57,27 @@ def test_a_difference_of_one_seed_is_in_its_section_and_no_answer(tmp_path: Path
     write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=3, ablation=ABLATION, sweep="rnn_type")
     text = text_of(outputs, target)
     assert [part in text for part in (alone, "| [rnn_type]", "| [rates]")] == [True, True, False]
+
+
+def test_answers_of_an_earlier_version_of_the_built_in_corpus_are_folded(tmp_path: Path) -> None:
+    outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
+
+    def begun(day: str) -> Callable[[Path], None]:
+        def change(run: Path) -> None:
+            config = (run / "config.yaml").read_text(encoding="utf-8")
+            (run / "config.yaml").write_text(config.replace("data=an4", "data=synthetic"), encoding="utf-8")
+            environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+            write_json(run / "environment.json", {**environment, "started": f"{day}T09:00:00Z"})
+
+        return change
+
+    for day in ("2026-11-26", "2026-11-27"):
+        rates = {"rnn=lstm": 0.1, "rnn=gru": 0.5}
+        write_sweep(outputs, rates, seeds=3, ablation=ABLATION, sweep=f"of_{day}", change=begun(day))
+    write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=3, ablation=ABLATION, sweep="of_an4")
+    today, _, earlier = text_of(outputs, target).partition("<summary>Earlier answers: 1</summary>")
+    assert re.findall(r"\| \[(\w+\S+)\]", today) == ["of_2026-11-27", "of_an4"]
+    assert re.findall(r"\| \[(\w+\S+)\]", earlier.partition("</details>")[0]) == ["of_2026-11-26"]
 
 
 def test_the_records_alone_make_the_same_page(tmp_path: Path) -> None:
@@ -234,6 +256,3 @@ def test_the_sweep_file_of_today_says_what_its_answers_are_held_against(tmp_path
     text = text_of(outputs, target)
     assert "misread" not in text
     assert "; asked before: worse, +3.00) | 3 | worse | not comparable: the claim is about long trainings |" in text
-    withdrawn = {**after, "withdrawn": {"01234567": {"gru": "the baseline clips"}}}
-    (target.parent / "rnn_type.yaml").write_text(json.dumps({"ablation": withdrawn}), encoding="utf-8")
-    assert "| withdrawn: the baseline clips | 3 | – | – |" in text_of(outputs, target)

@@ -71,6 +71,10 @@ class NamedArm:
     values: Mapping[int, float]
 
     @property
+    def mean(self) -> float:
+        return float(np.mean(list(self.values.values())))
+
+    @property
     def deviation(self) -> float:
         return float(np.std(list(self.values.values()), ddof=1))
 

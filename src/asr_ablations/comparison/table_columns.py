@@ -64,6 +64,8 @@ def _last(values: Sequence[float]) -> float | None:
     return values[-1] if values else None
 
 
+TRAINING_LOSS = "train/loss_epoch"
+"""A column of metrics.csv: the mean over the batches of an epoch, in nats."""
 TRAIN_SECONDS = "train_seconds"
 TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
 """The columns that depend on the machine and its load."""
@@ -83,12 +85,26 @@ COLUMNS = (
     Column("steps", lambda run, _: run.summary.steps, "training", "steps", 1),
     Column("audio_hours", lambda run, _: run.summary.audio_hours_seen, "training", "audio h", 2),
     Column(TRAIN_SECONDS, lambda run, _: run.summary.seconds.get("train"), "training", "train s", 1, deviation=True),
+    Column(
+        "training_loss",
+        lambda run, _: training_loss(run),
+        "training",
+        f"training {LOSS.heading}",
+        metric=LOSS,
+        deviation=True,
+        always=False,
+    ),
     _validation("best", WER, lambda run: run.summary.best_validation_wer),
     _validation("last", WER, lambda run: _last(validation_values(run, WER))),
     _validation("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),
     _validation("last", LOSS, lambda run: _last(validation_values(run, LOSS))),
 )
 """In the order of the files; the losses and the longer CER are shown where a run has them."""
+
+
+def training_loss(run: RunRecord) -> float | None:
+    """The mean of the training loss over the batches of the last epoch, in nats; None if it was not recorded."""
+    return _last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
 
 
 def table_rows(arms: Sequence[Arm], sets: Sequence[str]) -> list[TableRow]:

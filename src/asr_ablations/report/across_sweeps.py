@@ -15,7 +15,10 @@ HEADING = "Noise of seeds"
 LOSS_HEADING = "Validation loss against error rate"
 FEWEST = 3
 """Seeds of an arm whose own deviation is shown."""
-DEVIATIONS = ("corpus and set", "utterances", "runs", "arms", "degrees of freedom", "deviation", "least", "greatest")
+DEVIATIONS = (
+    *("corpus and set", "utterances", "runs", "arms", "degrees of freedom", "deviation", "least", "greatest"),
+    "arm with the most seeds",
+)
 RANKS = ("corpus, loss of, rate on", "runs", "of runs", "arms", "of arms' means", "within arms")
 CORRELATIONS = ("corpus and set", "pairs of arms", "median", "quartiles", "least", "greatest")
 
@@ -30,7 +33,8 @@ def seed_noise_section(comparisons: Sequence[tuple[str, Comparison]]) -> list[st
     parts = [
         f"## {HEADING}",
         "Standard deviation of the error rate over seeds, pooled over all arms above with two seeds and more, in "
-        f"points. Least and greatest: of the arms with {FEWEST} seeds and more.",
+        f"points. Least and greatest: of the arms with {FEWEST} seeds and more. The arm with the most seeds, which "
+        "several sweeps may have trained: its mean ± standard deviation.",
         table(DEVIATIONS, [_deviations(noise) for noise in sets]),
     ]
     correlated = [noise for noise in sets if noise.correlations]
@@ -46,6 +50,7 @@ def seed_noise_section(comparisons: Sequence[tuple[str, Comparison]]) -> list[st
 def _deviations(noise: SetNoise) -> list[str]:
     metric = find_metric(noise.metric)
     arms = sorted((arm for arm in noise.arms if len(arm.values) >= FEWEST), key=lambda arm: (arm.deviation, arm.name))
+    most = max(noise.arms, key=lambda arm: len(arm.values))
     ends = [f"{metric.text(arm.deviation)} ({arm.name}, {len(arm.values)} seeds)" for arm in arms]
     return [
         _named(f"{noise.corpus}: {noise.set}", noise.drawn),
@@ -56,6 +61,7 @@ def _deviations(noise: SetNoise) -> list[str]:
         f"{metric.text(noise.deviation)} {metric.label}",
         ends[0] if ends else "–",
         ends[-1] if ends else "–",
+        f"{metric.spread(most.mean, most.deviation)} ({most.name}, {len(most.values)} seeds)",
     ]
 
 

@@ -31,7 +31,7 @@ from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.archive import ENDING, evaluations_in, keep, unpack
 from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, runs_in
-from asr_ablations.runs.reader import read_standing, read_yaml
+from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.errors import UsageError
@@ -41,15 +41,25 @@ from asr_ablations.tools.terminal import console
 ANSWERS_HEAD = (
     *("question", "difference", *scale.HEAD, "verdict", "seeds", "the source expects", "agreement", "runs"),
 )
+EARLIER = """<details>
+<summary>Earlier answers: {}</summary>
+
+They are of versions 3 and 4 of the built-in corpus, whose test voices share variants of espeak-ng with voices of \
+training. Version 5 tests variants that are not in training, and these questions will be asked again with it."""
+"""Above the folded table of earlier answers, with their number."""
 
 
 def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
     """Paragraphs of Markdown: what the columns mean, and the table. comparisons: with the names of their sections, to
-    which the rows link. Empty where no comparison has a verdict. Differences without an interval, such as those of one
-    seed, are counted below the table: no answer is to be read from them.
+    which the rows link. Empty where no comparison has a verdict. Answers of an earlier version of the built-in corpus
+    are in a folded table. Differences without an interval, such as those of one seed, are counted below the tables: no
+    answer is to be read from them.
     """
-    rows = [row for name, comparison in comparisons for row in _rows(name, comparison)]
-    if not rows:
+    rows, earlier = (
+        [row for name, comparison in comparisons for row in _rows(name, comparison, earlier=earlier)]
+        for earlier in (False, True)
+    )
+    if not rows and not earlier:
         return _without_interval(comparisons)
     return [
         "Difference: of the first from the second, in points of the metric, with the interval of the verdict (for "
@@ -63,7 +73,8 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
         "runs are lost or replaced: of fewer epochs, the first by speakers. *With*: keys in which arms differ, too, "
         "beside what their names say. *Open*: by voices the plan asks for further runs.",
         scale.summary([comparison for _, comparison in comparisons]),
-        table(ANSWERS_HEAD, rows),
+        *([table(ANSWERS_HEAD, rows)] if rows else []),
+        *([EARLIER.format(len(earlier)), table(ANSWERS_HEAD, earlier), "</details>"] if earlier else []),
         *_without_interval(comparisons),
     ]
 
@@ -79,8 +90,12 @@ def _without_interval(comparisons: Sequence[tuple[str, Comparison]]) -> list[str
     return [f"Differences of too few seeds for an interval stand in their sections alone: {named}."] if named else []
 
 
-def _rows(name: str, comparison: Comparison) -> list[list[str]]:
-    shown = [verdict for verdict in comparison.answer if in_table(verdict.contrast)]
+def _rows(name: str, comparison: Comparison, *, earlier: bool) -> list[list[str]]:
+    shown = [
+        verdict
+        for verdict in comparison.answer
+        if in_table(verdict.contrast) and scale.is_earlier(verdict.contrast, comparison) == earlier
+    ]
     return [
         [
             f"[{name}](#{name}): {_question(verdict.contrast)}{_unsaid(verdict.contrast, comparison)}",
@@ -109,8 +124,6 @@ def _unsaid(contrast: Contrast, comparison: Comparison) -> str:
 
 def _outcome(verdict: Verdict, comparison: Comparison) -> str:
     name = verdict.contrast.question.name
-    if reason := comparison.withdrawn.get(name):
-        return f"withdrawn: {reason}"
     nothing = did_nothing(verdict.contrast.question, comparison.arms)
     outcome = f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
     again, earlier = None if nothing else verdict.contrast.again, comparison.earlier.get(name)
@@ -130,7 +143,7 @@ def _difference(contrast: Contrast) -> str:
 def _source(verdict: Verdict, comparison: Comparison) -> list[str]:
     """The effect that the source makes one expect, and the agreement with it; of every claim about the question."""
     held = agreements(verdict, comparison.claims, comparison.arms)
-    if not held or verdict.contrast.question.name in comparison.withdrawn:
+    if not held:
         return ["–", "–"]
     return ["; ".join(one.expected for one in held), "; ".join(one.outcome for one in held)]
 
@@ -220,7 +233,7 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
     for sweep in track(sweeps, "comparing", console=terminal, transient=True, disable=not terminal.is_terminal):
         for name, folders in questions(sweep).items():
             try:
-                comparison = compare(folders, Options(commentary=_commentary(target.parent / f"{name}.yaml")))
+                comparison = compare(folders, Options(commentary=_commentary(name, sweep, target.parent)))
             except UsageError as error:
                 parts += [f"## {name}", "Not compared:", indent(str(error), "    ")]
                 continue
@@ -239,8 +252,14 @@ def questions(sweep: Path) -> dict[str, list[Path]]:
     return {sweep.name: [sweep], **({f"{sweep.name}{DECODERS}": decoded} if decoded else {})}
 
 
-def _commentary(file: Path) -> Declaration | None:
-    """What a sweep file says today of the sweep's answers; None without the file."""
+def _commentary(name: str, sweep: Path, files: Path) -> Declaration | None:
+    """What a sweep file says today of the sweep's answers; None without the file.
+
+    The file is the one that the sweep's command names with -cn, else the one with the section's name.
+    """
+    command = read_sweep(sweep).get("command", []) if name == sweep.name else []
+    named = command[command.index("-cn") + 1] if "-cn" in command else name
+    file = files / f"{named}.yaml"
     return parse(read_yaml(file).get("ablation") or {}) if file.exists() else None
 
 

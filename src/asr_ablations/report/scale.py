@@ -2,19 +2,24 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from asr_ablations.comparison.arms import choice_of
 from asr_ablations.comparison.contrast import Contrast
-from asr_ablations.comparison.metrics import find_metric
+from asr_ablations.comparison.metrics import LOSS, find_metric
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.table_columns import training_loss
 from asr_ablations.runs.record import RunRecord
 
 BUILT_IN = "synthetic"
 """The option of the built-in corpus, whose speech is generated."""
-HEAD = ("about", "rates", "of")
+UNHEARD_SINCE = "2026-11-27"
+"""The day of version 5 of the built-in corpus, the first whose test voices are variants that no training voice has."""
+HEAD = ("about", "rates", "training loss", "of")
 EXPLANATION = (
     "About: corpus, hours of training speech, parameters, epochs; words of the test set, and the units that it was "
     "drawn with, over which intervals are. Generated speech is the built-in corpus. Rates: those of the first and the "
-    "second. Of: the code's commit and the day of the runs."
+    "second; training loss: in their last epoch, in nats, over all their seeds. Of: the code's commit and the day of the runs."
 )
 
 
@@ -24,6 +29,7 @@ def cells(contrast: Contrast, comparison: Comparison) -> list[str]:
     return [
         f"{training(runs)}; {tested(contrast, runs)}",
         "–" if contrast.question.kind == "interaction" else _rates(contrast),
+        _training_losses(contrast, comparison),
         f"{', '.join(_different(runs, commit))}, {days(runs)}",
     ]
 
@@ -31,6 +37,16 @@ def cells(contrast: Contrast, comparison: Comparison) -> list[str]:
 def _rates(contrast: Contrast) -> str:
     metric = find_metric(contrast.metric)
     return f"{metric.text(contrast.arm_mean)}, {metric.text(contrast.baseline_mean)}"
+
+
+def _training_losses(contrast: Contrast, comparison: Comparison) -> str:
+    if contrast.question.kind == "interaction":
+        return "–"
+    sides: tuple[list[float], list[float]] = ([], [])
+    for arm in comparison.arms:
+        if weight := contrast.question.weights.get(arm.name):
+            sides[weight < 0].extend(loss for run in arm.runs if (loss := training_loss(run)) is not None)
+    return ", ".join(LOSS.text(float(np.mean(losses))) for losses in sides if losses) or "–"
 
 
 def summary(comparisons: Sequence[Comparison]) -> str:
@@ -69,6 +85,12 @@ def corpus(run: RunRecord) -> str:
     """The corpus of a run, with its language."""
     name = choice_of(run, "data")
     return f"generated {run.config['data']['language']}" if name == BUILT_IN else name
+
+
+def is_earlier(contrast: Contrast, comparison: Comparison) -> bool:
+    """True if a run of the answer is of the built-in corpus before its version 5."""
+    runs = [run for run in _runs(contrast, comparison) if choice_of(run, "data") == BUILT_IN]
+    return any((run.environment.started or "") < UNHEARD_SINCE for run in runs)
 
 
 def commit(run: RunRecord) -> str:

@@ -10,6 +10,7 @@ from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.derived_tables import observed
 from asr_ablations.comparison.metrics import LOSS, Metric, different_losses
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.table_columns import TRAINING_LOSS
 from asr_ablations.report.curves import AXES, Values, arm_band, loss_curve, metric_names, smooth, throughput_curve
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.record import RunRecord
@@ -21,7 +22,7 @@ def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> 
     """<metric>_by_<axis>: a panel per set, the losses of training among them; a logarithmic y axis where the values
     allow it.
     """
-    training = metric_names(comparison, "train/loss_epoch") if metric is LOSS else []
+    training = metric_names(comparison, TRAINING_LOSS) if metric is LOSS else []
     columns = [*training, *metric_names(comparison, "validation/", f"/{metric.name}")]
     shown = [column for column in columns if any(arm_band(arm, column, axis) for arm in comparison.arms)]
     if not shown:
