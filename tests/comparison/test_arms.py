@@ -413,13 +413,13 @@ def test_a_whole_declaration() -> None:
         "question": "?", "source": "Shi2016 §4", "claim": "yes", "factor": ["order", "norm"], "baseline": 256,
         "set": "test", "metric": "loss", "contrasts": "factorial", "targets": [0.2], "published": {"a": {"test": 5}},
         "expected": {0.2: "better", "b": ["worse", "equivalent"]},
-        "earlier": {"b": "worse, +1.00"},
+        "withdrawn": {"01234567": {"b": "it was of another arm"}}, "earlier": {"b": "worse, +1.00"},
     }  # fmt: skip
     assert parse(node) == Declaration(
         "?", "Shi2016 §4", ["order", "norm"], "256", "test", "loss", ["factorial"], "points", None, None, [0.2],
         {"a": {"test": 5.0}},
         [Claim("yes", expected={"0.2": [Effect("better")], "b": [Effect("worse"), Effect("equivalent")]})],
-        {"b": "worse, +1.00"},
+        {"01234567": {"b": "it was of another arm"}}, {"b": "worse, +1.00"},
     )  # fmt: skip
     assert parse({"factor": "rnn", "baseline": None}) == Declaration(factor=["rnn"])
 
@@ -438,6 +438,7 @@ def test_a_whole_declaration() -> None:
         ({"claim": {"about": "LibriSpeech"}}, "ablation.claim=.*expected a key `says`"),
         ({"claim": {"says": "yes", "abuot": "?"}}, "ablation.claim=abuot: expected one of says, about"),
         ({"claim": {"says": "yes", "where": {"max_epochs": {"atleast": 3}}}}, r"ablation\.claim\.where=.*least: 10"),
+        ({"withdrawn": ["a"]}, r"ablation\.withdrawn=\['a'\]: expected \{commit"),
         ({"earlier": {"a": 3}}, r"ablation\.earlier="),
     ],
 )

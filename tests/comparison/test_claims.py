@@ -8,6 +8,7 @@ import pytest
 from asr_ablations.comparison.claims import Agreement, Effect, agreement, agreements, parse_claims
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.contrast import AtLook, Contrast, Verdict
+from asr_ablations.comparison.declaration import parse
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
 from tests.helpers.run_folders import write_sweep
@@ -123,3 +124,17 @@ def test_two_claims_about_one_question_are_both_shown(tmp_path: Path) -> None:
         "expected better, measured worse: not comparable: the claim is about few epochs (" in line for line in lines
     )
     assert "rnn=gru: expected worse, measured worse: agrees" in lines
+
+
+def test_an_answer_is_withdrawn_for_the_runs_of_a_commit_alone(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=4, ablation=ABLATION)
+
+    def compared(commit: str) -> Comparison:
+        said = parse({**ABLATION, "withdrawn": {commit: {"gru": "its baseline clips"}}})
+        return compare([sweep], Options(commentary=said))
+
+    (verdict,) = compared("0123").answer
+    assert verdict.sentence.startswith("withdrawn: its baseline clips; it read: rnn=gru is worse than rnn=lstm")
+    assert compared("0123").withdrawn == {"rnn=gru": "its baseline clips"}
+    assert compared("9999").withdrawn == {}
+    assert compared("9999").answer[0].sentence.startswith("rnn=gru is worse than rnn=lstm")

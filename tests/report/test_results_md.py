@@ -64,8 +64,7 @@ def test_answers_of_an_earlier_version_of_the_built_in_corpus_are_folded(tmp_pat
 
     def begun(day: str) -> Callable[[Path], None]:
         def change(run: Path) -> None:
-            config = (run / "config.yaml").read_text(encoding="utf-8")
-            (run / "config.yaml").write_text(config.replace("data=an4", "data=synthetic"), encoding="utf-8")
+            (run / "overrides").write_text("data=synthetic\n", encoding="utf-8")
             environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
             write_json(run / "environment.json", {**environment, "started": f"{day}T09:00:00Z"})
 
@@ -189,10 +188,11 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
         line for line in text.splitlines() if line.startswith("| [planned](#planned): rnn=gru against rnn=lstm | +")
     )
     cells = [cell.strip() for cell in row.split("|")][1:-1]
-    assert cells[5:] == ["worse (again in 100 %)", "2", "equivalent", "disagrees", f"4 of 6, {4 * 50 / 60:.2g} min"]
+    assert cells[6:] == ["worse (again in 100 %)", "2", "equivalent", "disagrees", f"4 of 6, {4 * 50 / 60:.2g} min"]
     assert cells[2] == "an4, 0 M, 5 epochs; test, 576 words, 12 speakers"
     assert re.fullmatch(r"\d\d\.\d\d, \d+\.\d\d", cells[3])
-    assert re.fullmatch(r"01234567, \d{4}-\d\d-\d\d", cells[4])
+    assert cells[4] == "2.5000, 0.5000"
+    assert re.fullmatch(r"01234567, \d{4}-\d\d-\d\d", cells[5])
     assert re.fullmatch(r"\+\d+\.\d\d WER \(\+\d+\.\d\d to \+\d+\.\d\d\)", cells[1])
     assert re.search(r"\| rnn=gru \| 1 \| 2 \| \+\d.* \| worse \| NA \|", text)
     assert re.search(r"^4 runs, \d{4}-\d\d-\d\d: an4, .* Commits: 01234567\.$", text, re.MULTILINE)
@@ -256,3 +256,6 @@ def test_the_sweep_file_of_today_says_what_its_answers_are_held_against(tmp_path
     text = text_of(outputs, target)
     assert "misread" not in text
     assert "; asked before: worse, +3.00) | 3 | worse | not comparable: the claim is about long trainings |" in text
+    withdrawn = {**after, "withdrawn": {"01234567": {"gru": "the baseline clips"}}}
+    (target.parent / "rnn_type.yaml").write_text(json.dumps({"ablation": withdrawn}), encoding="utf-8")
+    assert "| withdrawn: the baseline clips | 3 | – | – |" in text_of(outputs, target)

@@ -1,7 +1,7 @@
 """Runs compared: loaded, checked for confounds, grouped into arms, measured, decided."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
@@ -10,7 +10,7 @@ from asr_ablations.comparison.arm_differences import ArmDifference, arm_differen
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.claims import Claim, unmatched
 from asr_ablations.comparison.confounds import Differing, value_text
-from asr_ablations.comparison.contrast import Contrast
+from asr_ablations.comparison.contrast import Contrast, Verdict
 from asr_ablations.comparison.contrasts import Family, contrasts
 from asr_ablations.comparison.declaration import Declaration, Scale, beside_the_literature, margin_on
 from asr_ablations.comparison.derived_tables import is_search
@@ -126,6 +126,8 @@ def compare_runs(
     trained = [] if records.scored else arms  # of systems given by their hypotheses no times are known
     times, untimed = times_to_accuracy(trained, metric, targets)
     commentary = (options.commentary or design.declared).of_arms(design.arms)
+    invalid = _withdrawn(verdicts, commentary.withdrawn, arms)
+    verdicts = _without_withdrawn(verdicts, invalid)
     differences = [] if records.scored else _differences(design, arms)  # systems differ in all that is not known
     declared = replace(commentary, claims=_claims_of_source(design, commentary))
     return Comparison(
@@ -168,6 +170,7 @@ def compare_runs(
         plan=plan if course else None,
         course=course,
         claims=declared.claims,
+        withdrawn=invalid,
         earlier=declared.earlier,
         differences=differences,
         scored=records.scored,
@@ -188,6 +191,33 @@ def _differences(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
     return arm_differences(configs, design.baseline.name, design.factor, [run for arm in arms for run in arm.results])
+
+
+def _withdrawn(
+    verdicts: Sequence[Verdict], declared: Mapping[str, Mapping[str, str]], arms: Sequence[Arm]
+) -> dict[str, str]:
+    """Why an answer is withdrawn, by question. declared: `ablation.withdrawn`, by commit and question. An answer is of
+    the commit if one of its runs is: the same question asked again, at another commit, stands.
+    """
+    reasons = {}
+    for commit, questions in declared.items():
+        for one in verdicts:
+            question = one.contrast.question
+            runs = [run for arm in arms if arm.name in question.weights for run in arm.results]
+            commits = [run.environment.code.commit or "" for run in runs]
+            if question.name in questions and any(own.startswith(commit) for own in commits):
+                reasons[question.name] = questions[question.name]
+    return reasons
+
+
+def _without_withdrawn(verdicts: Sequence[Verdict], reasons: Mapping[str, str]) -> list[Verdict]:
+    """The verdicts; the sentence of one that is withdrawn begins with the reason."""
+    return [
+        replace(one, sentence=f"withdrawn: {reasons[name]}; it read: {one.sentence}")
+        if (name := one.contrast.question.name) in reasons
+        else one
+        for one in verdicts
+    ]
 
 
 def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:

@@ -35,6 +35,7 @@ class Declaration:
     (comparison.failures). targets: rates for the time to accuracy, 0.2 is 20 %. published: of the source, under the
     names of its own arms. claim, expected: comparison.claims, read into `claims`.
 
+    About answers that were published: withdrawn: {commit: {question: why it does not hold}}, of runs of this commit;
     earlier: {question: what was answered the first time}, where a sweep was asked twice and the runs are lost.
     """
 
@@ -51,6 +52,7 @@ class Declaration:
     targets: list[float] = field(default_factory=list)
     published: Published = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
+    withdrawn: dict[str, dict[str, str]] = field(default_factory=dict)
     earlier: dict[str, str] = field(default_factory=dict)
 
     def of_arms(self, arms: Sequence[Arm]) -> "Declaration":
@@ -59,6 +61,7 @@ class Declaration:
             self,
             published=by_arm(self.published, arms),
             claims=[replace(claim, expected=by_arm(claim.expected, arms)) for claim in self.claims],
+            withdrawn={commit: by_arm(reasons, arms) for commit, reasons in self.withdrawn.items()},
             earlier=by_arm(self.earlier, arms),
         )
 
@@ -101,15 +104,24 @@ def parse(node: object) -> Declaration:
         targets=_numbers(given.get("targets")),
         published=_published(given.get("published")),
         claims=parse_claims(given.get("claim"), given.get("expected")),
-        earlier=_earlier(given.get("earlier")),
+        withdrawn=_withdrawn(given.get("withdrawn")),
+        earlier=_texts_by_name("earlier", given.get("earlier")),
     )
 
 
-def _earlier(value: object) -> dict[str, str]:
+def _withdrawn(value: object) -> dict[str, dict[str, str]]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise UsageError(f"ablation.withdrawn={value}: expected {{commit: {{question: why}}}}")
+    return {str(commit): _texts_by_name("withdrawn", questions) for commit, questions in value.items()}
+
+
+def _texts_by_name(key: str, value: object) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or any(not isinstance(text, str) for text in value.values()):
-        raise UsageError(f"ablation.earlier={value}: expected {{question: a text}}")
+        raise UsageError(f"ablation.{key}={value}: expected {{question: a text}}")
     return {str(name): " ".join(text.split()) for name, text in value.items()}
 
 

@@ -73,10 +73,10 @@ class Comparison:
     of the verdicts that are the answer; verdicts on other sets describe. evidence: which test decides, and why.
     differing: the keys of the configs that are not the same in all runs, with their values as text; allowed: those that
     --allow accepted; changes: of a sweep that lists its arms, what each changes. unfinished: the runs without a result.
-    plan, course: of a sweep that adds seeds until it knows, and what its looks found. claims: of the source. earlier:
-    what was answered the first time, by question, where it was asked twice. differences: the keys in which arms differ
-    from the baseline. scored: as in Records. The derived tables (epochs, scaling, one_arm, …) are computed once, when
-    one is first asked for.
+    plan, course: of a sweep that adds seeds until it knows, and what its looks found. claims: of the source. withdrawn:
+    why an answer does not hold, by question; earlier: what was answered the first time, where it was asked twice.
+    differences: the keys in which arms differ from the baseline. scored: as in Records. The derived tables
+    (epochs, scaling, one_arm, …) are computed once, when one is first asked for.
     """
 
     title: str
@@ -103,6 +103,7 @@ class Comparison:
     plan: VerdictPlan | None = None
     course: Course | None = None
     claims: list[Claim] = field(default_factory=list)
+    withdrawn: dict[str, str] = field(default_factory=dict)
     earlier: dict[str, str] = field(default_factory=dict)
     differences: list[ArmDifference] = field(default_factory=list)
     scored: str = ""

@@ -30,7 +30,7 @@ from asr_ablations.report.looks import hours
 from asr_ablations.report.sections import sections
 from asr_ablations.report.sweep_command import sweep_commands
 from asr_ablations.runs.archive import ENDING, evaluations_in, keep, unpack
-from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, runs_in
+from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, SWEEP, runs_in
 from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import read_plan
@@ -125,6 +125,8 @@ def _unsaid(contrast: Contrast, comparison: Comparison) -> str:
 def _outcome(verdict: Verdict, comparison: Comparison) -> str:
     name = verdict.contrast.question.name
     nothing = did_nothing(verdict.contrast.question, comparison.arms)
+    if reason := comparison.withdrawn.get(name):
+        return f"withdrawn: {reason}"
     outcome = f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
     again, earlier = None if nothing else verdict.contrast.again, comparison.earlier.get(name)
     notes = [f"again in {again}" if again else "", f"asked before: {earlier}" if earlier else ""]
@@ -143,7 +145,7 @@ def _difference(contrast: Contrast) -> str:
 def _source(verdict: Verdict, comparison: Comparison) -> list[str]:
     """The effect that the source makes one expect, and the agreement with it; of every claim about the question."""
     held = agreements(verdict, comparison.claims, comparison.arms)
-    if not held:
+    if not held or verdict.contrast.question.name in comparison.withdrawn:
         return ["–", "–"]
     return ["; ".join(one.expected for one in held), "; ".join(one.outcome for one in held)]
 
@@ -257,7 +259,7 @@ def _commentary(name: str, sweep: Path, files: Path) -> Declaration | None:
 
     The file is the one that the sweep's command names with -cn, else the one with the section's name.
     """
-    command = read_sweep(sweep).get("command", []) if name == sweep.name else []
+    command = read_sweep(sweep).get("command", []) if name == sweep.name and (sweep / SWEEP).exists() else []
     named = command[command.index("-cn") + 1] if "-cn" in command else name
     file = files / f"{named}.yaml"
     return parse(read_yaml(file).get("ablation") or {}) if file.exists() else None

@@ -19,7 +19,8 @@ HEAD = ("about", "rates", "training loss", "of")
 EXPLANATION = (
     "About: corpus, hours of training speech, parameters, epochs; words of the test set, and the units that it was "
     "drawn with, over which intervals are. Generated speech is the built-in corpus. Rates: those of the first and the "
-    "second; training loss: in their last epoch, in nats, over all their seeds. Of: the code's commit and the day of the runs."
+    "second; training loss: in their last epoch, in nats, over all their seeds. Of: the code's commit and the day of "
+    "the runs."
 )
 
 
