@@ -12,7 +12,7 @@ ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
 export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
 
-.PHONY: help install lock lmplz train test test-fast campaign answers lint format docs clean
+.PHONY: help install lock lmplz train test test-fast campaign answers results unpack lint format docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
@@ -104,8 +104,16 @@ campaign: install  ## what is too long for the tests, an hour of it (PARTS=kills
 	@PYTHONPATH=src .venv/bin/python -m tests.campaign --parts "$(PARTS)" --hours "$(HOURS)" --seed "$(SEED)" \
 		$(if $(RESUME),--resume "$(RESUME)") $(ARGS)
 
+# What publishes this project's answers lies with them.
+PUBLISH = PYTHONPATH=src:sweeps .venv/bin/python -m publish
 answers: install  ## the papers' questions on the built-in corpus, hours of two cores; the same command continues
 	sweeps/answers.sh $(ARGS)
+
+results: install  ## write sweeps/RESULTS.md from sweeps/records/ (ARGS=outputs/<sweep> keeps a finished sweep first)
+	$(PUBLISH).results $(ARGS)
+
+unpack: install  ## write the records of sweeps/records/ as runs, under outputs/ or the folder ARGS
+	$(PUBLISH).archive $(ARGS)
 
 # What mypy found out of packages serves every checkout with the same environment: a clean one takes seconds.
 lint: EXTRAS = dev
@@ -118,7 +126,7 @@ format: install  ## let ruff rewrite
 
 docs: install  ## write docs/options.md from conf/, and commands and cost into the heads of sweeps/
 	PYTHONPATH=src .venv/bin/python -m asr_ablations.commands.options
-	PYTHONPATH=src .venv/bin/python -m asr_ablations.commands.sweep_heads
+	$(PUBLISH).heads
 
 clean:  ## remove caches, not the environment, not outputs
 	rm -rf .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info

@@ -21,12 +21,17 @@ plan=(until=verdict until.margin=1.0 until.seeds=8 until.share=false)
 failed=()
 more=("$@")
 
+keep() { # <sweep>: its record, and RESULTS.md
+	PYTHONPATH=src:sweeps .venv/bin/python -m publish.results "outputs/$1" >/dev/null || failed+=("records of $1")
+}
+
 train() { # <sweep file> [overrides]
-	local sweep=$1
+	local sweep=$1 folder=$1 override
 	shift
+	for override; do [[ $override != sweep=* ]] || folder=${override#sweep=}; done
 	echo "== $sweep $*"
 	.venv/bin/python src/train.py -m -cd sweeps -cn "$sweep" "${recipe[@]}" "$@" ${more[@]+"${more[@]}"} || failed+=("$sweep")
-	.venv/bin/python src/compare.py --results >/dev/null || failed+=("records of $sweep")
+	keep "$folder"
 }
 
 answer() { # <sweep file> <first seed> [overrides]
@@ -45,7 +50,7 @@ decoders() {
 	words=$(folder "$@") && letters=$(folder lm.unit=character lm.order=5 "$@") &&
 		.venv/bin/python src/evaluate.py -m -cd sweeps -cn language_models run="outputs/$sweep" gpus=0 models.words="$words" \
 			models.letters="$letters" || failed+=("decoders of $sweep")
-	.venv/bin/python src/compare.py --results >/dev/null || failed+=("records of $sweep")
+	keep "$sweep"
 }
 
 train short_runs

@@ -122,7 +122,6 @@ def test_a_confound_is_refused_with_exit_code_2_and_overruled_by_allow(sweep, tm
         ([], "no folder given"),
         (["outputs/sweep", "--baseline", "mine"], "baseline=mine: expected"),
         (["wandb=entity/project"], "expected wandb=entity/project/group"),
-        (["--results", "absent"], "absent: there is no such folder"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(arguments, said, sweep, tmp_path):
@@ -133,13 +132,7 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments, said, sweep, tmp_path)
 
 def test_help_shows_examples_and_options(tmp_path):
     done = expect(0, compare_command("--help", folder=tmp_path))
-    assert all(part in done.stdout for part in ("outputs/rnn_type", "--baseline", "--allow", "--results", "--target"))
-
-
-def test_results_are_generated(sweep, tmp_path):
-    expect(0, compare_command("--results", "--out", tmp_path / "sweeps", folder=tmp_path))
-    text = (tmp_path / "sweeps" / "RESULTS.md").read_text()
-    assert "Is a GRU as good?" in text
+    assert all(part in done.stdout for part in ("outputs/rnn_type", "--baseline", "--allow", "--target"))
 
 
 def test_it_imports_no_torch(sweep, tmp_path):

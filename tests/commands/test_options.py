@@ -1,15 +1,12 @@
 """The options of commands, the heads of sweep files, and plans."""
 
-import copy
 import re
 
 import pytest
 
 from asr_ablations.commands import options
-from asr_ablations.commands.sweep_heads import arms_of, commands, cost, with_head
 from tests.helpers.command import SHRUNKEN, run, run_folders
 from tests.helpers.interpreter import expect
-from tests.helpers.sweep_files import NAMES, SWEEPS, arms, composed, is_decoding, is_search
 
 CONFIG = """\
 # The whole of a run.
@@ -90,83 +87,6 @@ def test_an_option_without_a_comment_is_explained_by_the_module_that_it_names(pa
 
 def test_comments_for_tests_are_no_part_of_it(page):
     assert not any("tests" in line for line in page)
-
-
-every_sweep = pytest.mark.parametrize("name", NAMES)
-
-
-def text_of(name: str) -> str:
-    return (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8")
-
-
-@every_sweep
-def test_it_is_current(name: str) -> None:
-    assert text_of(name) == with_head(text_of(name), name, composed(name)), "make docs writes it anew"
-
-
-@every_sweep
-def test_it_has_the_command_first_and_counts_the_runs(name: str) -> None:
-    """The runs by the other count, which the tests compose."""
-    cfg = composed(name)
-    script = "evaluate" if is_decoding(name) else "train"
-    question, first, second, *_ = text_of(name).splitlines()
-    assert question.endswith("?")
-    assert first.startswith(f"#   python src/{script}.py -m -cd sweeps -cn {name}")
-    assert second.startswith("#   python src/compare.py ")
-    runs = cfg.hydra.sweeper.n_trials if is_search(cfg) else len(arms(cfg))
-    said = re.search(r"Cost by make docs: (?:at most )?(\d+)", text_of(name))
-    assert said
-    assert int(said[1]) == runs
-
-
-def test_what_is_written_by_hand_stays() -> None:
-    by_hand = (
-        "# Why?\n#   python src/train.py -m -cd s -cn old\n# Held fixed: all.\n#   python src/lm.py\ndefaults: []\n"
-    )
-    head = with_head(by_hand, "rnn_type", composed("rnn_type"))
-    assert head.startswith(
-        "# Why?\n#   python src/train.py -m -cd sweeps -cn rnn_type\n#   python src/compare.py outputs/"
-    )
-    assert "# Held fixed: all.\n#   python src/lm.py\n# Cost by make docs: 9 runs" in head
-    assert head.endswith("measures it.\ndefaults: []\n")
-    assert with_head(head, "rnn_type", composed("rnn_type")) == head
-    assert "-cn old" not in head
-
-
-def test_a_cost_follows_its_file() -> None:
-    """Hours of speech: runs × epochs × 2. On a V100: epochs × 75 or 119 minutes (Ambroszczyk2019 §2.1, table 2.2)."""
-    cfg = copy.deepcopy(composed("rnn_type"))
-    assert "9 runs (3 arms, 3 seeds) of 6 epochs, 108 hours of speech" in cost(cfg)
-    assert "precision=16 68 to 107 hours of a V100" in cost(cfg)
-    cfg.hydra.sweeper.params = {"rnn": "gru,lstm", "max_epochs": "10,30"}
-    assert "4 runs (4 arms, 1 seed) of 10 to 30 epochs, 160 hours of speech" in cost(cfg)
-    assert "100 to 159 hours of a V100" in cost(cfg)
-
-
-def test_arms_in_32_bits_take_longer_on_the_papers_gpu() -> None:
-    """Of nine runs of 6 epochs three take 135 minutes an epoch and six 75: 85.5 hours."""
-    assert "85 to " in cost(composed("mixed_precision"))
-
-
-def test_sizes_of_the_corpus_are_counted_by_arm() -> None:
-    hours = 3 * 6 * sum((0.5, 1, 2, 4))
-    assert f"{hours:.0f} hours of speech" in cost(composed("training_size"))
-    assert f"{3 * 6 * (460 + 960):,} hours of speech" in cost(composed("librispeech_hours"))
-    assert "make docs" not in cost(composed("training_size"))
-
-
-def test_a_command_gives_what_its_file_leaves_open() -> None:
-    assert commands(composed("librispeech_hours"), "librispeech_hours")[0].endswith(
-        "librispeech_hours data.root=<folder>"
-    )
-    decoding = commands(composed("language_models"), "language_models")
-    assert decoding[0].endswith("run=<folder of runs> models.words=<folder> models.letters=<folder>")
-    assert decoding[1] == "#   python src/compare.py <a run's folder>/evaluations"
-
-
-def test_a_search_has_trials_and_no_arms() -> None:
-    assert arms_of(composed("hyperparameters")) == ([{}], 1, 20)
-    assert "at most 20 runs of 8 epochs, 80 hours of speech" in cost(composed("hyperparameters"))
 
 
 SWEEP = ["src/train.py", "-m", *SHRUNKEN, "logger=csv", "max_epochs=3", "rnn=lstm,gru", "sweep=s"]

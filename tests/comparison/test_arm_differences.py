@@ -9,15 +9,15 @@ from asr_ablations.comparison.arm_differences import ArmDifference, arm_differen
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.confounds import MISSING
 from asr_ablations.comparison.design import Options
-from asr_ablations.report.results_md import in_table
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.archive import ENDING, unpack
 from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.runs.reader import read_config
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences, refuse_misspelt
 from asr_ablations.sweep.preflight import check_declarations
 from asr_ablations.tools.errors import UsageError
+from publish.archive import ENDING, unpack
+from publish.results import in_table
 from tests.helpers.run_folders import write_sweep
 from tests.helpers.support import REPOSITORY, compose
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search

@@ -12,10 +12,10 @@ from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.short_runs import short_runs, transfer
 from asr_ablations.report.short_runs import short_runs_section, write_short_runs
-from asr_ablations.runs.archive import unpack
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.sweep.plan import FEWER_EPOCHS
 from asr_ablations.tools.errors import UsageError
+from publish.archive import unpack
 from tests.helpers.command import REPOSITORY
 from tests.helpers.comparison import comparison
 

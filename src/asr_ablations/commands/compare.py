@@ -7,9 +7,6 @@ python src/compare.py outputs/rnn_type --figures differences,wer_by_epoch    the
 python src/compare.py outputs/single/<run>                 one run: its curves, confusions, three utterances drawn
 python src/compare.py outputs/a outputs/b --allow batch.size
 python src/compare.py outputs/short --long outputs/long    whether short runs tell what the same arms do, trained longer
-python src/compare.py --results                            sweeps/RESULTS.md of all finished sweeps under outputs/, and
-                                                           of those whose records lie in sweeps/records/ already
-python src/compare.py --unpack                             those records as outputs/, where a sweep goes on from them
 python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
 python src/compare.py --references ref.trn base=a/hyp.trn 'mine=b/seed*/hyp.trn'
                                                            hypotheses of any toolkit (docs/hypotheses.md)
@@ -29,7 +26,7 @@ from asr_ablations.runs.hypotheses.speakers import speakers_in
 from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF, REPOSITORY, folder_name, typed
+from asr_ablations.tools.files import CONF, folder_name, typed
 from asr_ablations.tools.terminal import waiting
 from asr_ablations.tools.text import NAMES
 
@@ -46,10 +43,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.results:
-        return write_results(options)
-    if options.unpack:
-        return unpack_records(options)
     chosen_figures(options)  # a wrong name ends here, before a look at the runs is recorded
     systems = [word for word in options.folders if is_system(word) and not Path(word).exists()]
     if systems or options.references:
@@ -94,14 +87,6 @@ def parser() -> argparse.ArgumentParser:
         help="what to reach: a rate, 0.2 is 20 %%, or a loss in nats",
     )
     arguments.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
-    arguments.add_argument(
-        "--results",
-        action="store_true",
-        help="keep records of all sweeps (under outputs/) in sweeps/records/, and write sweeps/RESULTS.md from them",
-    )
-    arguments.add_argument(
-        "--unpack", action="store_true", help="write the kept records of sweeps as their runs (under outputs/)"
-    )
     arguments.add_argument("--no-page", action="store_true", help="without the page, and without figures but --figures")
     arguments.add_argument(
         "--figures", metavar="NAME,…", help="these figures alone, as differences,wer_by_epoch (by default all)"
@@ -137,26 +122,6 @@ def _of_hypotheses(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--missing", default="refuse", metavar="HOW", help=f"where ids differ: {', '.join(MISSING)}")
     group.add_argument("--seeds", type=int, metavar="N", help="of each arm, decided before the first result")
     group.add_argument("--margin", metavar="SIZE", help="the difference that would not matter: 0.5 points, or 5%%")
-
-
-def write_results(options: argparse.Namespace) -> int:
-    from asr_ablations.report.results_md import write_results
-
-    outputs = Path(options.folders[0] if options.folders else "outputs")
-    there = outputs if options.folders or outputs.exists() else None
-    print("wrote", *write_results(there, (options.out or REPOSITORY / "sweeps") / "RESULTS.md"), sep="\n  ")
-    return 0
-
-
-def unpack_records(options: argparse.Namespace) -> int:
-    from asr_ablations.report.results_md import RECORDS
-    from asr_ablations.runs.archive import ENDING, unpack
-
-    records = (options.out or REPOSITORY / "sweeps") / RECORDS
-    if not (archives := sorted(records.glob(f"*{ENDING}"))):
-        raise UsageError(f"{records}: there are no records of sweeps; {typed('compare')} --results writes them")
-    print("wrote", *unpack(archives, Path(options.folders[0] if options.folders else "outputs")), sep="\n  ")
-    return 0
 
 
 def benchmark_results(folder: str) -> list[Path]:

@@ -11,16 +11,19 @@ import io
 import json
 import lzma
 import re
+import sys
 import tarfile
+from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
+from asr_ablations.commands.console import exit_code
 from asr_ablations.runs import layout
 from asr_ablations.runs.evaluations import utterances_of
 from asr_ablations.runs.reader import UnreadableFileError, readable
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.tools.files import Json, whole_file
+from asr_ablations.tools.files import REPOSITORY, Json, whole_file
 
 ENDING = ".tar.xz"
 OF_SWEEP = (layout.SWEEP, layout.LOOKS, layout.STANDING)
@@ -193,3 +196,21 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | PurePosix
     if inside and member.issym() and up == ".." and len(below) == 2 and ".." not in below:
         return target
     raise ValueError(f"{member.name!r} is no file of a sweep")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the records of sweeps/records/ as runs, as under outputs/; the exit code, 2 for a mistake of the user's."""
+    parser = ArgumentParser(prog="make unpack", description="Write the records of sweeps as their runs.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("outputs"), help="by default outputs/")
+    options = parser.parse_args(arguments)
+    records = sorted((REPOSITORY / "sweeps" / "records").glob(f"*{ENDING}"))
+
+    def write_runs() -> int:
+        print("wrote", *unpack(records, options.folder), sep="\n  ")
+        return 0
+
+    return exit_code(write_runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,10 +9,10 @@ import numpy as np
 
 from asr_ablations.comparison.metrics import LOSS, validation_set
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.seed_variance import COMMON, corpus_of, drawn_of
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.seed_noise import content_but_seed
 from asr_ablations.statistics.sample import Correlation, spearman
+from publish.seed_noise import COMMON, corpus_of, drawn_of
 
 FEWEST = 10
 """Runs that a correlation needs: the interval of fewer is nearly everything."""

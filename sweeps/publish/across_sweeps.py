@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from asr_ablations.comparison.loss_ranks import LossRanks, loss_ranks
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.seed_variance import COMMON, SetNoise, noise_of_runs
 from asr_ablations.report.formats import table
 from asr_ablations.statistics.sample import Correlation
+from publish.loss_ranks import LossRanks, loss_ranks
+from publish.seed_noise import COMMON, SetNoise, noise_of_runs
 
 HEADING = "Noise of seeds"
 LOSS_HEADING = "Validation loss against error rate"

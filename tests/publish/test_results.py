@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.report.across_sweeps import HEADING, LOSS_HEADING
-from asr_ablations.report.results_md import DECODERS, is_open, questions, write_results
-from asr_ablations.runs.archive import unpack
 from asr_ablations.runs.reader import read_config, read_sweep
 from asr_ablations.runs.verdict_plan import PlannedArm, arm_content
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import write_json
+from publish.across_sweeps import HEADING, LOSS_HEADING
+from publish.archive import unpack
+from publish.results import DECODERS, is_open, main, questions, write_results
 from tests.helpers.planned import plan
 from tests.helpers.run_folders import utterances, write_evaluation, write_run, write_sweep
 from tests.helpers.support import REPOSITORY
@@ -26,7 +26,8 @@ ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"
 
 
 def text_of(outputs: Path, target: Path) -> str:
-    assert write_results(outputs, target)[0] == target
+    """The page with the records of all sweeps in a folder."""
+    assert write_results(sorted(path for path in outputs.iterdir() if path.is_dir()), target)[0] == target
     return target.read_text(encoding="utf-8")
 
 
@@ -34,8 +35,6 @@ def test_every_finished_sweep_with_question_command_commit_table_verdict_and_fig
     outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
     rates = {"rnn=lstm": 0.1, "rnn=gru": 0.5}
     write_sweep(outputs, rates, seeds=3, ablation=ABLATION, sweep="rnn_type")
-    write_run(outputs, sweep="alone")
-    write_run(outputs, sweep="failed", status="failed")
     text = text_of(outputs, target)
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## rnn_type", "## Noise of seeds"]
     command = "    python src/train.py -m -cd sweeps -cn rnn_type data=an4 data.root=<folder> rnn="
@@ -87,7 +86,7 @@ def test_the_records_alone_make_the_same_page(tmp_path: Path) -> None:
     drawn = figure.read_bytes()
     shutil.rmtree(outputs)
     figure.unlink()
-    assert write_results(None, target)[0] == target
+    assert write_results([], target)[0] == target
     assert target.read_text(encoding="utf-8") == text
     assert figure.read_bytes() == drawn
 
@@ -107,7 +106,7 @@ def test_other_decoders_of_a_sweeps_runs_are_a_question_of_their_own(tmp_path: P
     assert "| better (again in 100 %) |" in row
     assert "    python src/compare.py outputs/seeds/*/evaluations" in text
     shutil.rmtree(outputs)
-    assert write_results(None, target)[0] == target
+    assert write_results([], target)[0] == target
     assert target.read_text(encoding="utf-8") == text
     (sweep,) = unpack([target.parent / "records" / "seeds.tar.xz"], tmp_path / "again")
     shutil.rmtree(next(sweep.glob("*/evaluations")))
@@ -152,9 +151,23 @@ def test_a_confounded_sweep_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert "Not compared:\n\n    the arms differ in more than the factor rnn:\n      batch.size: " in text
 
 
-def test_no_outputs_is_the_users_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such folder"):
-        write_results(tmp_path / "absent", tmp_path / "RESULTS.md")
+def test_only_a_finished_sweep_is_kept(tmp_path: Path) -> None:
+    """And nothing that lies next to it."""
+    write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2, ablation=ABLATION, sweep="rnn_type")
+    write_run(tmp_path, sweep="alone")
+    for name, message in (("absent", "there is no such folder"), ("alone", "1 of its runs has a result")):
+        with pytest.raises(UsageError, match=f"{name}: {message}"):
+            write_results([tmp_path / name], tmp_path / "RESULTS.md")
+    (written, archive, *_) = write_results([tmp_path / "rnn_type"], tmp_path / "RESULTS.md")
+    assert (written.name, archive.name) == ("RESULTS.md", "rnn_type.tar.xz")
+    assert [path.name for path in (tmp_path / "records").iterdir()] == ["rnn_type.tar.xz"]
+
+
+@pytest.mark.parametrize(("named", "code"), [("rnn_type", 0), ("absent", 2)])
+def test_the_command_keeps_what_it_is_told(named: str, code: int, tmp_path: Path) -> None:
+    write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2, ablation=ABLATION, sweep="rnn_type")
+    assert main([str(tmp_path / named), "--into", str(tmp_path / "sweeps")]) == code
+    assert (tmp_path / "sweeps" / "RESULTS.md").exists() == (code == 0)
 
 
 def test_no_absolute_path_gets_in(tmp_path: Path) -> None:
@@ -203,7 +216,7 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
 
 PUBLISHED = REPOSITORY / "sweeps"
 FEW = 2
-"""How many sweeps are compared anew, the smallest ones: python src/compare.py --results does so for all."""
+"""How many sweeps are compared anew, the smallest ones: make results does so for all."""
 
 
 def sections(text: str) -> dict[str, str]:
@@ -234,7 +247,7 @@ def test_the_records_say_what_is_published(tmp_path: Path) -> None:
         asked = PUBLISHED / f"{archive.name.removesuffix('.tar.xz')}.yaml"
         if asked.exists():  # a sweep may have its name from the command
             shutil.copy(asked, tmp_path)
-    write_results(None, tmp_path / "RESULTS.md")
+    write_results([], tmp_path / "RESULTS.md")
     anew, page = ((folder / "RESULTS.md").read_text(encoding="utf-8") for folder in (tmp_path, PUBLISHED))
     compared = {name: content for name, content in sections(anew).items() if name not in TOGETHER}
     chosen = [archive.name.removesuffix(".tar.xz") for archive in archives[:FEW]]

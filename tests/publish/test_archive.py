@@ -14,7 +14,6 @@ from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
 from asr_ablations.report.formats import body
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.archive import keep, unpack
 from asr_ablations.runs.environment import buses, links, topology
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment, read_status
 from asr_ablations.runs.records import read_run
@@ -23,6 +22,7 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.until.ablation import take_over
 from asr_ablations.tools.files import write_json
 from asr_ablations.tools.typed_json import as_json
+from publish.archive import keep, unpack
 from tests.helpers.run_folders import write_run, write_sweep
 
 ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
