@@ -16,13 +16,6 @@ NUMBER = re.compile(r"(?<![\w.])[+-]?\d+\.\d+")
 Statement = tuple[str, str, str]
 """Estimate, lower and upper end of the interval, as printed, with - for the minus."""
 
-FOUR_EPOCHS = "decoders of five models of four epochs, of which no record is kept"
-ELSEWHERE: dict[Statement, tuple[str, str]] = {
-    ("-16.97", "-19.75", "-14.19"): ("docs/decoding.md", FOUR_EPOCHS),
-    ("-15.71", "-18.58", "-12.85"): ("docs/decoding.md", FOUR_EPOCHS),
-}
-"""Results without a record: the page that describes the runs, and why RESULTS does not have them."""
-
 
 def read(page: Path) -> str:
     """A page with - for the minus and without its blocks, which quote what commands printed in other sessions."""
@@ -61,13 +54,7 @@ def unpublished(text: str, results: set[Statement]) -> list[Statement]:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
 def test_every_difference_and_its_interval_are_in_the_results(page: Path) -> None:
-    assert unpublished(read(page), published() | set(ELSEWHERE)) == []
-
-
-@pytest.mark.parametrize("statement", ELSEWHERE)
-def test_a_result_without_a_record_stands_on_its_page(statement: Statement) -> None:
-    assert statement in statements(read(REPOSITORY / ELSEWHERE[statement][0]))
-    assert statement not in published()
+    assert unpublished(read(page), published()) == []
 
 
 @pytest.mark.parametrize(
