@@ -12,7 +12,7 @@ ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
 export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
 
-.PHONY: help install lock lmplz train test test-fast campaign answers results unpack lint format docs clean
+.PHONY: help install lock lmplz train test test-fast campaign answers results short-runs unpack lint format docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
@@ -111,6 +111,9 @@ answers: install  ## the papers' questions on the built-in corpus, hours of two 
 
 results: install  ## write sweeps/RESULTS.md from sweeps/records/ (ARGS=outputs/<sweep> keeps a finished sweep first)
 	$(PUBLISH).results $(ARGS)
+
+short-runs: install  ## what short runs tell of longer ones (ARGS="outputs/short_runs_at_2 outputs/short_runs")
+	$(PUBLISH).short_runs $(ARGS)
 
 unpack: install  ## write the records of sweeps/records/ as runs, under outputs/ or the folder ARGS
 	$(PUBLISH).archive $(ARGS)

@@ -6,7 +6,6 @@ python src/compare.py outputs/rnn_type --metric loss       by validation loss in
 python src/compare.py outputs/rnn_type --figures differences,wer_by_epoch    these figures alone
 python src/compare.py outputs/single/<run>                 one run: its curves, confusions, three utterances drawn
 python src/compare.py outputs/a outputs/b --allow batch.size
-python src/compare.py outputs/short --long outputs/long    whether short runs tell what the same arms do, trained longer
 python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
 python src/compare.py --references ref.trn base=a/hyp.trn 'mine=b/seed*/hyp.trn'
                                                            hypotheses of any toolkit (docs/hypotheses.md)
@@ -75,9 +74,6 @@ def parser() -> argparse.ArgumentParser:
         help="wer, cer, cer_longer or loss: what verdicts are about (by default as declared, else wer)",
     )
     arguments.add_argument("--set", metavar="NAME", help="the set that decides (by default as declared, or the first)")
-    arguments.add_argument(
-        "--long", metavar="FOLDER", type=as_folder, help="a sweep of the same arms, trained longer, to set beside it"
-    )
     arguments.add_argument("--full", action="store_true", help="print every table, not the answer alone")
     arguments.add_argument(
         "--target",
@@ -147,7 +143,7 @@ def _of_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Compa
         raise UsageError(f"{others[0]}: expected NAME=FILE, as the other systems are given")
     if not systems:
         raise UsageError("--references: no system is given; expected NAME=FILE, as in base=a/hyp.trn mine=b/hyp.trn")
-    for option in ("allow", "target", "long"):
+    for option in ("allow", "target"):
         if getattr(options, option):
             raise UsageError(f"--{option} is for runs; of systems nothing is known but their hypotheses")
     speakers = None if options.utt2spk is None else speakers_in(options.utt2spk)
@@ -194,12 +190,6 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 
     (print_comparison if options.full else print_answer)(comparison)
     written = write_texts(comparison, folder)
-    if options.long:
-        from asr_ablations.comparison.comparison import compare
-
-        with waiting("comparing the long runs"):
-            long = compare([Path(options.long)], _settings(options))
-        written += write_beside(comparison, long, folder)
     if figures or not options.no_page:
         from asr_ablations.report.figures import write_figures
 
@@ -228,17 +218,6 @@ def chosen_figures(options: argparse.Namespace) -> list[str]:
     from asr_ablations.report.figures import check_figures
 
     return check_figures(options.figures.split(","))
-
-
-def write_beside(short: "Comparison", long: "Comparison", folder: Path) -> list[Path]:
-    """Print and write what short runs tell of long ones."""
-    from asr_ablations.comparison.short_runs import short_runs
-    from asr_ablations.report.short_runs import short_runs_section, write_short_runs
-    from asr_ablations.report.terminal import print_section
-
-    both = short_runs(short, long)
-    print_section(short_runs_section(both))
-    return write_short_runs(both, folder)
 
 
 def inspect_single(comparison: "Comparison") -> "list[Inspected]":

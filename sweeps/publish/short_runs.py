@@ -1,20 +1,34 @@
 """Whether short runs tell what long ones do: the arms of one sweep beside the same arms, trained longer."""
 
 import math
+import sys
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
+from asr_ablations.commands.console import exit_code
+from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.contrast import SHOWN, Verdict
+from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
+from asr_ablations.report.files import plain
+from asr_ablations.report.formats import body
+from asr_ablations.report.section import Section
+from asr_ablations.report.tables import interval_text
+from asr_ablations.report.terminal import print_section
+from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.distributions import t_bound
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.noise import over_seeds, run_noise
 from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.files import write, write_json
 
 DRAWS = 2000
 """Draws of seeds for the interval of τ."""
@@ -136,3 +150,70 @@ def _slope(before: NDArray[np.float64], after: NDArray[np.float64], rates: Seque
     noise = over_seeds([run_noise(weight * runs) for weight, runs in zip(weights, rates, strict=True)])
     half = t_bound(0.025, noise.degrees) * noise.standard_error
     return Range(slope, slope - half, slope + half)
+
+
+def short_runs_section(both: ShortRuns) -> Section:
+    """A row for each arm with its differences from the baseline, and what they say together."""
+    rows = []
+    for arm, pair in both.verdicts.items():
+        metric = find_metric(pair[0].contrast.metric)
+        cells = [f"{metric.text(one.contrast.difference, sign=True)} ({interval_text(one)})" for one in pair]
+        rows.append([arm, cells[0], pair[0].outcome, cells[1], pair[1].outcome])
+    transfer = both.transfer
+    lines = [
+        f"{transfer.kept} of {transfer.arms} differences have the same sign in both.",
+        f"Kendall's τ between the orders of the arms is {_range(transfer.tau)}; 1 is the same order, 0 is chance.",
+        f"A difference of 1 in short runs is {_range(transfer.slope)} in long ones.",
+        _verdicts(both),
+    ]
+    head = ["arm", "short: difference", "verdict", "long: difference", "verdict"]
+    return Section(
+        f"the same arms in short and in long runs, against {both.baseline}, on {both.set}", head, rows, lines
+    )
+
+
+def _verdicts(both: ShortRuns) -> str:
+    shown = both.shown
+    again = sum(short.outcome == long.outcome for short, long in shown)
+    turned = f"; turned round: {', '.join(both.reversed)}" if both.reversed else "; none is turned round"
+    return f"Of {len(shown)} arms that short runs call better or worse, long runs call {again} the same{turned}."
+
+
+def _range(range_: Range) -> str:
+    if math.isnan(range_.low):
+        return f"{range_.value:.2f}"
+    return f"{range_.value:.2f} ({range_.low:.2f} to {range_.high:.2f})"
+
+
+def write_short_runs(both: ShortRuns, folder: Path) -> list[Path]:
+    """short_runs.md and short_runs.json in a folder; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / "short_runs.md", folder / "short_runs.json"]
+    write(paths[0], "\n\n".join(body(short_runs_section(both))) + "\n")
+    arms = {
+        arm: [{name: getattr(one.contrast, name) for name in ("difference", "low", "high", "outcome")} for one in pair]
+        for arm, pair in both.verdicts.items()
+    }
+    content = {**asdict(both.transfer), "baseline": both.baseline, "set": both.set, "differences": arms}
+    write_json(paths[1], plain(content))
+    return paths
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print and write what short runs tell of long ones; the exit code, 2 for a mistake of the user's."""
+    parser = ArgumentParser(prog="make short-runs", description="Compare short runs with longer ones of the same arms.")
+    parser.add_argument("short", type=Path, help="a sweep, such as outputs/short_runs_at_2")
+    parser.add_argument("long", type=Path, help="a sweep of the same arms, trained longer: outputs/short_runs")
+    options = parser.parse_args(arguments)
+
+    def write_both() -> int:
+        both = short_runs(compare([options.short], Options()), compare([options.long], Options()))
+        print_section(short_runs_section(both))
+        print("wrote", *write_short_runs(both, options.short / COMPARISON), sep="\n  ")
+        return 0
+
+    return exit_code(write_both)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,14 +10,14 @@ import pytest
 
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.short_runs import short_runs, transfer
-from asr_ablations.report.short_runs import short_runs_section, write_short_runs
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.sweep.plan import FEWER_EPOCHS
 from asr_ablations.tools.errors import UsageError
 from publish.archive import unpack
+from publish.short_runs import main, short_runs, short_runs_section, transfer, write_short_runs
 from tests.helpers.command import REPOSITORY
 from tests.helpers.comparison import comparison
+from tests.helpers.run_folders import write_sweep
 
 MEANS = {"base": 0.30, "a": 0.34, "b": 0.28, "c": 0.45, "d": 0.31}
 
@@ -45,7 +45,7 @@ def test_reversed_differences_have_the_opposite_order() -> None:
 
 def test_the_interval_of_the_slope_holds_the_truth_as_often_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 worlds with five seeds each."""
-    monkeypatch.setattr("asr_ablations.comparison.short_runs.DRAWS", 1)  # those of τ take the time
+    monkeypatch.setattr("publish.short_runs.DRAWS", 1)  # those of τ take the time
     held = 0
     for world in range(1000):
         found = transfer(rates(1.0, 0.01, world), rates(0.6, 0.01, 10000 + world), "base").slope
@@ -90,6 +90,19 @@ def test_what_cannot_be_set_beside_is_one_line(change: dict[str, object], messag
     short = comparison(tmp_path)
     with pytest.raises(UsageError, match=message):
         short_runs(short, replace(short, **change))  # type: ignore[arg-type]
+
+
+def test_the_command_writes_both_files_next_to_the_short_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short, long = (
+        write_sweep(tmp_path, {"rnn=lstm": low, "rnn=gru": high}, seeds=3, ablation={"factor": "rnn"}, sweep=name)
+        for name, low, high in (("short", 0.3, 0.6), ("long", 0.1, 0.2))
+    )
+    assert main([str(short), str(long)]) == 0
+    assert "1 of 1 differences have the same sign in both." in capsys.readouterr().out
+    assert {path.name for path in (short / "comparison").iterdir()} == {"short_runs.md", "short_runs.json"}
+    assert main([str(short), str(tmp_path / "absent")]) == 2
 
 
 @pytest.mark.slow
