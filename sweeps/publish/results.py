@@ -5,7 +5,7 @@ import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import indent
@@ -14,10 +14,8 @@ from rich.progress import track
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.comparison.arm_differences import keys_text
-from asr_ablations.comparison.claims import agreements
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.contrast import EQUIVALENT, Contrast, Verdict
-from asr_ablations.comparison.declaration import Declaration, parse
 from asr_ablations.comparison.derived_tables import one_arm
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.identical_arms import did_nothing
@@ -28,6 +26,7 @@ from asr_ablations.comparison.sequential_result import spent
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.formats import body, preamble, table
 from asr_ablations.report.looks import hours
+from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
 from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, SWEEP, runs_in
 from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
@@ -39,6 +38,8 @@ from asr_ablations.tools.terminal import console
 from publish import scale
 from publish.across_sweeps import loss_ranks_section, seed_noise_section
 from publish.archive import ENDING, evaluations_in, keep, unpack
+from publish.claims import agreements
+from publish.commentary import Commentary, literature, of_comparison, parse_commentary
 from publish.sweep_command import sweep_commands
 
 ANSWERS_HEAD = (
@@ -52,18 +53,25 @@ training. Version 5 tests variants that are not in training, and these questions
 """Above the folded table of earlier answers, with their number."""
 
 
-def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
-    """Paragraphs of Markdown: what the columns mean, and the table. comparisons: with the names of their sections, to
-    which the rows link. Empty where no comparison has a verdict. Answers of an earlier version of the built-in corpus
-    are in a folded table. Differences without an interval, such as those of one seed, are counted below the tables: no
-    answer is to be read from them.
+@dataclass(frozen=True)
+class Published:
+    """A comparison with what its sweep file says today. name: of its section of the page, to which its rows link."""
+
+    name: str
+    comparison: Comparison
+    said: Commentary
+
+
+def answers(published: Sequence[Published]) -> list[str]:
+    """Paragraphs of Markdown: what the columns mean, and the table; empty if no comparison has a verdict.
+
+    Answers of an earlier version of the built-in corpus are in a folded table. Differences without an interval, such as
+    differences of one seed, are only counted below the tables.
     """
-    rows, earlier = (
-        [row for name, comparison in comparisons for row in _rows(name, comparison, earlier=earlier)]
-        for earlier in (False, True)
-    )
+    rows = [row for one in published for row in _rows(one, earlier=False)]
+    earlier = [row for one in published for row in _rows(one, earlier=True)]
     if not rows and not earlier:
-        return _without_interval(comparisons)
+        return _without_interval(published)
     return [
         "Difference: of the first from the second, in points of the metric, with the interval of the verdict (for "
         "*equivalent* the one that lies within the margin). Runs: what the sweep's verdicts took, some of them shared "
@@ -75,10 +83,10 @@ def answers(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
         "comparable*: the claim is about other runs than these. *Asked before*: answers of earlier rounds, whose "
         "runs are lost or replaced: of fewer epochs, the first by speakers. *With*: keys in which arms differ, too, "
         "beside what their names say. *Open*: by voices the plan asks for further runs.",
-        scale.summary([comparison for _, comparison in comparisons]),
+        scale.summary([one.comparison for one in published]),
         *([table(ANSWERS_HEAD, rows)] if rows else []),
         *([EARLIER.format(len(earlier)), table(ANSWERS_HEAD, earlier), "</details>"] if earlier else []),
-        *_without_interval(comparisons),
+        *_without_interval(published),
     ]
 
 
@@ -87,13 +95,14 @@ def in_table(contrast: Contrast) -> bool:
     return all(end is not None and math.isfinite(end) for end in (contrast.low, contrast.high))
 
 
-def _without_interval(comparisons: Sequence[tuple[str, Comparison]]) -> list[str]:
-    counts = {name: sum(not in_table(one.contrast) for one in comparison.answer) for name, comparison in comparisons}
+def _without_interval(published: Sequence[Published]) -> list[str]:
+    counts = {one.name: sum(not in_table(verdict.contrast) for verdict in one.comparison.answer) for one in published}
     named = ", ".join(f"[{name}](#{name}) ({count})" for name, count in counts.items() if count)
     return [f"Differences of too few seeds for an interval stand in their sections alone: {named}."] if named else []
 
 
-def _rows(name: str, comparison: Comparison, *, earlier: bool) -> list[list[str]]:
+def _rows(published: Published, *, earlier: bool) -> list[list[str]]:
+    name, comparison = published.name, published.comparison
     shown = [
         verdict
         for verdict in comparison.answer
@@ -104,9 +113,9 @@ def _rows(name: str, comparison: Comparison, *, earlier: bool) -> list[list[str]
             f"[{name}](#{name}): {_question(verdict.contrast)}{_unsaid(verdict.contrast, comparison)}",
             _difference(verdict.contrast),
             *scale.cells(verdict.contrast, comparison),
-            _outcome(verdict, comparison),
+            _outcome(verdict, published),
             " and ".join(map(str, sorted(set(verdict.contrast.seeds.values())))),
-            *_source(verdict, comparison),
+            *_source(verdict, published),
             _runs(comparison) if first else "",
         ]
         for first, verdict in zip([True, *[False] * len(shown)], shown, strict=False)
@@ -125,13 +134,11 @@ def _unsaid(contrast: Contrast, comparison: Comparison) -> str:
     return f" (with {keys_text(keys)})" if keys else ""
 
 
-def _outcome(verdict: Verdict, comparison: Comparison) -> str:
+def _outcome(verdict: Verdict, published: Published) -> str:
     name = verdict.contrast.question.name
-    nothing = did_nothing(verdict.contrast.question, comparison.arms)
-    if reason := comparison.withdrawn.get(name):
-        return f"withdrawn: {reason}"
+    nothing = did_nothing(verdict.contrast.question, published.comparison.arms)
     outcome = f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
-    again, earlier = None if nothing else verdict.contrast.again, comparison.earlier.get(name)
+    again, earlier = None if nothing else verdict.contrast.again, published.said.earlier.get(name)
     notes = [f"again in {again}" if again else "", f"asked before: {earlier}" if earlier else ""]
     return f"{outcome} ({'; '.join(filter(None, notes))})" if any(notes) else outcome
 
@@ -145,10 +152,10 @@ def _difference(contrast: Contrast) -> str:
     return f"{size} ({metric.text(ends[0], sign=True)} to {metric.text(ends[1], sign=True)})"
 
 
-def _source(verdict: Verdict, comparison: Comparison) -> list[str]:
+def _source(verdict: Verdict, published: Published) -> list[str]:
     """The effect that the source makes one expect, and the agreement with it; of every claim about the question."""
-    held = agreements(verdict, comparison.claims, comparison.arms)
-    if not held or verdict.contrast.question.name in comparison.withdrawn:
+    held = agreements(verdict, published.said.claims, published.comparison.arms)
+    if not held:
         return ["–", "–"]
     return ["; ".join(one.expected for one in held), "; ".join(one.outcome for one in held)]
 
@@ -171,11 +178,12 @@ FIGURES = ("differences", "looks", "seeds", "sources_of_noise")
 """Of each sweep."""
 SHOWN = (
     "Verdicts", "Keys that differ", "Looks", "Cost", "One arm", "Sources of noise", "What the search tried",
-    "Error rates", "Training", "The literature", "Warnings", "Not finished",
+    "Error rates", "Training",
 )  # fmt: skip
-"""Sections of a comparison that the page has, by the beginning of their headings."""
+"""Sections of a comparison that the page has before what the literature says, by the beginning of their headings."""
 TIMED = ("Until the median", "At equal cost")
-"""Those it has where targets were declared and the times can be compared."""
+"""The sections that it has if targets were declared and the times can be compared."""
+LAST = ("Warnings", "Not finished")
 
 
 def write_results(sweeps: Sequence[Path], target: Path) -> list[Path]:
@@ -187,16 +195,16 @@ def write_results(sweeps: Sequence[Path], target: Path) -> list[Path]:
     records = target.parent / RECORDS
     kept = [archive for sweep in sweeps for archive in keep_finished(sweep, records)]
     with TemporaryDirectory() as temporary:
-        published = []
+        ended = []
         for sweep in unpack(sorted(records.glob(f"*{ENDING}")), Path(temporary)):
             if is_open(sweep):
                 print(f"{sweep.name}: kept, not published: its questions are open; its command goes on with them")
             else:
-                published.append(sweep)
-        parts, figures, compared = _compared(published, target)
-        trained = [(name, comparison) for name, comparison in compared if not name.endswith(DECODERS)]
+                ended.append(sweep)
+        parts, figures, published = _compared(ended, target)
+        trained = [(one.name, one.comparison) for one in published if not one.name.endswith(DECODERS)]
         together = [*seed_noise_section(trained), *loss_ranks_section([comparison for _, comparison in trained])]
-        text = "\n\n".join([HEAD, *answers(compared), *parts, *together]) + "\n"
+        text = "\n\n".join([HEAD, *answers(published), *parts, *together]) + "\n"
         text = text.replace(f"{temporary}/", "outputs/")
     target.parent.mkdir(parents=True, exist_ok=True)
     write(target, text)
@@ -227,25 +235,26 @@ def is_open(sweep: Path) -> bool:
         return True
 
 
-def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Path], list[tuple[str, Comparison]]]:
-    """The sections of the page, the figures, and what was compared, by the sweep's name."""
+def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Path], list[Published]]:
+    """The sections of the page, the figures, and what was compared."""
     parts: list[str] = []
     figures: list[Path] = []
-    compared: list[tuple[str, Comparison]] = []
+    compared: list[Published] = []
     terminal = console(stderr=True)
     for sweep in track(sweeps, "comparing", console=terminal, transient=True, disable=not terminal.is_terminal):
         for name, folders in questions(sweep).items():
             try:
-                comparison = compare(folders, Options(commentary=_commentary(name, sweep, target.parent)))
+                comparison = compare(folders, Options())
             except UsageError as error:
                 parts += [f"## {name}", "Not compared:", indent(str(error), "    ")]
                 continue
             if len(comparison.arms) > 1 or one_arm(comparison.arms):
-                comparison = replace(comparison, title=name)
-                drawn = _light(write_figures(comparison, target.parent / "figures" / name, FIGURES))
-                parts += [*_section(comparison, sweep), *_figures(drawn, target)]
+                said = _commentary(name, sweep, comparison, target.parent)
+                published = Published(name, replace(comparison, title=name, source=said.source), said)
+                drawn = _light(write_figures(published.comparison, target.parent / "figures" / name, FIGURES))
+                parts += [*_section(published, sweep), *_figures(drawn, target)]
                 figures += drawn
-                compared.append((name, comparison))
+                compared.append(published)
     return parts, figures, compared
 
 
@@ -255,23 +264,33 @@ def questions(sweep: Path) -> dict[str, list[Path]]:
     return {sweep.name: [sweep], **({f"{sweep.name}{DECODERS}": decoded} if decoded else {})}
 
 
-def _commentary(name: str, sweep: Path, files: Path) -> Declaration | None:
-    """What a sweep file says today of the sweep's answers; None without the file.
+def _commentary(name: str, sweep: Path, comparison: Comparison, files: Path) -> Commentary:
+    """What a sweep file says today of the sweep's answers; without the file, what its runs recorded.
 
     The file is the one that the sweep's command names with -cn, else the one with the section's name.
     """
     command = read_sweep(sweep).get("command", []) if name == sweep.name and (sweep / SWEEP).exists() else []
     named = command[command.index("-cn") + 1] if "-cn" in command else name
-    file = files / f"{named}.yaml"
-    return parse(read_yaml(file).get("ablation") or {}) if file.exists() else None
+    if (file := files / f"{named}.yaml").exists():
+        declared = read_yaml(file).get("ablation") or {}
+    else:
+        declared = next((run.config["ablation"] for run in comparison.runs if run.config.get("ablation")), {})
+    return of_comparison(parse_commentary(declared), comparison)
 
 
-def _section(comparison: Comparison, sweep: Path) -> list[str]:
-    parts = [f"## {comparison.title}", *preamble(comparison), _command(comparison, sweep), _commits(comparison)]
+def _section(published: Published, sweep: Path) -> list[str]:
+    comparison, said = published.comparison, published.said
+    parts = [f"## {published.name}", *preamble(comparison), _command(comparison, sweep), _commits(comparison)]
     declared = any(not time.chosen for time in comparison.times_to_accuracy)
-    shown = (*SHOWN, *TIMED) if declared and of_one_hour(comparison.arms) else SHOWN
-    for section in sections(comparison):
-        if section.heading.startswith(shown):
+    timed = TIMED if declared and of_one_hour(comparison.arms) else ()
+    every = sections(comparison)
+    shown = [
+        *(section for section in every if section.heading.startswith(SHOWN)),
+        Section("The literature", lines=literature(said, comparison)),
+        *(section for section in every if section.heading.startswith((*timed, *LAST))),
+    ]
+    for section in shown:
+        if section.rows or section.lines:
             parts += [f"**{section.heading}**", *body(section)]
     return parts
 

@@ -26,9 +26,7 @@ from tests.helpers.run_folders import declare, edit, write_run, write_sweep
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
 
 ABLATION: dict[str, Any] = {
-    "question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm", "claim": "it is",
-    "published": {"lstm": {"test": 5.0}, "gru": {"test": 6.0}, "rnn": {"test": 4.0}},
-    "expected": {"gru": {"equivalent": 2}, "rnn": "worse"}, "targets": [0.3, 0.01],
+    "question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm", "claim": "it is", "targets": [0.3, 0.01],
 }  # fmt: skip
 
 
@@ -104,29 +102,6 @@ def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
     assert turned.sentence.startswith("rnn=lstm is better than rnn=gru on test: ")
     assert f" %, {100 * turned.contrast.difference:+.2f} {metric.upper()} (" in turned.sentence
     assert f" {metric.upper()} (" in turned.sentence
-
-
-def test_the_literature_stands_beside_the_measurement(sweep: Path) -> None:
-    lines = compare([sweep], Options()).literature
-    assert lines[0] == "claim: it is"
-    assert any(line.startswith("rnn=gru on test: published 6.00 WER, measured 2") for line in lines)
-    assert any("published 1.00 worse" in line and line.endswith("direction agrees") for line in lines)
-    assert any("published 1.00 better; here no difference is shown" in line for line in lines)
-    assert "rnn=gru: expected equivalent within 2, measured worse: disagrees" in lines
-    assert "rnn=rnn: expected worse, measured no difference shown: cannot tell" in lines
-
-
-def test_what_is_expected_is_of_the_declared_baseline_alone(sweep: Path) -> None:
-    turned = compare([sweep], Options(baseline="gru"))
-    assert ([claim.says for claim in turned.claims], [claim.expected for claim in turned.claims]) == (["it is"], [{}])
-    assert not [line for line in turned.literature if "expected" in line]
-
-
-def test_an_expectation_of_no_question_is_said(tmp_path: Path) -> None:
-    sweep = write_sweep(
-        tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, ablation={**ABLATION, "expected": {"rgu": "worse"}}
-    )
-    assert "ablation.expected: rgu is no question here; expected one of rnn=gru" in compare([sweep], Options()).warnings
 
 
 def test_times_to_the_sweeps_targets(sweep: Path) -> None:
@@ -256,13 +231,6 @@ def test_mistakes(tmp_path: Path) -> None:
     write_run(tmp_path, status="failed", sweep="broken")
     with pytest.raises(UsageError, match="no run is finished"):
         compare([tmp_path / "broken"], Options())
-
-
-@pytest.mark.parametrize("published", [3, {"lstm": 5.0}])
-def test_published_numbers_in_another_form_are_a_mistake(published: Any, tmp_path: Path) -> None:
-    write_run(tmp_path, ablation={"factor": "rnn", "published": published})
-    with pytest.raises(UsageError, match=r"ablation\.published"):
-        compare([tmp_path / "sweep"], Options())
 
 
 def test_the_record_of_the_test_is_a_runs_own(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from asr_ablations.comparison.declaration import parse
 from asr_benchmarks.lstm.published import RATIOS, Ratio
 from asr_benchmarks.platform.platform import published_tables
 from asr_benchmarks.tables import published
+from publish.commentary import parse_commentary
 from tests.helpers.command import REPOSITORY
 from tests.helpers.support import CONF
 from tests.helpers.sweep_files import NAMES, SWEEPS
@@ -78,7 +78,7 @@ def test_numbers_of_sweeps_are_the_papers(name: str) -> None:
     text = (SWEEPS / f"{name}.yaml").read_text(encoding="utf-8")
     ablation = yaml.safe_load(text)["ablation"]
     rates = " ".join(str(rate) for sets in ablation.get("published", {}).values() for rate in sets.values())
-    claims = [claim.says for claim in parse(ablation).claims]
+    claims = [claim.says for claim in parse_commentary(ablation).claims]
     for said in (what_was_published(text), *claims, rates):
         assert unknown(said, ablation["source"]) == []
 

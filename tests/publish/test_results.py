@@ -269,6 +269,3 @@ def test_the_sweep_file_of_today_says_what_its_answers_are_held_against(tmp_path
     text = text_of(outputs, target)
     assert "misread" not in text
     assert "; asked before: worse, +3.00) | 3 | worse | not comparable: the claim is about long trainings |" in text
-    withdrawn = {**after, "withdrawn": {"01234567": {"gru": "the baseline clips"}}}
-    (target.parent / "rnn_type.yaml").write_text(json.dumps({"ablation": withdrawn}), encoding="utf-8")
-    assert "| withdrawn: the baseline clips | 3 | – | – |" in text_of(outputs, target)

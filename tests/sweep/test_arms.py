@@ -143,8 +143,6 @@ RNNS: list[Any] = [
     [
         ({"factor": "dropout"}, "ablation.factor=dropout: expected what varies: rnn"),
         ({"factor": "rnn", "baseline": "lstmm"}, "ablation.baseline=lstmm: no arm is called so; nearest: rnn=lstm"),
-        ({"factor": "rnn", "expected": {"grru": "better"}}, "ablation.expected=grru: .*nearest: rnn=gru"),
-        ({"factor": "rnn", "published": {"gruu": {"test-clean": 5}}}, "ablation.published=gruu: .*nearest: rnn=gru"),
     ],
 )
 def test_a_name_that_no_arm_has_is_refused_before_the_training(ablation: dict[str, Any], message: str) -> None:
@@ -152,11 +150,8 @@ def test_a_name_that_no_arm_has_is_refused_before_the_training(ablation: dict[st
         refuse_misspelt([DictConfig({**cfg, "ablation": ablation}) for cfg in RNNS])
 
 
-@pytest.mark.parametrize(
-    "ablation", [{"factor": "rnn", "baseline": "rnn"}, {"factor": ["rnn", "dropout"], "expected": {"LSTM+": "worse"}}]
-)
-def test_an_arm_that_is_left_out_is_no_misspelt_one(ablation: dict[str, Any]) -> None:
-    refuse_misspelt([DictConfig({**cfg, "ablation": ablation}) for cfg in RNNS])
+def test_an_arm_that_is_left_out_is_no_misspelt_one() -> None:
+    refuse_misspelt([DictConfig({**cfg, "ablation": {"factor": "rnn", "baseline": "rnn"}}) for cfg in RNNS])
 
 
 def test_no_question_and_the_questions_of_the_sweep_files_are_understood() -> None:

@@ -1,18 +1,17 @@
 """Runs compared: loaded, checked for confounds, grouped into arms, measured, decided."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
 from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.claims import Claim, unmatched
 from asr_ablations.comparison.confounds import Differing, value_text
-from asr_ablations.comparison.contrast import Contrast, Verdict
+from asr_ablations.comparison.contrast import Contrast
 from asr_ablations.comparison.contrasts import Family, contrasts
-from asr_ablations.comparison.declaration import Declaration, Scale, beside_the_literature, margin_on
+from asr_ablations.comparison.declaration import Declaration, Scale, margin_on
 from asr_ablations.comparison.derived_tables import is_search
 from asr_ablations.comparison.design import Design, Options, design_of
 from asr_ablations.comparison.evidence import ANYTIME, UNDECLARED, Evidence, gather, keep_look, shared_baseline
@@ -26,7 +25,6 @@ from asr_ablations.comparison.sequential_result import Course
 from asr_ablations.comparison.table_columns import table_rows
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.verdict import verdict
-from asr_ablations.runs.arm_names import find_arm
 from asr_ablations.runs.record import Environment, RunRecord
 from asr_ablations.runs.records import Records, load
 from asr_ablations.runs.verdict_plan import VerdictPlan, read_plan
@@ -125,15 +123,11 @@ def compare_runs(
     targets = [metric.check_target(target) for target in options.targets or _declared_targets(design.declared, metric)]
     trained = [] if records.scored else arms  # of systems given by their hypotheses no times are known
     times, untimed = times_to_accuracy(trained, metric, targets)
-    commentary = (options.commentary or design.declared).of_arms(design.arms)
-    invalid = _withdrawn(verdicts, commentary.withdrawn, arms)
-    verdicts = _without_withdrawn(verdicts, invalid)
     differences = [] if records.scored else _differences(design, arms)  # systems differ in all that is not known
-    declared = replace(commentary, claims=_claims_of_source(design, commentary))
     return Comparison(
         title=title,
         question=design.declared.question,
-        source=commentary.source,
+        source=design.declared.source,
         factor=design.factor,
         baseline=design.baseline.name,
         arms=arms,
@@ -142,7 +136,6 @@ def compare_runs(
         validated=table_rows(arms, [name for name in validation_sets(records.runs) if name not in design.sets]),
         verdicts=verdicts,
         times_to_accuracy=times,
-        literature=beside_the_literature(declared, arms, design.baseline, rows, verdicts),
         warnings=[
             *records.warnings,
             *design.chosen,
@@ -151,7 +144,6 @@ def compare_runs(
             *_without_test_set(design),
             *_no_tests(design),
             *_trained_on(design),
-            *unmatched(declared.claims, design.questions),
             *(difference.proposal for difference in differences if difference.proposal),
             *alike_warnings(arms, design.questions),
             *_about_noise(evidence.folder, arms, design),
@@ -169,20 +161,9 @@ def compare_runs(
         changes=design.changes,
         plan=plan if course else None,
         course=course,
-        claims=declared.claims,
-        withdrawn=invalid,
-        earlier=declared.earlier,
         differences=differences,
         scored=records.scored,
     )
-
-
-def _claims_of_source(design: Design, commentary: Declaration) -> list[Claim]:
-    """The claims of the source; what they make one expect is against the baseline that was declared with them."""
-    declared = commentary.baseline
-    if declared is None or find_arm(declared, design.arms) is design.baseline:
-        return commentary.claims
-    return [replace(claim, expected={}) for claim in commentary.claims]
 
 
 def _differences(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
@@ -191,33 +172,6 @@ def _differences(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
     return arm_differences(configs, design.baseline.name, design.factor, [run for arm in arms for run in arm.results])
-
-
-def _withdrawn(
-    verdicts: Sequence[Verdict], declared: Mapping[str, Mapping[str, str]], arms: Sequence[Arm]
-) -> dict[str, str]:
-    """Why an answer is withdrawn, by question. declared: `ablation.withdrawn`, by commit and question. An answer is of
-    the commit if one of its runs is: the same question asked again, at another commit, stands.
-    """
-    reasons = {}
-    for commit, questions in declared.items():
-        for one in verdicts:
-            question = one.contrast.question
-            runs = [run for arm in arms if arm.name in question.weights for run in arm.results]
-            commits = [run.environment.code.commit or "" for run in runs]
-            if question.name in questions and any(own.startswith(commit) for own in commits):
-                reasons[question.name] = questions[question.name]
-    return reasons
-
-
-def _without_withdrawn(verdicts: Sequence[Verdict], reasons: Mapping[str, str]) -> list[Verdict]:
-    """The verdicts; the sentence of one that is withdrawn begins with the reason."""
-    return [
-        replace(one, sentence=f"withdrawn: {reasons[name]}; it read: {one.sentence}")
-        if (name := one.contrast.question.name) in reasons
-        else one
-        for one in verdicts
-    ]
 
 
 def _about_noise(folder: Path | None, arms: Sequence[Arm], design: Design) -> list[str]:

@@ -2,21 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields
+from typing import Literal
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.claims import Claim, agreement_lines, claim_lines, parse_claims
-from asr_ablations.runs.arm_names import by_arm
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError, choices
-
-if TYPE_CHECKING:
-    from asr_ablations.comparison.contrast import Verdict
-    from asr_ablations.comparison.table_columns import TableRow
-
-Published = dict[str, dict[str, float]]
-"""WER in percent by arm and test set."""
 
 Scale = Literal["points", "relative"]
 
@@ -32,11 +22,7 @@ class Declaration:
     the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (comparison.questions), by default
     every arm with the baseline, or all effects where two factors are crossed. scale: points or relative; margin: the
     difference that would not matter, in points of the metric or in percent of the rate (5%); failed: which runs failed
-    (comparison.failures). targets: rates for the time to accuracy, 0.2 is 20 %. published: of the source, under the
-    names of its own arms. claim, expected: comparison.claims, read into `claims`.
-
-    About answers that were published: withdrawn: {commit: {question: why it does not hold}}, of runs of this commit;
-    earlier: {question: what was answered the first time}, where a sweep was asked twice and the runs are lost.
+    (comparison.failures). targets: rates for the time to accuracy, 0.2 is 20 %.
     """
 
     question: str | None = None
@@ -50,24 +36,11 @@ class Declaration:
     margin: float | str | None = None
     failed: object = None
     targets: list[float] = field(default_factory=list)
-    published: Published = field(default_factory=dict)
-    claims: list[Claim] = field(default_factory=list)
-    withdrawn: dict[str, dict[str, str]] = field(default_factory=dict)
-    earlier: dict[str, str] = field(default_factory=dict)
-
-    def of_arms(self, arms: Sequence[Arm]) -> "Declaration":
-        """With the names that tables give to the arms: `lstm` in a sweep file is rnn=lstm."""
-        return replace(
-            self,
-            published=by_arm(self.published, arms),
-            claims=[replace(claim, expected=by_arm(claim.expected, arms)) for claim in self.claims],
-            withdrawn={commit: by_arm(reasons, arms) for commit, reasons in self.withdrawn.items()},
-            earlier=by_arm(self.earlier, arms),
-        )
 
 
 TEXTS = ("question", "source", "baseline", "set", "metric")
-READ_INTO_CLAIMS = ("claim", "expected")
+OF_PUBLISHING = ("published", "claim", "expected", "withdrawn", "earlier")
+"""Keys that sweeps/publish reads: what a source says, and what was answered before."""
 
 
 def declaration(runs: Sequence[RunRecord]) -> Declaration:
@@ -86,7 +59,7 @@ def parse(node: object) -> Declaration:
     """The declaration in a config's `ablation`. Raises UsageError for what is none."""
     if not isinstance(node, Mapping):
         raise UsageError(f"ablation={node}: expected keys such as question and factor")
-    known = [name for one in fields(Declaration) for name in (READ_INTO_CLAIMS if one.name == "claims" else [one.name])]
+    known = [*(one.name for one in fields(Declaration)), *OF_PUBLISHING]
     for key in node:
         if key not in known:
             raise choices("ablation", key, f"one of {', '.join(known)}")
@@ -102,27 +75,7 @@ def parse(node: object) -> Declaration:
         margin=given.get("margin"),
         failed=given.get("failed"),
         targets=_numbers(given.get("targets")),
-        published=_published(given.get("published")),
-        claims=parse_claims(given.get("claim"), given.get("expected")),
-        withdrawn=_withdrawn(given.get("withdrawn")),
-        earlier=_texts_by_name("earlier", given.get("earlier")),
     )
-
-
-def _withdrawn(value: object) -> dict[str, dict[str, str]]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise UsageError(f"ablation.withdrawn={value}: expected {{commit: {{question: why}}}}")
-    return {str(commit): _texts_by_name("withdrawn", questions) for commit, questions in value.items()}
-
-
-def _texts_by_name(key: str, value: object) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or any(not isinstance(text, str) for text in value.values()):
-        raise UsageError(f"ablation.{key}={value}: expected {{question: a text}}")
-    return {str(name): " ".join(text.split()) for name, text in value.items()}
 
 
 def _scale(value: object, margin: object) -> Scale:
@@ -160,59 +113,3 @@ def _numbers(value: object) -> list[float]:
         return [float(text) for text in _texts(value)]
     except ValueError as error:
         raise choices("ablation.targets", value, "rates as fractions: 0.2 is 20 %") from error
-
-
-def _published(value: object) -> Published:
-    if value is None:
-        return {}
-    try:
-        assert isinstance(value, Mapping)
-        return {str(arm): {str(set_): float(rate) for set_, rate in rates.items()} for arm, rates in value.items()}
-    except (AssertionError, AttributeError, TypeError, ValueError) as error:
-        raise UsageError(f"ablation.published={value}: expected {{arm: {{set: WER in percent}}}}") from error
-
-
-def beside_the_literature(
-    declared: Declaration,
-    arms: Sequence[Arm],
-    baseline: Arm,
-    rows: "Sequence[TableRow]",
-    verdicts: "Sequence[Verdict]",
-) -> list[str]:
-    """Lines of text: what the source says, every published rate with the measured one, and whether directions agree."""
-    return [
-        *claim_lines(declared.claims, declared.source),
-        *_rates(declared.published, rows),
-        *(line for verdict in verdicts if (line := _direction(verdict, declared.published, baseline.name))),
-        *(line for verdict in verdicts for line in agreement_lines(verdict, declared.claims, arms)),
-    ]
-
-
-def _rates(published: Published, rows: "Sequence[TableRow]") -> list[str]:
-    from asr_ablations.comparison.table_columns import value_of
-
-    wer = {(row["arm"], row["set"]): value_of(row, "wer") for row in rows}
-    lines = []
-    for arm, rates in published.items():
-        for set_, rate in rates.items():
-            value = wer.get((arm, set_))
-            measured = "not measured" if value is None else f"measured {100 * value:.2f}"
-            lines.append(f"{arm} on {set_}: published {rate:.2f} WER, {measured}")
-    return lines
-
-
-def _direction(verdict: "Verdict", published: Published, baseline: str) -> str | None:
-    """True if the measured difference has the sign of the published one; None without a published one."""
-    from asr_ablations.comparison.contrast import SHOWN
-
-    contrast = verdict.contrast
-    own, base = (published.get(name, {}).get(contrast.set) for name in (contrast.arm, baseline))
-    if own is None or base is None or contrast.metric != "wer" or contrast.question.kind != "arm":
-        return None
-    gap = own - base
-    sign = "worse" if gap > 0 else "better" if gap < 0 else "the same"
-    line = f"{contrast.arm} against {baseline} on {contrast.set}: published {abs(gap):.2f} {sign}"
-    if verdict.outcome not in SHOWN:
-        return f"{line}; here no difference is shown, which neither agrees nor disagrees"
-    agreement = "agrees" if verdict.outcome == sign else "differs"
-    return f"{line}, measured {100 * abs(contrast.difference):.2f} {verdict.outcome}: the direction {agreement}"

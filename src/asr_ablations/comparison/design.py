@@ -39,16 +39,13 @@ from asr_ablations.tools.errors import choices
 
 @dataclass(frozen=True)
 class Options:
-    """The choices of a user that override the sweep file. targets: of the metric, rates as fractions. commentary:
-    what is said of the answers in place of what the runs recorded: claims, published rates, withdrawals.
-    """
+    """The choices of a user that override the sweep file. targets: of the metric, rates as fractions."""
 
     baseline: str | None = None
     allow: list[str] = field(default_factory=list)
     metric: str | None = None
     set: str | None = None
     targets: list[float] = field(default_factory=list)
-    commentary: Declaration | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from typing import TypedDict
 
 from asr_ablations.comparison.arm_differences import ArmDifference
 from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.claims import Claim
 from asr_ablations.comparison.contrast import Contrast, Verdict
 from asr_ablations.comparison.derived_tables import (
     ArmRate,
@@ -73,10 +72,9 @@ class Comparison:
     of the verdicts that are the answer; verdicts on other sets describe. evidence: which test decides, and why.
     differing: the keys of the configs that are not the same in all runs, with their values as text; allowed: those that
     --allow accepted; changes: of a sweep that lists its arms, what each changes. unfinished: the runs without a result.
-    plan, course: of a sweep that adds seeds until it knows, and what its looks found. claims: of the source. withdrawn:
-    why an answer does not hold, by question; earlier: what was answered the first time, where it was asked twice.
-    differences: the keys in which arms differ from the baseline. scored: as in Records. The derived tables
-    (epochs, scaling, one_arm, …) are computed once, when one is first asked for.
+    plan, course: of a sweep that adds seeds until it knows, and what its looks found. differences: the keys in
+    which arms differ from the baseline. scored: as in Records. The derived tables (epochs, scaling, one_arm, …) are
+    computed once, when one is first asked for.
     """
 
     title: str
@@ -90,7 +88,6 @@ class Comparison:
     verdicts: list[Verdict]
     times_to_accuracy: list[TimeToAccuracy]
     validated: list[TableRow] = field(default_factory=list)
-    literature: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unfinished: list[Unfinished] = field(default_factory=list)
     differing: dict[str, list[str]] = field(default_factory=dict)
@@ -102,9 +99,6 @@ class Comparison:
     changes: dict[str, str] = field(default_factory=dict)
     plan: VerdictPlan | None = None
     course: Course | None = None
-    claims: list[Claim] = field(default_factory=list)
-    withdrawn: dict[str, str] = field(default_factory=dict)
-    earlier: dict[str, str] = field(default_factory=dict)
     differences: list[ArmDifference] = field(default_factory=list)
     scored: str = ""
 

@@ -64,7 +64,6 @@ def as_json(comparison: Comparison) -> dict[str, object]:
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
         "reached": [_without(REACHED_TIMES, asdict(time)) for time in comparison.times_to_accuracy],
         "verdicts": [verdict.sentence for verdict in comparison.answer],
-        "literature": comparison.literature,
         "warnings": comparison.warnings,
         "unfinished": [
             {"folder": run.folder.name, "state": run.state, "reason": run.reason} for run in comparison.unfinished

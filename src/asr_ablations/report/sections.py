@@ -44,7 +44,6 @@ def sections(comparison: Comparison) -> list[Section]:
         frequency_section(comparison),
         loss_section(comparison),
         gradient_section(comparison),
-        Section("The literature", lines=comparison.literature),
         time_to_accuracy_section(comparison),
         equal_cost_section(comparison),
         epochs_section(comparison),

@@ -63,12 +63,9 @@ def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
         roots = list(dict.fromkeys(key.removesuffix("._target_") for key in varied))
         raise choices("ablation.factor", ", ".join(declared.factor), f"what varies: {', '.join(roots[:5])}")
     arms, _ = group(Records(runs, [], []), declared.factor, list(differ))
-    expected = [name for claim in declared.claims for name in claim.expected]
-    named = {"baseline": [declared.baseline or ""], "expected": expected, "published": list(declared.published)}
-    for key, names in named.items():
-        for name in names:
-            if find_arm(name, arms) is None and (near := _nearest(name, arms, declared.factor)):
-                raise UsageError(f"ablation.{key}={name}: no arm is called so; nearest: {near}")
+    name = declared.baseline or ""
+    if find_arm(name, arms) is None and (near := _nearest(name, arms, declared.factor)):
+        raise UsageError(f"ablation.baseline={name}: no arm is called so; nearest: {near}")
 
 
 def _nearest(name: str, arms: Sequence[Arm], factor: Sequence[str]) -> str:

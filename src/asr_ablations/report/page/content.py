@@ -96,7 +96,6 @@ def content(comparison: Comparison) -> dict[str, object]:
         "evidence": f"{comparison.evidence.test}: {comparison.evidence.reason} (look {comparison.evidence.look})."
         + (f" {comparison.scored}." if comparison.scored else ""),
         "definitions": list(DEFINITIONS.items()),
-        "literature": comparison.literature,
         "warnings": comparison.warnings,
         "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
         "rows": comparison.rows,

@@ -24,7 +24,6 @@ function head() {
   at("notes").replaceChildren(
     ...list("Warnings", data.warnings, "warning"),
     ...list("Not finished", data.unfinished.map(([run, reason]) => `${run}: ${reason}`), "warning"),
-    ...list("The literature", data.literature, ""),
   );
   const empty = !at("verdicts").children.length && !at("notes").children.length; // of a single run
   at("verdict").hidden = empty;

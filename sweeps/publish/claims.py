@@ -16,7 +16,7 @@ from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.errors import UsageError, choices
 
 if TYPE_CHECKING:
-    from asr_ablations.comparison.contrast import Contrast, Question, Verdict
+    from asr_ablations.comparison.contrast import Contrast, Verdict
 
 EXPECTABLE = ("better", "worse", "equivalent", "not learned", "interaction shown")
 """The effects that a source can claim. not learned: of the arm, whatever the baseline does."""
@@ -123,13 +123,6 @@ def _effects(value: object) -> list[Effect]:
     least, most = size if isinstance(size, list) else (size, size)
     assert 0 <= float(least) <= float(most)
     return [Effect(str(word), float(least), float(most))]
-
-
-def unmatched(claims: Sequence[Claim], questions: "Sequence[Question]") -> list[str]:
-    """Warnings about expectations of what is no question of the comparison."""
-    names = [question.name for question in questions]
-    unknown = sorted({name for claim in claims for name in claim.expected if name not in names})
-    return [f"ablation.expected: {name} is no question here; expected one of {', '.join(names)}" for name in unknown]
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.claims import Agreement, Effect, agreement, agreements, parse_claims
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.contrast import AtLook, Contrast, Verdict
-from asr_ablations.comparison.declaration import parse
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.result import Comparison
-from tests.helpers.run_folders import write_sweep
+from asr_ablations.tools.errors import UsageError
+from publish.claims import Agreement, Effect, agreement, agreements, parse_claims
+from publish.commentary import literature, of_comparison, parse_commentary
+from publish.results import Published, answers
+from tests.helpers.run_folders import write_run, write_sweep
 
 ABLATION = {"question": "?", "factor": "rnn", "baseline": "lstm"}
 
@@ -107,7 +109,7 @@ def test_a_claim_that_no_run_can_meet_says_why(measured: Comparison) -> None:
     assert (one.outcome, one.expected) == ("not comparable: the claim is about tuned rates", "worse")
 
 
-def test_two_claims_about_one_question_are_both_shown(tmp_path: Path) -> None:
+def test_two_claims_about_one_question_are_both_shown(measured: Comparison) -> None:
     early = {
         "says": "early",
         "about": "few epochs",
@@ -115,10 +117,7 @@ def test_two_claims_about_one_question_are_both_shown(tmp_path: Path) -> None:
         "expected": {"gru": "better"},
     }
     late = {"says": "late", "expected": {"gru": "worse"}}
-    sweep = write_sweep(
-        tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=4, ablation={**ABLATION, "claim": [early, late]}
-    )
-    lines = compare([sweep], Options()).literature
+    lines = said({"claim": [early, late]}, measured)
     assert lines[:2] == ["claim: early (about few epochs)", "claim: late"]
     assert any(
         "expected better, measured worse: not comparable: the claim is about few epochs (" in line for line in lines
@@ -126,15 +125,73 @@ def test_two_claims_about_one_question_are_both_shown(tmp_path: Path) -> None:
     assert "rnn=gru: expected worse, measured worse: agrees" in lines
 
 
-def test_an_answer_is_withdrawn_for_the_runs_of_a_commit_alone(tmp_path: Path) -> None:
-    sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=4, ablation=ABLATION)
+def said(declared: dict[str, object], comparison: Comparison) -> list[str]:
+    return literature(of_comparison(parse_commentary(declared), comparison), comparison)
 
-    def compared(commit: str) -> Comparison:
-        said = parse({**ABLATION, "withdrawn": {commit: {"gru": "its baseline clips"}}})
-        return compare([sweep], Options(commentary=said))
 
-    (verdict,) = compared("0123").answer
-    assert verdict.sentence.startswith("withdrawn: its baseline clips; it read: rnn=gru is worse than rnn=lstm")
-    assert compared("0123").withdrawn == {"rnn=gru": "its baseline clips"}
-    assert compared("9999").withdrawn == {}
-    assert compared("9999").answer[0].sentence.startswith("rnn=gru is worse than rnn=lstm")
+def test_the_literature_is_held_against_the_measurement(tmp_path: Path) -> None:
+    """lstm and rnn are alike, gru is far worse."""
+    rates = {"rnn=lstm": 0.1, "rnn=gru": 0.3, "rnn=rnn": 0.1}
+    sweep = write_sweep(tmp_path, rates, seeds=4, ablation=ABLATION)
+    declared = {
+        "claim": "it is", "expected": {"gru": {"equivalent": 2}, "rnn": "worse"}, "baseline": "lstm",
+        "published": {"lstm": {"test": 5.0}, "gru": {"test": 6.0}, "rnn": {"test": 4.0}},
+    }  # fmt: skip
+    lines = said(declared, compare([sweep], Options()))
+    assert lines[0] == "claim: it is"
+    assert any(line.startswith("rnn=gru on test: published 6.00 WER, measured 2") for line in lines)
+    assert any("published 1.00 worse" in line and line.endswith("direction agrees") for line in lines)
+    assert any("published 1.00 better; here no difference is shown" in line for line in lines)
+    assert "rnn=gru: expected equivalent within 2, measured worse: disagrees" in lines
+    assert "rnn=rnn: expected worse, measured no difference shown: cannot tell" in lines
+    turned = said(declared, compare([sweep], Options(baseline="gru")))
+    assert turned[0] == "claim: it is"
+    assert not [line for line in turned if "expected" in line], "what is expected is of the declared baseline alone"
+
+
+def test_an_expectation_of_no_question_is_said(measured: Comparison) -> None:
+    line = "ablation.expected: rgu is not a question here; expected one of rnn=gru"
+    assert line in said({"expected": {"rgu": "worse"}}, measured)
+
+
+def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path: Path) -> None:
+    declared = {"factor": "schedule", "baseline": "constant", "expected": {"newbob": "better", "one_cycle": "better"}}
+    for schedule, noises, rate in (
+        ("constant", [1, 2, 3], 0.4),
+        ("newbob", [1, 2, 3], 0.4),
+        ("one_cycle", [4, 5, 6], 0.1),
+    ):
+        for seed, noise in enumerate(noises):
+            write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, rate=rate, ablation=declared)
+    comparison = compare([tmp_path / "sweep"], Options())
+    commentary = of_comparison(parse_commentary(declared), comparison)
+    named = {verdict.contrast.arm: verdict for verdict in comparison.answer}
+    effects = [Effect("better"), Effect("equivalent", 1, 1)]
+    assert agreement(named["schedule=newbob"].contrast, effects, comparison.arms) == "cannot tell"
+    rows = [
+        line
+        for line in "\n".join(answers([Published("sweep", comparison, commentary)])).splitlines()
+        if "schedule=newbob against schedule=constant" in line
+    ]
+    assert len(rows) == 1
+    assert ": the choice did nothing | " in rows[0]
+    assert "| cannot tell |" in rows[0]
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"published": {"a": 3}}, r"ablation\.published="),
+        ({"published": {"a": {"test": "x"}}}, r"ablation\.published="),
+        ({"expected": {"a": "good"}}, r"ablation\.expected=.*better, worse, equivalent"),
+        ({"expected": "worse"}, r"ablation\.expected=worse"),
+        ({"expected": {"a": {"worse": [2, 1]}}}, r"ablation\.expected=.*\{worse: 1\.4\}"),
+        ({"claim": {"about": "LibriSpeech"}}, "ablation.claim=.*expected a key `says`"),
+        ({"claim": {"says": "yes", "abuot": "?"}}, "ablation.claim=abuot: expected one of says, about"),
+        ({"claim": {"says": "yes", "where": {"max_epochs": {"atleast": 3}}}}, r"ablation\.claim\.where=.*least: 10"),
+        ({"earlier": {"a": 3}}, r"ablation\.earlier="),
+    ],
+)
+def test_mistakes_are_one_line(node: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_commentary(node)
