@@ -3,10 +3,13 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
+from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.comparison import compare_runs
 from asr_ablations.comparison.contrast import Contrast, Question, Verdict
 from asr_ablations.comparison.design import Options
@@ -46,6 +49,20 @@ def test_failing_is_declared(rule: object, failed: list[int]) -> None:
     runs = [record("rnn=gru", seed, rate) for seed, rate in enumerate([0.2, 0.22, 0.2, 0.2, 0.22, 0.5])]
     (one,) = compared(runs).arms
     assert [run.seed for run in FailureRule.parse(rule).failed(one, "test", "wer")] == failed
+
+
+@pytest.mark.parametrize(("errors", "failed"), [([21, 38, 25], []), ([25, 25, 44], []), ([25, 25, 46], [2])])
+def test_counting_noise_is_no_failure(errors: list[int], failed: list[int]) -> None:
+    """Of 4,000 words: 25 errors and four times √25 are 45."""
+
+    def run(seed: int, count: int) -> SimpleNamespace:
+        return SimpleNamespace(
+            seed=seed, diverged_at=None, value=lambda _, name: {"wer": count / 4000, "words": 4000}[name]
+        )
+
+    runs = [run(seed, count) for seed, count in enumerate(errors)]
+    arm = cast(Arm, SimpleNamespace(runs=runs, results=runs))
+    assert [one.seed for one in FailureRule().failed(arm, "test", "wer")] == failed
 
 
 @pytest.mark.parametrize("rule", ["sometimes", {"median": 0.5}, {"rate": 101}, {"rate": "x"}, {"a": 1}, [1], True])

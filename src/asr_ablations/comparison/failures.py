@@ -2,21 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from statistics import median
 from typing import Literal
 
 from asr_ablations.comparison.arms import Arm
 from asr_ablations.runs.record import RunRecord
+from asr_ablations.runs.seed_noise import TOTALS
 from asr_ablations.tools.errors import UsageError
 
 MEDIANS = 1.5
-"""Times the median of its arm above which a run counts as failed, where nothing else is declared."""
+"""Times the median of its arm above which a run counts as failed, unless something else is declared."""
+DEVIATIONS = 4
+"""Poisson deviations of the median's number of errors by which a run exceeds it, too: below 1 % WER half as many errors
+again are no rare chance.
+"""
 
 
 @dataclass(frozen=True)
 class FailureRule:
-    """The rule by which a run failed, beside divergence. above: times the median of the arm's finished runs, or
-    a rate as a fraction.
+    """The rule by which a run that did not diverge failed. above: times the median of the arm's finished runs, or a
+    rate as a fraction.
     """
 
     kind: Literal["median", "rate", "diverged"] = "median"
@@ -47,7 +53,9 @@ class FailureRule:
         if self.kind == "rate":
             bound = self.above
         elif self.kind == "median" and rates:
-            bound = self.above * median(rates.values())
+            typical = median(rates.values())
+            total = arm.runs[0].value(set_, TOTALS.get(metric, ""))
+            bound = max(self.above * typical, typical + DEVIATIONS * sqrt(typical / total) if total else 0.0)
         return [run for run in arm.results if run.diverged_at is not None or rates.get(id(run), 0.0) > bound]
 
     @property
