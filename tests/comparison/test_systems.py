@@ -70,6 +70,17 @@ def test_without_a_declared_number_of_seeds_the_interval_holds_at_any_time() -> 
         compared({"base": 0.15, "mine": 0.10}, 3, declared=4)
 
 
+def test_a_copied_file_is_no_second_run() -> None:
+    base, mine = (
+        [made(toolkits.recognised(SPOKEN, rate, seed), f"{rate}/{seed}") for seed in range(3)] for rate in (0.15, 0.1)
+    )
+    copied = replace(mine[1], source="copy")
+    systems = {"base": {"": base}, "mine": {"": [*mine, copied]}}
+    comparison = compare_systems(systems, {"": made(SPOKEN)}, BY_SPEAKER, Options())
+    assert [len(arm.results) for arm in comparison.arms] == [3, 3]
+    assert "mine: copy has the hypotheses of 0.1/1: one run" in comparison.warnings
+
+
 def test_without_speakers_the_sentence_says_utterances() -> None:
     (verdict,) = compared({"base": 0.15, "mine": 0.10}, 3, Scoring()).answer
     said = "60 utterances; speakers unknown, so the interval is too narrow where one speaker has several"
