@@ -78,7 +78,10 @@ def test_a_copied_file_is_no_second_run() -> None:
     systems = {"base": {"": base}, "mine": {"": [*mine, copied]}}
     comparison = compare_systems(systems, {"": made(SPOKEN)}, BY_SPEAKER, Options())
     assert [len(arm.results) for arm in comparison.arms] == [3, 3]
-    assert "mine: copy has the hypotheses of 0.1/1: one run" in comparison.warnings
+    assert (
+        "test: 0.1/1 and copy hold the same hypotheses: not independent, and of one system they count as one run"
+        in comparison.warnings
+    )
 
 
 def test_without_speakers_the_sentence_says_utterances() -> None:

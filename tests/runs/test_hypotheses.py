@@ -262,7 +262,7 @@ def test_missing_ids_as_asked(missing: str, ids: list[str], deletions: int) -> N
 def test_copies_of_a_file_are_pointed_out() -> None:
     files = [Texts(name, "trn", {"a": entries.Entry("a", text)}) for name, text in (("p", "x"), ("q", "y"), ("r", "x"))]
     (warning,) = score("test", given(a="x"), files, Scoring()).warnings
-    assert warning == "test: p and r hold the same hypotheses: copies are no independent results"
+    assert warning == "test: p and r hold the same hypotheses: not independent, and of one system they count as one run"
 
 
 def test_unknown_speakers_are_said_and_a_habit_is_proposed() -> None:

@@ -126,14 +126,12 @@ def _join_characters(file: Texts, warnings: list[str]) -> Texts:
 
 
 def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
-    """A warning for files with the same hypotheses: copies are no seeds, and no two systems. A few short utterances,
-    all of them right, may be the same by chance.
-    """
+    """A warning for files with the same hypotheses: copies are no seeds, and no two systems."""
     by_content: dict[tuple[str, ...], list[str]] = {}
     for file, of_file in zip(files, rows, strict=True):
         by_content.setdefault(tuple(row["hypothesis"] for row in of_file), []).append(file.source)
     return [
-        f"{set_}: {' and '.join(sources)} hold the same hypotheses: copies are no independent results"
+        f"{set_}: {' and '.join(sources)} hold the same hypotheses: not independent, and of one system they count as one run"
         for sources in by_content.values()
         if len(sources) > 1
     ]

@@ -206,19 +206,16 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
     tested = [set_ or DEFAULT_SET for set_ in sets]
     sources = {name: [file.source for file in systems[name][sets[0]]] for name in names}
     for name in names:
-        for first, copy in reversed(_copies(rows[name])):
-            warnings.append(f"{name}: {sources[name][copy]} has the hypotheses of {sources[name][first]}: one run")
+        for copy in reversed(_copies(rows[name])):
             del sources[name][copy], rows[name][copy]
     return Records(_runs(sources, rows, tested, declared), warnings=list(dict.fromkeys(warnings)), scored=text)
 
 
-def _copies(seeds: Sequence[list[UtteranceRow]]) -> list[tuple[int, int]]:
-    """Places of the first and of a later seed with the same hypotheses, some of which are wrong: no seed says the same
-    in all utterances unless it makes no error.
-    """
+def _copies(seeds: Sequence[list[UtteranceRow]]) -> list[int]:
+    """Places of the seeds with the hypotheses of an earlier one. Seeds that make no error may be equal by chance."""
     texts = [[row["hypothesis"] for row in rows] for rows in seeds]
     wrong = [any(row["hypothesis"] != row["reference"] for row in rows) for rows in seeds]
-    return [(texts.index(own), place) for place, own in enumerate(texts) if texts.index(own) < place and wrong[place]]
+    return [place for place, own in enumerate(texts) if wrong[place] and own in texts[:place]]
 
 
 def _runs(
