@@ -39,13 +39,14 @@ def compared(
     seeds: int,
     scoring: Scoring = BY_SPEAKER,
     declared: int | None = None,
+    looks: bool = False,
     margin: str | None = None,
 ) -> Comparison:
     systems = {
         name: {"": [made(toolkits.recognised(SPOKEN, rate, seed), f"{name}/{seed}") for seed in range(seeds)]}
         for name, rate in rates.items()
     }
-    return compare_systems(systems, {"": made(SPOKEN)}, scoring, Options(), seeds=declared, margin=margin)
+    return compare_systems(systems, {"": made(SPOKEN)}, scoring, Options(), seeds=declared, looks=looks, margin=margin)
 
 
 def test_the_sentence_of_several_seeds() -> None:
@@ -60,14 +61,22 @@ def test_the_sentence_of_several_seeds() -> None:
     assert not comparison.warnings
 
 
-def test_without_a_declared_number_of_seeds_the_interval_holds_at_any_time() -> None:
-    declared, other = (compared({"base": 0.15, "mine": 0.10}, 3, declared=count) for count in (3, None))
-    assert "however often one looks" in other.answer[0].sentence
-    assert "--seeds 3 says that it was 3 of each arm" in other.evidence.reason
-    narrow, wide = (one.answer[0].contrast for one in (declared, other))
+def test_the_number_of_seeds_at_hand_is_taken_for_declared_and_the_sentence_says_so() -> None:
+    declared, other, looked = (
+        compared({"base": 0.15, "mine": 0.10}, 3, declared=count, looks=looks)
+        for count, looks in ((3, False), (None, False), (None, True))
+    )
+    assert ", if the number of seeds was fixed beforehand; 3 seeds" in other.answer[0].sentence
+    assert "--seeds 3 says that this was decided before, --looks that it was not" in other.evidence.reason
+    assert "if the number" not in declared.answer[0].sentence
+    assert "however often one looks" in looked.answer[0].sentence
+    narrow, same, wide = (one.answer[0].contrast for one in (declared, other, looked))
+    assert (narrow.low, narrow.high) == (same.low, same.high)
     assert narrow.high - narrow.low < wide.high - wide.low
     with pytest.raises(UsageError, match="--seeds 4: expected so many files of each arm; base has 3, mine has 3"):
         compared({"base": 0.15, "mine": 0.10}, 3, declared=4)
+    with pytest.raises(UsageError, match="--seeds 3 --looks: expected one of them"):
+        compared({"base": 0.15, "mine": 0.10}, 3, declared=3, looks=True)
 
 
 def test_a_copied_file_is_no_second_run() -> None:
@@ -160,7 +169,7 @@ def test_the_verdict_is_that_of_the_same_runs() -> None:
         speakers = {row["id"]: row["speaker"] for row in rows}
         spoken = made({row["id"]: row["reference"] for row in rows})
         scoring = Scoring(speakers=speakers)
-        (verdict,) = compare_systems(systems, {"": spoken}, scoring, Options()).answer
+        (verdict,) = compare_systems(systems, {"": spoken}, scoring, Options(), looks=True).answer
         foreign = verdict.contrast
         assert (foreign.difference, foreign.low, foreign.high) == (own.difference, own.low, own.high)
         assert foreign.p_adjusted == own.p_adjusted

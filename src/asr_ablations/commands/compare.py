@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
     if systems or options.references:
         return write_report(options, *_of_systems(options, systems))
     for name in SYSTEMS_ALONE:
-        if getattr(options, name) not in (None, "", [], "none", "refuse"):
+        if getattr(options, name) not in (None, False, "", [], "none", "refuse"):
             raise UsageError(f"--{name.replace('_', '-')}: is for hypotheses, given as NAME=FILE; runs have their own")
     measurements = [file for folder in options.folders for file in benchmark_results(folder)]
     return write_benchmarks(options, measurements) if measurements else write_comparison(options)
@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
 
 SYSTEMS_ALONE = (
     "references", "format", "columns", "speaker_of", "utt2spk", "normalise", "language", "drop", "missing", "seeds",
-    "margin",
+    "looks", "margin",
 )  # fmt: skip
 """Options that are for hypotheses alone."""
 
@@ -117,6 +117,7 @@ def _of_hypotheses(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--drop", default="", metavar="WORD,…", help="removed from both sides, as '<unk>,[noise]'")
     group.add_argument("--missing", default="refuse", metavar="HOW", help=f"where ids differ: {', '.join(MISSING)}")
     group.add_argument("--seeds", type=int, metavar="N", help="of each arm, decided before the first result")
+    group.add_argument("--looks", action="store_true", help="seeds are added after looks at the results")
     group.add_argument("--margin", metavar="SIZE", help="the difference that would not matter: 0.5 points, or 5%%")
 
 
@@ -150,7 +151,9 @@ def _of_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Compa
     scoring = Scoring(options.normalise, options.missing, speakers, options.speaker_of, options.language, options.drop)
     files, references = read_given(parse(systems, options.references), options.format, columns(options.columns))
     settings = _settings(options)
-    comparison = compare_systems(files, references, scoring, settings, seeds=options.seeds, margin=options.margin)
+    comparison = compare_systems(
+        files, references, scoring, settings, seeds=options.seeds, looks=options.looks, margin=options.margin
+    )
     return comparison, options.out or Path("outputs") / folder_name("-".join(files)) / COMPARISON
 
 

@@ -40,6 +40,7 @@ class Evidence:
 
 TESTS = {
     FixedLength.name: "Student's t at a number of runs that was declared",
+    "assumed": "Student's t, which is right if the number of seeds was fixed beforehand",
     Anytime.name: "Intervals that hold however often one looks",
     GroupSequential.name: "Student's t at looks that were planned",
 }
@@ -90,10 +91,16 @@ def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None
     return f"{missing} of {len(wanted)} declared runs have not ended" if missing else None
 
 
-def of_systems(records: Records, seeds: int | None) -> Evidence:
-    """The evidence of systems that were given by their hypotheses. seeds: of each arm, as they were decided before the
-    first result; None where nothing says so. Raises UsageError where an arm has another number of them.
+def of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
+    """The evidence of systems that were given by their hypotheses. seeds: of each arm, if they were decided before the
+    first result; looks: seeds are added after looks at the results. Raises UsageError for another number of seeds.
     """
+    if looks:
+        if seeds is not None:
+            raise UsageError(
+                f"--seeds {seeds} --looks: expected one of them: the number was fixed beforehand, or was not"
+            )
+        return Evidence(ANYTIME, "seeds may be added after every look (--looks)")
     counts: dict[str, int] = {}
     for run in records.runs:
         name = str(run.config[SYSTEM])
@@ -104,8 +111,9 @@ def of_systems(records: Records, seeds: int | None) -> Evidence:
         return Evidence(FixedLength(), f"{seeds} seeds of each arm, as decided before (--seeds)", complete=True)
     if all(run.model == ONE_SYSTEM for run in records.runs):
         return Evidence(FixedLength(), "one system of each arm, on a test set that was there before", complete=True)
-    fewest = min(counts.values())
-    return Evidence(ANYTIME, f"{UNDECLARED.reason}; --seeds {fewest} says that it was {fewest} of each arm")
+    found = " and ".join(map(str, sorted(set(counts.values()))))
+    reason = f"{found} seeds of each arm; --seeds {found} says that this was decided before, --looks that it was not"
+    return Evidence(FixedLength("assumed"), reason, complete=True)
 
 
 def shared_baseline(folder: Path, baseline: Arm) -> str | None:

@@ -20,17 +20,18 @@ def compare_systems(
     options: Options,
     *,
     seeds: int | None = None,
+    looks: bool = False,
     margin: float | str | None = None,
 ) -> Comparison:
     """Compare systems by set and seed; the first one is the baseline, unless options name another.
 
-    references: by set; empty where the files hold their own. seeds: of each arm, where their number was decided before
-    the first result. margin: the difference that would not matter: 1.0 for a point of the metric, 5% of the rate.
-    Raises UsageError for texts that do not fit together.
+    references: by set; empty where the files hold their own. seeds: of each arm, if their number was decided before the
+    first result; looks: it was not. margin: the difference that would not matter: 1.0 for a point of the metric, 5% of
+    the rate. Raises UsageError for texts that do not fit together.
     """
     if options.metric == LOSS.name:
         raise choices("metric", options.metric, "wer, cer or cer_longer: hypotheses have no loss")
     first = next(iter(systems), None)
     declared = {"baseline": first, **({} if margin is None else {"margin": margin})}
     records = to_records(systems, references, scoring, declared)
-    return compare_runs(records, options, " and ".join(systems), of_systems(records, seeds))
+    return compare_runs(records, options, " and ".join(systems), of_systems(records, seeds, looks=looks))

@@ -192,10 +192,14 @@ def _interval(contrast: Contrast, metric: Metric) -> str:
     return _ends(found.low, found.high, metric)
 
 
+CONDITIONS = {"anytime": ", however often one looks", "assumed": ", if the number of seeds was fixed beforehand"}
+"""What a p-value says of its test, by the name of the procedure."""
+
+
 def _p(contrast: Contrast) -> str:
     assert contrast.p_adjusted is not None
     corrected = f" after Holm's correction over {contrast.family}" if contrast.family > 1 else ""
-    looks = ", however often one looks" if contrast.procedure == "anytime" else ""
+    looks = CONDITIONS.get(contrast.procedure, "")
     if contrast.look is not None:
         looks = f" at look {contrast.look.number} of {contrast.look.of}"
     return f"{_p_text(contrast.p_adjusted)}{corrected}{looks}"

@@ -270,6 +270,7 @@ def compare(
     drop: str = "",
     missing: str = "refuse",
     seeds: int | None = None,
+    looks: bool = False,
     margin: float | str | None = None,
     metric: str | None = None,
     baseline: str | None = None,
@@ -280,9 +281,10 @@ def compare(
 
     systems: by name, a file or pattern of files, a list of texts, a dict of texts by id, or a list of these, one for
     each seed. references: alike; None where the files hold them. speakers: one for each text, by id, or a file utt2spk;
-    speaker_of: a regular expression whose group is the speaker in an id. seeds: of each system, where their number was
-    decided before the first result. margin: the difference that would not matter: 0.5 for half a point, "5%" of the
-    rate. normalise, language, drop, missing, format: as the options of src/compare.py.
+    speaker_of: a regular expression whose group is the speaker in an id. seeds: of each system, if their number was
+    decided before the first result; looks: it was not, and the interval holds however often one looks. margin: the
+    difference that would not matter: 0.5 for half a point, "5%" of the rate. normalise, language, drop, missing,
+    format: as the options of src/compare.py.
 
     Raises UsageError for texts that do not fit together.
     """
@@ -294,7 +296,7 @@ def compare(
     scoring = Scoring(normalise, missing, by_id, speaker_of, language, drop)
     known = {} if spoken is None else {set: spoken}
     options = Options(baseline, [], metric, set)
-    return Result(compare_systems(read, known, scoring, options, seeds=seeds, margin=margin))
+    return Result(compare_systems(read, known, scoring, options, seeds=seeds, looks=looks, margin=margin))
 
 
 class Model:

@@ -130,11 +130,8 @@ def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[Utterance
     by_content: dict[tuple[str, ...], list[str]] = {}
     for file, of_file in zip(files, rows, strict=True):
         by_content.setdefault(tuple(row["hypothesis"] for row in of_file), []).append(file.source)
-    return [
-        f"{set_}: {' and '.join(sources)} hold the same hypotheses: not independent, and of one system they count as one run"
-        for sources in by_content.values()
-        if len(sources) > 1
-    ]
+    found = "the same hypotheses: not independent, and of one system they count as one run"
+    return [f"{set_}: {' and '.join(sources)} hold {found}" for sources in by_content.values() if len(sources) > 1]
 
 
 def _counts(reference: str, hypothesis: str) -> dict[str, int]:
