@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import statistics
 from dataclasses import replace
@@ -42,6 +43,15 @@ def test_undeclared_runs_get_the_interval_that_holds_at_any_time(tmp_path: Path)
     comparison = compare([sweep], Options())
     assert comparison.evidence.procedure.name == "anytime"
     assert "was not declared before the runs" in comparison.evidence.reason
+
+
+def test_where_points_have_no_interval_percent_has_none(tmp_path: Path) -> None:
+    """Their degrees of freedom differ, so that one of the two could still have ends."""
+    comparison = compare([write_sweep(tmp_path, RATES, seeds=2, declared=False)], Options())
+    (found,) = comparison.contrasts
+    assert found.relative is not None
+    assert (found.low, found.relative.low, found.relative.high) == (-math.inf, -math.inf, math.inf)
+    assert re.search(r"\(no finite interval yet; .*\), relative \+[\d.]+ %;", comparison.answer[0].sentence)
 
 
 def test_a_look_at_a_part_costs_the_fixed_test_for_good(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from asr_ablations.comparison.verdict import verdict
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.distributions import binomial_interval
 from asr_ablations.statistics.estimate import contrast_estimate
+from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.power import FixedLength
 from asr_ablations.statistics.sample import Sample
 from asr_ablations.tools.errors import UsageError
@@ -113,6 +114,12 @@ def contrast(low: float, high: float, margin: float | None = 0.02) -> Contrast:
     middle = (low + high) / 2
     outcome = "worse" if low > 0 else "better" if high < 0 else "no difference shown"
     return replace(measured, low=low, high=high, difference=middle, margin=margin, outcome=outcome)
+
+
+def test_a_relative_interval_through_0_is_pointed_out() -> None:
+    shown = replace(contrast(0.03, 0.05), relative=Range(0.5, -0.1, 1.1))
+    sentence = verdict(shown, compared(arm("rnn=lstm", STEADY)).arms, "").sentence
+    assert ", relative +64.9 % (-9.5 to +200.4), which shows no difference on this scale;" in sentence
 
 
 @pytest.mark.parametrize(

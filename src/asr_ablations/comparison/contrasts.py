@@ -223,7 +223,9 @@ def _decide(measured: Sequence[Contrast], family: Family) -> list[Contrast]:
             for each in (contrast.estimate, contrast.other)
             if each is not None
         }
-        in_points = by_scale.get("points")
+        in_points, relative = by_scale.get("points"), by_scale.get("relative")
+        if relative and in_points and contrast.scale == "points" and math.isinf(in_points.low):
+            relative = Range(relative.value, -math.inf, math.inf)  # the scale that decides has no interval yet
         shown = replace(
             held,
             outcome=_outcome(contrast, contrast.estimate, family, decision.rejected, size),
@@ -232,7 +234,7 @@ def _decide(measured: Sequence[Contrast], family: Family) -> list[Contrast]:
             level=decision.level,
             low=None if in_points is None else in_points.low,
             high=None if in_points is None else in_points.high,
-            relative=by_scale.get("relative"),
+            relative=relative,
         )
         decided.append(_described(shown, contrast.estimate, decision.level, family) if family.describe else shown)
     return decided

@@ -74,7 +74,8 @@ def _other_scale(contrast: Contrast, metric: Metric) -> str:
     found = contrast.relative
     if found is None:
         return ""
-    return f", relative {_relative_ends(found)}"
+    unsure = contrast.outcome in ("worse", "better") and -math.inf < found.low < 0 < found.high
+    return f", relative {_relative_ends(found)}{', which shows no difference on this scale' if unsure else ''}"
 
 
 def _relative(logarithm: float) -> str:
