@@ -98,6 +98,12 @@ def test_an_upward_import_is_seen(line: str) -> None:
     assert upward("asr_ablations.tools.files", ast.parse(line))
 
 
+def test_no_package_imports_what_publishes() -> None:
+    assert [
+        module for module in FILES for _, name in imports(parsed(module), module) if name.startswith("publish")
+    ] == []
+
+
 def test_no_module_imports_itself_in_a_circle() -> None:
     graph = {module: {name for _, name in imports(parsed(module), module) if name in FILES} for module in FILES}
     try:

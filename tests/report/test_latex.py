@@ -86,6 +86,7 @@ def test_a_paper_has_the_arms_on_the_test_sets(handmade: Comparison) -> None:
     caption = text[text.index(r"\caption") : text.index(r"\label")]
     assert r"difference to rnn=lstm in \% points" in caption
     assert "over 3 seeds" in caption
+    assert rf"with the interval of its verdict ({handmade.evidence.test}; 5 \% of false claims" in caption
     assert (r"\dagger" in caption) == any(verdict.outcome in SHOWN for verdict in handmade.verdicts)
 
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from asr_ablations.comparison.contrast import EQUIVALENT, SHOWN, Verdict
+from asr_ablations.comparison.contrast import ALPHA, EQUIVALENT, SHOWN, Verdict
 from asr_ablations.comparison.metrics import Metric, find_metric, margin_text
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.table_columns import TableRow, value_of
@@ -127,7 +127,11 @@ def _caption(comparison: Comparison) -> str:
     outcomes = {verdict.outcome for verdict in comparison.verdicts}
     if outcomes:
         reference = escape(f"difference to {comparison.baseline} in {metric.difference_unit}")
-        parts[0] += rf"; $\Delta$: {reference}, with the interval of its verdict"
+        family = max(one.contrast.family for one in comparison.verdicts)
+        alpha = ALPHA if comparison.plan is None else comparison.plan.alpha
+        corrected = f" over {family} questions, by Holm's correction" if family > 1 else ""
+        test = escape(f"{comparison.evidence.test}; {100 * alpha:g} % of false claims{corrected}")
+        parts[0] += rf"; $\Delta$: {reference}, with the interval of its verdict ({test})"
     if outcomes & {*SHOWN}:
         parts.append(rf"${SHOWN_MARK}$: the difference is shown")
     if outcomes & {*EQUIVALENT}:
