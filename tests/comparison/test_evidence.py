@@ -47,7 +47,7 @@ def test_undeclared_runs_get_the_interval_that_holds_at_any_time(tmp_path: Path)
 
 def test_where_points_have_no_interval_percent_has_none(tmp_path: Path) -> None:
     """Their degrees of freedom differ, so that one of the two could still have ends."""
-    comparison = compare([write_sweep(tmp_path, RATES, seeds=2, declared=False)], Options())
+    comparison = compare([write_sweep(tmp_path, RATES, seeds=2, declared=False)], Options(baseline="lstm"))
     (found,) = comparison.contrasts
     assert found.relative is not None
     assert (found.low, found.relative.low, found.relative.high) == (-math.inf, -math.inf, math.inf)

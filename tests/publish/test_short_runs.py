@@ -95,8 +95,9 @@ def test_what_cannot_be_set_beside_is_one_line(change: dict[str, object], messag
 def test_the_command_writes_both_files_next_to_the_short_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    ablation = {"factor": "rnn", "baseline": "lstm"}
     short, long = (
-        write_sweep(tmp_path, {"rnn=lstm": low, "rnn=gru": high}, seeds=3, ablation={"factor": "rnn"}, sweep=name)
+        write_sweep(tmp_path, {"rnn=lstm": low, "rnn=gru": high}, seeds=3, ablation=ablation, sweep=name)
         for name, low, high in (("short", 0.3, 0.6), ("long", 0.1, 0.2))
     )
     assert main([str(short), str(long)]) == 0
