@@ -225,7 +225,7 @@ def _decide(measured: Sequence[Contrast], family: Family) -> list[Contrast]:
         }
         in_points, relative = by_scale.get("points"), by_scale.get("relative")
         if relative and in_points and contrast.scale == "points" and math.isinf(in_points.low):
-            relative = Range(relative.value, -math.inf, math.inf)  # the scale that decides has no interval yet
+            relative = Range(relative.value, -math.inf, math.inf)  # as on the scale that decides
         shown = replace(
             held,
             outcome=_outcome(contrast, contrast.estimate, family, decision.rejected, size),
