@@ -91,7 +91,7 @@ def test_imports_point_downwards() -> None:
         "from asr_ablations.report import sections",
         "import asr_ablations.commands.compare",
         "def late():\n    from asr_ablations.sweep.launch import freeze",
-        "from asr_ablations.statistics import intervals as bootstrap",  # a neighbour on the same floor
+        "from asr_verdicts.statistics import intervals as bootstrap",  # a neighbour on the same floor
     ],
 )
 def test_an_upward_import_is_seen(line: str) -> None:

@@ -11,8 +11,9 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.experiment.run import run
-from asr_ablations.runs.identity import MACHINE_KEYS, content
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.runs.identity import content
+from asr_verdicts.config import MACHINE_KEYS
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import Knob, chosen, every_knob, hints, stale_hints
 from tests.helpers.layouts import write_layouts
 from tests.helpers.observation import Seen, differing, kept, observe

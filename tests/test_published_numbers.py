@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.command import REPOSITORY, pages
+from asr_ablations.tools.files import REPOSITORY
+from tests.helpers.command import pages
 
 RESULTS = REPOSITORY / "sweeps" / "RESULTS.md"
 INTERVAL = re.compile(r"([+-]\d+\.\d+)\s+to\s+([+-]\d+\.\d+)")

@@ -18,7 +18,7 @@ import yaml
 from numpy.typing import NDArray
 from scipy import stats
 
-from tests.helpers.command import REPOSITORY
+from asr_ablations.tools.files import REPOSITORY
 
 SWEEPS = REPOSITORY / "sweeps"
 QUESTION = re.compile(

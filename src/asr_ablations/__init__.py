@@ -15,16 +15,19 @@ from typing import Any
 __version__ = "0.1.0"
 SAMPLE_RATE = 16_000
 """Hz; everything past the audio reader is at this rate."""
-NOTEBOOK = "asr_ablations.report.notebook"
-"""The module that has the names below."""
-LAZY = ("compare", "load", "open")
+LAZY = {
+    "compare": "asr_verdicts.api",
+    "load": "asr_ablations.report.notebook",
+    "open": "asr_ablations.report.notebook",
+}
+"""The module of each name that is imported when it is first used."""
 
 __all__ = ["SAMPLE_RATE", "__version__", "compare", "load", "open"]
 
 
 def __getattr__(name: str) -> Any:
     if name in LAZY:
-        return getattr(import_module(NOTEBOOK), name)
+        return getattr(import_module(LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

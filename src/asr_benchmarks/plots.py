@@ -50,7 +50,7 @@ def draw(plots: Sequence[Plot], folder: Path) -> list[Path]:
     matplotlib.use("Agg")
     from matplotlib import rc_context
 
-    from asr_ablations.tools.plotting import LOOK
+    from asr_verdicts.plotting import LOOK
 
     with rc_context(LOOK):
         return [path for shown in plots for path in _draw(shown, folder)]
@@ -59,8 +59,8 @@ def draw(plots: Sequence[Plot], folder: Path) -> list[Path]:
 def _draw(shown: Plot, folder: Path) -> list[Path]:
     from matplotlib import pyplot as plt
 
-    from asr_ablations.tools.files import slug
-    from asr_ablations.tools.plotting import PAGE
+    from asr_verdicts.files import slug
+    from asr_verdicts.plotting import PAGE
 
     figure, axes = plt.subplots(figsize=(PAGE, 0.55 * PAGE), layout="constrained")
     (_bars if shown["kind"] == "bars" else _lines)(axes, shown["series"])
@@ -76,7 +76,7 @@ def _draw(shown: Plot, folder: Path) -> list[Path]:
 
 def _scale(axes: "Axes", shown: Plot) -> None:
     """Let the y axis begin at 0, or make it logarithmic where the plot says so and the values span enough."""
-    from asr_ablations.tools.plotting import log_scale
+    from asr_verdicts.plotting import log_scale
 
     known = [y for points in shown["series"].values() for _, y in points if y is not None]
     if shown["log"]:

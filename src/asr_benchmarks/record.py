@@ -16,12 +16,12 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.environment import hardware
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import REPORT, RESULT
-from asr_ablations.runs.record import Hardware
-from asr_ablations.tools.files import write, write_json
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_benchmarks.plots import draw
 from asr_benchmarks.tables import FRAMEWORKS, Result, markdown, show
+from asr_verdicts.files import write, write_json
+from asr_verdicts.record import Hardware
 
 CPUS = Path("/sys/devices/system/cpu")
 """Where Linux shows how it clocks the cores; virtual machines mostly show nothing."""

@@ -8,14 +8,15 @@ from typing import Any, TypeAlias
 import yaml
 from rich import table as rich_table
 
-from asr_ablations.report.formats import table as markdown_table
 from asr_ablations.runs.layout import COMPARISON, OVERRIDES, REPORT, RESULT
 from asr_ablations.runs.reader import read_overrides
 from asr_ablations.sweep.live import print_arms, what_varies
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, read_json, typed, write, write_json
-from asr_ablations.tools.terminal import console
+from asr_ablations.tools.files import read_json, typed
 from asr_benchmarks.plots import Plot, draw
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json, write, write_json
+from asr_verdicts.report.formats import table as markdown_table
+from asr_verdicts.terminal import console
 
 Row: TypeAlias = Mapping[str, object]
 """A row of a table, by column: text, a number, or None where a value is not known."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from asr_ablations.tools.checks import is_number, whole
-from asr_ablations.tools.errors import choices
-from asr_ablations.tools.terminal import bar
+from asr_verdicts.errors import choices
+from asr_verdicts.terminal import bar
 
 NOISY = 10.0
 """Spread in %, above which a note warns of the variant."""

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from asr_ablations.comparison.metrics import find_metric
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.formats import table
-from asr_ablations.statistics.sample import Correlation
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.metrics import find_metric
+from asr_verdicts.report.formats import table
+from asr_verdicts.statistics.sample import Correlation
 from publish.loss_ranks import LossRanks, loss_ranks
 from publish.seed_noise import COMMON, SetNoise, noise_of_runs
 

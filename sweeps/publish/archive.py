@@ -23,7 +23,8 @@ from asr_ablations.runs.evaluations import utterances_of
 from asr_ablations.runs.reader import UnreadableFileError, readable
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.tools.files import REPOSITORY, Json, whole_file
+from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.files import Json, whole_file
 
 ENDING = ".tar.xz"
 OF_SWEEP = (layout.SWEEP, layout.LOOKS, layout.STANDING)

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from asr_ablations.comparison.arms import Arm, choice_of
-from asr_ablations.comparison.confounds import value_text
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.arms import Arm, choice_of
+from asr_verdicts.confounds import value_text
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.record import Record
 
 if TYPE_CHECKING:
-    from asr_ablations.comparison.contrast import Contrast, Verdict
+    from asr_verdicts.contrast import Contrast, Verdict
 
 EXPECTABLE = ("better", "worse", "equivalent", "not learned", "interaction shown")
 """The effects that a source can claim. not learned: of the arm, whatever the baseline does."""
@@ -155,7 +155,7 @@ def agreements(verdict: "Verdict", claims: Sequence[Claim], arms: Sequence[Arm])
     return held
 
 
-def _unmet(where: Mapping[str, object], runs: Sequence[RunRecord]) -> list[str]:
+def _unmet(where: Mapping[str, object], runs: Sequence[Record]) -> list[str]:
     """The conditions that a run does not meet, with the values that the runs have."""
     unmet = []
     for key, condition in where.items():
@@ -185,7 +185,7 @@ def agreement(contrast: "Contrast", effects: Sequence[Effect], arms: Sequence[Ar
     """agrees: the interval lies within the effects; disagrees: it has no part of them; else cannot tell. A choice that
     did nothing tells nothing. *agrees in sign, not in size*: of an effect with a size that the interval does not reach.
     """
-    from asr_ablations.comparison.identical_arms import did_nothing
+    from asr_verdicts.identical_arms import did_nothing
 
     if any(effect.word == "not learned" for effect in effects):
         return _not_learned(contrast)
@@ -235,7 +235,7 @@ def _with_size(contrast: "Contrast", effects: Sequence[Effect], low: float, high
 
 def _not_learned(contrast: "Contrast") -> str:
     """Of the arm alone, by the rate above which a model has not learned."""
-    from asr_ablations.comparison.contrast import NOT_LEARNED
+    from asr_verdicts.contrast import NOT_LEARNED
 
     if contrast.metric != "wer" or contrast.question.kind not in ("arm", "simple effect"):
         return "cannot tell"

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from asr_ablations.comparison.arms import find_arm
-from asr_ablations.comparison.contrast import SHOWN, Verdict
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.table_columns import TableRow, value_of
-from asr_ablations.runs.arm_names import by_arm
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.arm_names import by_arm, find_arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import SHOWN, Verdict
+from asr_verdicts.errors import UsageError
+from asr_verdicts.table_columns import TableRow, rate_rows, value_of
 from publish.claims import Claim, agreement_lines, claim_lines, parse_claims
 
 Rates = dict[str, dict[str, float]]
@@ -84,7 +83,7 @@ def literature(commentary: Commentary, comparison: Comparison) -> list[str]:
     published, verdicts = commentary.published, comparison.verdicts
     return [
         *claim_lines(commentary.claims, commentary.source),
-        *_rates(published, comparison.rows),
+        *_rates(published, rate_rows(comparison)),
         *(line for verdict in verdicts if (line := _direction(verdict, published, comparison.baseline))),
         *(line for verdict in verdicts for line in agreement_lines(verdict, commentary.claims, comparison.arms)),
         *_unknown(commentary.claims, [verdict.contrast.question.name for verdict in verdicts]),

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from asr_ablations.comparison.metrics import LOSS, validation_set
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.seed_noise import content_but_seed
-from asr_ablations.statistics.sample import Correlation, spearman
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.metrics import LOSS, validation_set
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.sample import Correlation, spearman
 from publish.seed_noise import COMMON, corpus_of, drawn_of
 
 FEWEST = 10
@@ -79,7 +79,7 @@ def loss_ranks(comparisons: Sequence[Comparison]) -> list[LossRanks]:
     return [ranks for ranks in found.values() if ranks.runs >= FEWEST and ranks.of_runs]
 
 
-def _point(run: RunRecord, comparison: Comparison) -> tuple[float, float] | None:
+def _point(run: Record, comparison: Comparison) -> tuple[float, float] | None:
     validation = validation_set(run)
     loss = None if validation is None else run.value(validation, LOSS.name)
     rate = run.value(comparison.set, comparison.metric)

@@ -13,28 +13,29 @@ from textwrap import indent
 from rich.progress import track
 
 from asr_ablations.commands.console import exit_code
-from asr_ablations.comparison.arm_differences import keys_text
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.contrast import EQUIVALENT, Contrast, Verdict
-from asr_ablations.comparison.derived_tables import one_arm
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.identical_arms import did_nothing
-from asr_ablations.comparison.metrics import find_metric
-from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.same_hour import of_one_hour
-from asr_ablations.comparison.sequential_result import spent
+from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.formats import body, preamble, table
-from asr_ablations.report.looks import hours
-from asr_ablations.report.section import Section
-from asr_ablations.report.sections import sections
+from asr_ablations.report.training_report import sections
 from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, SWEEP, runs_in
 from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import read_plan
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import REPOSITORY, write
-from asr_ablations.tools.terminal import console
+from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.arm_differences import differences_of_arms, keys_text
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import EQUIVALENT, Contrast, Verdict
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write
+from asr_verdicts.identical_arms import did_nothing
+from asr_verdicts.metrics import find_metric
+from asr_verdicts.one_arm import one_arm
+from asr_verdicts.report.formats import body, preamble, table
+from asr_verdicts.report.looks import hours, spent_by
+from asr_verdicts.report.section import Section
+from asr_verdicts.terminal import console
 from publish import scale
 from publish.across_sweeps import loss_ranks_section, seed_noise_section
 from publish.archive import ENDING, evaluations_in, keep, unpack
@@ -129,7 +130,11 @@ def _question(contrast: Contrast) -> str:
 
 def _unsaid(contrast: Contrast, comparison: Comparison) -> str:
     """The keys in which the arms differ, beside what their names say."""
-    arms = [difference for difference in comparison.differences if contrast.question.weights.get(difference.arm, 0) > 0]
+    arms = [
+        difference
+        for difference in differences_of_arms(comparison.design, comparison.arms)
+        if contrast.question.weights.get(difference.arm, 0) > 0
+    ]
     keys = {key: difference.keys[key] for difference in arms for key in difference.unsaid}
     return f" (with {keys_text(keys)})" if keys else ""
 
@@ -162,9 +167,8 @@ def _source(verdict: Verdict, published: Published) -> list[str]:
 
 def _runs(comparison: Comparison) -> str:
     """The number of runs behind the sweep's verdicts, and their hours of training."""
-    if comparison.plan is None or comparison.course is None:
+    if (cost := spent_by(comparison)) is None:
         return str(len(comparison.runs))
-    cost = spent(comparison.plan, comparison.course, comparison.arms)
     return f"{cost.runs} of {cost.fixed}{f', {hours(cost.hours)}' if cost.hours is not None else ''}"
 
 
@@ -244,18 +248,25 @@ def _compared(sweeps: Sequence[Path], target: Path) -> tuple[list[str], list[Pat
     for sweep in track(sweeps, "comparing", console=terminal, transient=True, disable=not terminal.is_terminal):
         for name, folders in questions(sweep).items():
             try:
-                comparison = compare(folders, Options())
+                comparison = compare_folders(folders, Options())
             except UsageError as error:
                 parts += [f"## {name}", "Not compared:", indent(str(error), "    ")]
                 continue
             if len(comparison.arms) > 1 or one_arm(comparison.arms):
                 said = _commentary(name, sweep, comparison, target.parent)
-                published = Published(name, replace(comparison, title=name, source=said.source), said)
+                published = Published(name, _named(comparison, name, said.source), said)
                 drawn = _light(write_figures(published.comparison, target.parent / "figures" / name, FIGURES))
                 parts += [*_section(published, sweep), *_figures(drawn, target)]
                 figures += drawn
                 compared.append(published)
     return parts, figures, compared
+
+
+def _named(comparison: Comparison, name: str, source: str | None) -> Comparison:
+    """The comparison under the name of its section, with the source that the sweep file names today."""
+    layout = comparison.design.layout
+    design = replace(comparison.design, layout=replace(layout, declared=replace(layout.declared, source=source)))
+    return replace(comparison, title=name, design=design)
 
 
 def questions(sweep: Path) -> dict[str, list[Path]]:
@@ -281,7 +292,7 @@ def _commentary(name: str, sweep: Path, comparison: Comparison, files: Path) -> 
 def _section(published: Published, sweep: Path) -> list[str]:
     comparison, said = published.comparison, published.said
     parts = [f"## {published.name}", *preamble(comparison), _command(comparison, sweep), _commits(comparison)]
-    declared = any(not time.chosen for time in comparison.times_to_accuracy)
+    declared = any(not time.chosen for time in times_to_accuracy(comparison))
     timed = TIMED if declared and of_one_hour(comparison.arms) else ()
     every = sections(comparison)
     shown = [

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from asr_ablations.comparison.arms import choice_of
-from asr_ablations.comparison.contrast import Contrast
-from asr_ablations.comparison.metrics import LOSS, find_metric
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.table_columns import training_loss
-from asr_ablations.runs.record import RunRecord
+from asr_ablations.report.training_columns import training_loss
+from asr_verdicts.arms import choice_of
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import Contrast
+from asr_verdicts.metrics import LOSS, find_metric
+from asr_verdicts.record import Record
 
 BUILT_IN = "synthetic"
 """The option of the built-in corpus, whose speech is generated."""
@@ -57,11 +57,11 @@ def summary(comparisons: Sequence[Comparison]) -> str:
     return f"{len(runs)} runs, {days(runs)}: {'; '.join(parts)}. Commits: {', '.join(_different(runs, commit))}."
 
 
-def _runs(contrast: Contrast, comparison: Comparison) -> list[RunRecord]:
+def _runs(contrast: Contrast, comparison: Comparison) -> list[Record]:
     return [run for arm in comparison.arms if arm.name in contrast.question.weights for run in arm.runs]
 
 
-def training(runs: Sequence[RunRecord]) -> str:
+def training(runs: Sequence[Record]) -> str:
     """Corpus, hours, parameters and epochs of runs; a range where they differ, and nothing where none is recorded."""
     hours = _numbers(runs, lambda run: run.summary.train_hours, 2)
     parameters = _numbers(runs, lambda run: _millions(run.summary.parameters), 2)
@@ -74,7 +74,7 @@ def _millions(count: float | None) -> float | None:
     return None if count is None else count / 1e6
 
 
-def tested(contrast: Contrast, runs: Sequence[RunRecord]) -> str:
+def tested(contrast: Contrast, runs: Sequence[Record]) -> str:
     """Words and units of the test set."""
     words = _numbers(runs, lambda run: run.value(contrast.set, "words"), 0)
     estimate = contrast.estimate
@@ -82,7 +82,7 @@ def tested(contrast: Contrast, runs: Sequence[RunRecord]) -> str:
     return f"{contrast.set}{f', {words} words' if words else ''}{units}"
 
 
-def corpus(run: RunRecord) -> str:
+def corpus(run: Record) -> str:
     """The corpus of a run, with its language."""
     name = choice_of(run, "data")
     return f"generated {run.config['data']['language']}" if name == BUILT_IN else name
@@ -94,21 +94,21 @@ def is_earlier(contrast: Contrast, comparison: Comparison) -> bool:
     return any((run.environment.started or "") < UNHEARD_SINCE for run in runs)
 
 
-def commit(run: RunRecord) -> str:
+def commit(run: Record) -> str:
     return (run.environment.code.commit or "unknown")[:8]
 
 
-def days(runs: Sequence[RunRecord]) -> str:
+def days(runs: Sequence[Record]) -> str:
     """The first and the last day on which runs began, YYYY-MM-DD in UTC."""
     known = sorted({run.environment.started[:10] for run in runs if run.environment.started})
     return " to ".join(dict.fromkeys([known[0], known[-1]])) if known else "unknown day"
 
 
-def _different(runs: Sequence[RunRecord], read: Callable[[RunRecord], str]) -> list[str]:
+def _different(runs: Sequence[Record], read: Callable[[Record], str]) -> list[str]:
     return sorted({read(run) for run in runs})
 
 
-def _numbers(runs: Sequence[RunRecord], read: Callable[[RunRecord], float | None], places: int) -> str:
+def _numbers(runs: Sequence[Record], read: Callable[[Record], float | None], places: int) -> str:
     values = sorted({round(value, places) for run in runs if (value := read(run)) is not None})
     texts = [f"{value:,.{places}f}" for value in values]
     texts = [text.rstrip("0").rstrip(".") if places else text for text in texts]

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.seed_noise import TOTALS, content_but_seed, pooled_deviation
+from asr_ablations.runs.seed_noise import content_but_seed
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.seed_noise import TOTALS, pooled_deviation
 
 COMMON = 5
 """Seeds that two arms must share: the correlation of fewer is nearly any number."""
@@ -91,14 +92,14 @@ def noise_of_runs(comparisons: Sequence[tuple[str, Comparison]]) -> list[SetNois
     return [noise for noise in found.values() if noise.arms]
 
 
-def _empty(like: RunRecord, comparison: Comparison) -> SetNoise:
+def _empty(like: Record, comparison: Comparison) -> SetNoise:
     total = like.value(comparison.set, TOTALS.get(comparison.metric, ""))
     utterances = like.value(comparison.set, "utterances")
     grain = 1 / total if total else 0.0
     return SetNoise(corpus_of(like), comparison.set, comparison.metric, int(utterances or 0), grain)
 
 
-def corpus_of(run: RunRecord) -> str:
+def corpus_of(run: Record) -> str:
     """The class of a run's corpus, and its language."""
     data = run.config.get("data", {})
     return f"{str(data.get('_target_')).rpartition('.')[2]}, {data.get('language')}"

@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from asr_ablations.commands.console import exit_code
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.contrast import SHOWN, Verdict
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.metrics import find_metric
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.files import plain
-from asr_ablations.report.formats import body
-from asr_ablations.report.section import Section
-from asr_ablations.report.tables import interval_text
-from asr_ablations.report.terminal import print_section
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.runs.layout import COMPARISON
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.distributions import t_bound
-from asr_ablations.statistics.intervals import Range
-from asr_ablations.statistics.noise import over_seeds, run_noise
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import write, write_json
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import SHOWN, Verdict
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import write, write_json
+from asr_verdicts.metrics import find_metric
+from asr_verdicts.record import Record
+from asr_verdicts.report.files import plain
+from asr_verdicts.report.formats import body
+from asr_verdicts.report.section import Section
+from asr_verdicts.report.tables import interval_text
+from asr_verdicts.report.terminal import print_section
+from asr_verdicts.statistics.distributions import t_bound
+from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.statistics.noise import over_seeds, run_noise
 
 DRAWS = 2000
 """Draws of seeds for the interval of τ."""
@@ -103,7 +103,7 @@ def short_runs(short: Comparison, long: Comparison) -> ShortRuns:
     return ShortRuns(short.set, short.baseline, verdicts, transfer(before, after, short.baseline))
 
 
-def _rates(runs: Sequence[RunRecord], set_: str, metric: str) -> NDArray[np.float64]:
+def _rates(runs: Sequence[Record], set_: str, metric: str) -> NDArray[np.float64]:
     """A run that diverged has every word wrong."""
     return np.array([1.0 if run.diverged_at is not None else run.value(set_, metric) for run in runs], dtype=float)
 
@@ -207,7 +207,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def write_both() -> int:
-        both = short_runs(compare([options.short], Options()), compare([options.long], Options()))
+        both = short_runs(compare_folders([options.short], Options()), compare_folders([options.long], Options()))
         print_section(short_runs_section(both))
         print("wrote", *write_short_runs(both, options.short / COMPARISON), sep="\n  ")
         return 0

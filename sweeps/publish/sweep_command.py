@@ -9,15 +9,16 @@ from pathlib import Path
 import yaml
 
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.tools.files import REPOSITORY, Json
+from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.files import Json
+from asr_verdicts.record import Record
 
 SCRIPT = "src/train.py"
 LOCAL_KEYS = ("outputs", "workers", "progress", "sweep")
 """Keys that belong to a machine or a moment: readers choose their own."""
 
 
-def sweep_commands(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
+def sweep_commands(sweep: Path, runs: Sequence[Record]) -> list[str]:
     """The lines that start the runs in a sweep's folder: the command in its manifest, else one that follows from the
     runs. Paths of the machine that it ran on are left out or stand as <folder>.
     """
@@ -31,7 +32,7 @@ def sweep_commands(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
     return [_line(arguments[script + 1 :], f"src/{Path(arguments[script]).name}")]
 
 
-def _derived(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
+def _derived(sweep: Path, runs: Sequence[Record]) -> list[str]:
     """A single line where the runs are every combination of what they vary, else a line per run."""
     file = _file_options(sweep, runs)
     overrides = [dict(_split(override) for override in run.overrides) for run in runs]
@@ -45,7 +46,7 @@ def _derived(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
     return [_line(["-m", *file, *(f"{key}={value}" for key, value in chosen.items() if planned.get(key) != value)])]
 
 
-def _file_options(sweep: Path, runs: Sequence[RunRecord]) -> list[str]:
+def _file_options(sweep: Path, runs: Sequence[Record]) -> list[str]:
     """The options that name the sweep file, after which a sweep's folder is called; empty where no file was used."""
     declared = any(run.config.get("ablation") for run in runs)
     if not declared or any(line.startswith("ablation") for run in runs for line in run.overrides):

@@ -13,7 +13,6 @@ import torch
 
 from asr_ablations.components.rnn.lstm_fused import LSTMFused
 from asr_ablations.config.build import build
-from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.lstm.agreement import LARGEST, Agreement, Expected, reference, refused
 from asr_benchmarks.lstm.configuration import Configuration, Implementation, choose, draw_batch, draw_weights
 from asr_benchmarks.lstm.published import (
@@ -31,6 +30,7 @@ from asr_benchmarks.lstm.speed import lstm_speed
 from asr_benchmarks.lstm.torch_implementations import LSTMCompiled, TorchCells
 from asr_benchmarks.tables import Result
 from asr_benchmarks.worker import Worker
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, composed_by_hydra, group_options
 
 pytestmark = [  # what torch.compile does itself

@@ -12,12 +12,12 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 
-from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.networks import published, variants
 from asr_benchmarks.networks.measure import Measured
 from asr_benchmarks.networks.network import samples, values
 from asr_benchmarks.networks.pytorch import cross_entropy, load, model, trained
 from asr_benchmarks.worker import Worker, WorkerError
+from asr_verdicts.errors import UsageError
 
 CONF = Path(__file__).resolve().parents[2] / "conf/benchmark/networks"
 NAMES = sorted(path.stem for path in (CONF / "network").glob("*.yaml"))

@@ -10,7 +10,6 @@ from hydra import initialize_config_dir
 from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.metrics_files import COLUMNS
 from asr_ablations.runs.records import read_run
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.platform import tables as platform_plots
 from asr_benchmarks.platform import tables as platform_tables
@@ -27,6 +26,7 @@ from asr_benchmarks.scaling.scaling import (
 )
 from asr_benchmarks.tables import Result, join_plots, join_tables
 from asr_benchmarks.timing import Timing
+from asr_verdicts.errors import UsageError
 from tests.helpers.run_folders import write_run
 from tests.helpers.support import CONF, compose
 

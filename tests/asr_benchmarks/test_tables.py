@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.plots import draw, plot
 from asr_benchmarks.record import clocking
 from asr_benchmarks.tables import Result, compare_results, join_tables, markdown, read, results
 from asr_benchmarks.timing import Timing, in_turn, noise_notes
 from asr_benchmarks.worker import Worker, WorkerError, missing
+from asr_verdicts.errors import UsageError
 
 
 def test_governor_and_clock_are_those_that_linux_shows(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import torch
 from omegaconf import OmegaConf
 from torch.nn.functional import cross_entropy
 
-from asr_ablations.tools.errors import UsageError
 from asr_benchmarks.toolkit.averaged import Ranks, ways_to_average, with_averaging
 from asr_benchmarks.toolkit.loops import Minimal, PlainLoop, ProjectLoop
 from asr_benchmarks.toolkit.measure import runnable
@@ -22,6 +21,7 @@ from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings, fr
 from asr_benchmarks.toolkit.returnn import Returnn
 from asr_benchmarks.toolkit.returnn_tensorflow import ReturnnTensorflow
 from asr_benchmarks.worker import Worker
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 
 SETTINGS = Settings(

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.errors import UsageError
 from tests.campaign.campaign import dated, run_campaign
 from tests.campaign.part import PARTS, choose, find_parts
 

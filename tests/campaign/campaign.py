@@ -14,9 +14,10 @@ from pathlib import Path
 
 import psutil
 
-from asr_ablations.tools.files import REPOSITORY, Json, read_json, write, write_json
+from asr_ablations.tools.files import REPOSITORY, read_json
 from asr_ablations.tools.machine import cores
-from asr_ablations.tools.terminal import bar
+from asr_verdicts.files import Json, write, write_json
+from asr_verdicts.terminal import bar
 from tests.campaign.part import Context, Part, Report, continues
 from tests.helpers.interpreter import interpreters
 

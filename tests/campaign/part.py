@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol, TypeVar, cast
 
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import Json
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import Json
 
 PARTS = Path(__file__).parent / "parts"
 Item = TypeVar("Item")

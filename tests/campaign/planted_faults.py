@@ -21,7 +21,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from asr_ablations.tools.files import REPOSITORY, Json
+from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.files import Json
 from tests.campaign.fault_places import PACKAGES, Fault, draw
 
 CAUGHT, HANG, SURVIVED, LATE = "caught", "caught by time-out", "survived", "not caught in time"

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr_ablations.runs.records import Records
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Records
 from tests.campaign.commands import Result, adopt_orphans, left_running, until
 from tests.campaign.fault_places import JUDGING_ROOMS, draw
 from tests.campaign.input_table import Case, judge, read_table

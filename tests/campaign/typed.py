@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from asr_ablations.tools.files import SOURCE, Json
+from asr_ablations.tools.files import SOURCE
+from asr_verdicts.files import Json
 from tests.campaign.commands import THREADS, Result, environment, run_command
 from tests.campaign.input_places import InputPlaces
 from tests.campaign.input_table import FINE, OUTCOMES, Case, judge

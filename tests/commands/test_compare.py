@@ -13,12 +13,13 @@ import pytest
 import soundfile
 import yaml
 
-from asr_ablations.comparison.comparison import compare, compare_runs
-from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.wandb_runs import from_runs
 from asr_ablations.runs.records import CHANGED
+from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.comparison import compare
+from asr_verdicts.design import Options
 from tests.helpers import interpreter
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import SOURCE, expect, python
 from tests.helpers.run_folders import edit, write_run, write_sweep
 from tests.helpers.support import tiny_overrides
@@ -213,7 +214,7 @@ class OfflineRun:
 def test_wandb_mirrors_the_record(real_sweep):
     mirrored = from_runs([OfflineRun(path) for path in real_sweep.rglob("run-*.wandb")])
     local = compare([real_sweep], Options())
-    remote = compare_runs(mirrored, Options(), "rnn_type")
+    remote = compare(mirrored, Options(), "rnn_type")
     assert remote.factor == local.factor
     rates = [{(row["arm"], row["set"]): row["wer"] for row in found.rows} for found in (local, remote)]
     assert rates[0] == pytest.approx(rates[1])

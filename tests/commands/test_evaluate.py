@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.language_models.model import SPACE
+from asr_ablations.tools.files import REPOSITORY
 from tests.commands.test_readme import PYTHON
-from tests.helpers.command import REPOSITORY, clean_environment
+from tests.helpers.command import clean_environment
 from tests.helpers.interpreter import expect, python
 from tests.helpers.small_models import bigrams, recurrent_model
 from tests.helpers.trained_runs import write_trained

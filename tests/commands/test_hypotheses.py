@@ -11,8 +11,9 @@ import unicodedata
 import pytest
 import soundfile
 
+from asr_ablations.tools.files import REPOSITORY
 from tests.helpers import hypotheses as toolkits
-from tests.helpers.command import REPOSITORY, clean_environment
+from tests.helpers.command import clean_environment
 from tests.helpers.interpreter import SOURCE, expect, python
 from tests.helpers.support import shared_data
 

@@ -11,7 +11,7 @@ import soundfile
 from asr_ablations.commands.prepare_corpus import prepare
 from asr_ablations.config.build import build
 from asr_ablations.experiment.run import run as train
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.commands.test_readme import PYTHON
 from tests.helpers.archive_server import archive, serving, sha256
 from tests.helpers.command import SHORT_SPEECH, SMALL_MODEL, run, run_folders

@@ -13,8 +13,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from asr_ablations.commands import compare, new_variant, options, overview, reproduce, sweep
 from asr_ablations.runs import layout
+from asr_ablations.tools.files import REPOSITORY
 from tests.helpers.command import (
-    REPOSITORY,
     SHORT_SPEECH,
     SHRUNKEN,
     SMALL_MODEL,

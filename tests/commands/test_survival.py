@@ -17,7 +17,8 @@ import psutil
 import pytest
 
 from asr_ablations.runs.status import fate_of
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
+from asr_ablations.tools.files import REPOSITORY
+from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
 from tests.helpers.interpreter import program
 from tests.helpers.processes import hold, pending, wait_for
 from tests.helpers.survival import CSV, TRAIN, alive, finish, result, results, start, status, succeed

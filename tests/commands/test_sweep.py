@@ -13,8 +13,9 @@ import yaml
 from asr_ablations.runs.process import child_environment, command
 from asr_ablations.runs.records import load
 from asr_ablations.runs.sweep_history import declared, launches, logarithmic
+from asr_ablations.tools.files import REPOSITORY
 from tests.helpers import interpreter
-from tests.helpers.command import REPOSITORY, SHORT_SPEECH, SHRUNKEN, clean_environment, run, run_folders
+from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.dead_server import dead_server
 from tests.helpers.interpreter import expect, program
 from tests.helpers.processes import wait_for

@@ -98,8 +98,9 @@ def test_compare_shows_the_state_of_the_plan(ended: tuple[Path, str], corpora: P
 
 
 def start_compare(folder: Path, corpora: Path) -> Any:
+    from asr_ablations.tools.files import REPOSITORY
     from tests.helpers import interpreter
-    from tests.helpers.command import REPOSITORY, clean_environment
+    from tests.helpers.command import clean_environment
 
     environment = clean_environment(corpora, folder, OMP_NUM_THREADS="1")
     words = [REPOSITORY / "src/compare.py", str(folder / "s"), "--no-page"]

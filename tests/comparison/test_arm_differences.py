@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences, keys_text
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.confounds import MISSING
-from asr_ablations.comparison.design import Options
-from asr_ablations.report.sections import sections
-from asr_ablations.runs.identity import flatten
-from asr_ablations.runs.listed_arms import read_arms
+from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences, refuse_misspelt
 from asr_ablations.sweep.preflight import check_declarations
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.arm_differences import ArmDifference, arm_differences, keys_text
+from asr_verdicts.config import flatten
+from asr_verdicts.confounds import MISSING
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.listed_arms import read_arms
 from publish.archive import ENDING, unpack
 from publish.results import in_table
 from tests.helpers.run_folders import write_sweep
@@ -80,7 +80,7 @@ def test_a_choice_that_is_null_on_one_side_is_shown_by_its_class() -> None:
 
 def test_the_comparison_lists_the_keys_and_proposes_the_baseline(tmp_path: Path) -> None:
     rates = {"gradient=none": 0.1, "gradient=norm": 0.2, "gradient=noise": 0.3}
-    comparison = compare([write_sweep(tmp_path, rates, seeds=2, ablation=GRADIENT)], Options())
+    comparison = compare_folders([write_sweep(tmp_path, rates, seeds=2, ablation=GRADIENT)], Options())
     (lines,) = [section.lines for section in sections(comparison) if section.heading == "Keys that differ"]
     assert "gradient=norm: gradient.limit 1.0 for null" in lines
     assert any(line.startswith(f"gradient={NOISE}") for line in lines)
@@ -138,7 +138,7 @@ def test_no_published_row_is_of_an_arm_that_differs_in_a_key_that_the_row_does_n
     page = (published / "RESULTS.md").read_text(encoding="utf-8")
     checked = 0
     for sweep in unpack(sorted((published / "records").glob(f"*{ENDING}")), tmp_path):
-        comparison = compare([sweep], Options())
+        comparison = compare_folders([sweep], Options())
         rows = [line for line in page.splitlines() if line.startswith(f"| [{sweep.name}]")]
         by_arm = {arm.name: flatten(read_config(arm.results[0].folder)) for arm in comparison.arms}
         shown = [verdict for verdict in comparison.answer if in_table(verdict.contrast)]

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.comparison import compare, compare_runs
-from asr_ablations.comparison.confounds import ConfoundedError
-from asr_ablations.comparison.declaration import Declaration, parse
-from asr_ablations.comparison.derived_tables import descriptions, one_arm
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.identical_arms import count_once
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.formats import markdown
-from asr_ablations.report.sections import sections
+from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_summary
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.confounds import ConfoundedError
+from asr_verdicts.declaration import Declaration, parse
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.identical_arms import count_once
+from asr_verdicts.one_arm import descriptions, one_arm
+from asr_verdicts.record import Record
+from asr_verdicts.report.formats import markdown
 from tests.helpers.invented_records import config, record, records
 from tests.helpers.run_folders import write_run, write_sweep
 
@@ -173,7 +172,7 @@ FULL = "norm=batch rnn=lstm width=128 batch=8"
 
 def listed_arm(
     name: str | None, rate: float, *changes: str, seeds: int = 3, arms: Any = ARMS, **more: Any
-) -> list[RunRecord]:
+) -> list[Record]:
     keys = dict(word.split("=") for word in FULL.split()) | dict(word.split("=") for word in changes)
     words = " ".join(f"{key}={value}" for key, value in keys.items())
     runs = [record(words, seed, rate, arms=arms, **more) for seed in range(seeds)]
@@ -182,7 +181,7 @@ def listed_arm(
     return runs
 
 
-def classic(**more: Any) -> list[RunRecord]:
+def classic(**more: Any) -> list[Record]:
     return [
         *listed_arm("rnn=gru, width=256", 0.2, "rnn=gru", "width=256", **more),
         *listed_arm("full", 0.2, **more),
@@ -190,8 +189,8 @@ def classic(**more: Any) -> list[RunRecord]:
     ]
 
 
-def compared(runs: list[RunRecord], **options: Any) -> Comparison:
-    return compare_runs(records(runs), Options(**options), "classic")
+def compared(runs: list[Record], **options: Any) -> Comparison:
+    return compare(records(runs), Options(**options), "classic")
 
 
 def test_every_arm_is_held_against_the_full_model_in_the_order_of_the_list() -> None:
@@ -244,7 +243,7 @@ def test_what_is_varied_beside_the_list_is_declared_and_crossed() -> None:
     for run in runs:
         run.config["ablation"] = {"factor": "batch", "baseline": "full, batch=8"}
     comparison = compared(runs)
-    assert comparison.factor == ["arm", "batch"]
+    assert comparison.design.layout.factor == ["arm", "batch"]
     kinds = {verdict.contrast.question.kind for verdict in comparison.answer}
     assert kinds == {"main effect", "simple effect", "interaction"}
 

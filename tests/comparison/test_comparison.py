@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.comparison.comparison import compare, compare_runs
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.evidence import Evidence
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.evaluation.request import decoder_name
-from asr_ablations.report.sections import sections
-from asr_ablations.runs.record import DataRecord, RunRecord
+from asr_ablations.report.training_report import sections
 from asr_ablations.runs.records import read_run
-from asr_ablations.statistics.power import FixedLength
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write_json
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.evidence import Evidence
+from asr_verdicts.files import write_json
+from asr_verdicts.record import DataRecord, Record
+from asr_verdicts.statistics.procedures import FixedLength
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import declare, edit, write_run, write_sweep
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
@@ -260,7 +259,7 @@ def config(name: str, overrides: list[str]) -> dict[str, Any]:
     return {key: container[key] for key in ("decoder", "ablation")} if is_decoding(name) else container
 
 
-def runs_of(name: str, step: float = 0.02) -> list[RunRecord]:
+def runs_of(name: str, step: float = 0.02) -> list[Record]:
     """Three seeds of every arm (twenty of the only one, one in a search), each arm worse by `step` than the one before
     it; decoders share their models.
     """
@@ -281,7 +280,7 @@ def runs_of(name: str, step: float = 0.02) -> list[RunRecord]:
 
 @pytest.fixture(scope="module", params=NAMES)
 def compared(request: pytest.FixtureRequest) -> tuple[str, Comparison]:
-    return request.param, compare_runs(records(runs_of(request.param)), Options(), request.param)
+    return request.param, compare(records(runs_of(request.param)), Options(), request.param)
 
 
 def test_its_arms_are_compared_with_the_declared_baseline(compared: tuple[str, Comparison]) -> None:
@@ -316,7 +315,7 @@ def test_hours_of_training_speech_get_a_verdict_on_test_sets_that_stay() -> None
         )
         for run in runs_of("training_size", step=0.1)
     ]
-    comparison = compare_runs(records(runs), Options(), "training_size", DECLARED)
+    comparison = compare(records(runs), Options(), "training_size", DECLARED)
     assert comparison.baseline == "data.hours=0.5"
     assert [verdict.outcome for verdict in comparison.answer] == ["worse"] * 3
     assert not [line for line in comparison.warnings if "not compared" in line]

@@ -8,49 +8,40 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.confounds import (
-    ConfoundedError,
-    confounds,
-    derived,
-    differing,
-    find_factor,
-    references,
-)
-from asr_ablations.comparison.declaration import declaration
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.derived_keys import derived_keys
-from asr_ablations.runs.identity import MACHINE_KEYS, flatten
-from asr_ablations.runs.record import DataRecord, Environment, RunRecord, SetResult, Summary
-from asr_ablations.runs.records import Records
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.config import MACHINE_KEYS, flatten
+from asr_verdicts.confounds import ConfoundedError, confounds, derived, differing, find_factor, references
+from asr_verdicts.declaration import declaration
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import DataRecord, Environment, Record, Records, SetResult, Summary
 from tests.helpers.support import compose, group_options, groups
 
 DATA = {"sets": {name: {"utterances": 3, "sha256": name} for name in ("train", "dev", "test")}}
 
 
-def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any] | None = None) -> RunRecord:
+def record(*overrides: str, data: dict[str, Any] = DATA, ablation: dict[str, Any] | None = None) -> Record:
     cfg = compose("data=an4", "data.root=x", *overrides)
     cfg.overrides = list(overrides)
     OmegaConf.update(cfg, "ablation", ablation, force_add=True)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    return RunRecord(
+    return Record(
         folder=Path("-".join(overrides) or "default"), config=config, overrides=list(overrides),
         summary=Summary(sets={"test": SetResult(wer=0.2, cer=0.1)}, test_sets=["test"]),
         environment=Environment(derived=derived_keys(config)), data=parse(DataRecord, data),
     )  # fmt: skip
 
 
-def refused(runs: list[RunRecord], *allow: str) -> dict[str, list[Any]]:
+def refused(runs: list[Record], *allow: str) -> dict[str, list[Any]]:
     with pytest.raises(ConfoundedError) as caught:
-        compare_runs(Records(runs), Options(allow=list(allow)), "test")
+        compare(Records(runs), Options(allow=list(allow)), "test")
     return caught.value.keys
 
 
-def compared(runs: list[RunRecord], *allow: str) -> Comparison:
-    return compare_runs(Records(runs), Options(allow=list(allow)), "test")
+def compared(runs: list[Record], *allow: str) -> Comparison:
+    return compare(Records(runs), Options(allow=list(allow)), "test")
 
 
 RNN = {"factor": "rnn"}
@@ -83,7 +74,7 @@ def test_allow_compares_and_the_report_says_so() -> None:
     assert [arm.name for arm in comparison.arms] == ["rnn=gru, batch.size=8", "rnn=lstm, batch.size=4"]
 
 
-def with_behaviour(run: RunRecord, version: int) -> RunRecord:
+def with_behaviour(run: Record, version: int) -> Record:
     return replace(run, environment=replace(run.environment, behaviour=version))
 
 
@@ -139,7 +130,7 @@ def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> Non
     options = [name for name in group_options(group) if name != "language"]  # which is the same as another alphabet
     runs = [record(f"{group}={name}") for name in options]
     comparison = compared(runs)
-    assert comparison.factor == ([group] if len(options) > 1 else [])
+    assert comparison.design.layout.factor == ([group] if len(options) > 1 else [])
     assert len(comparison.arms) == len(options)
     assert len({arm.name for arm in comparison.arms}) == len(options)
 
@@ -150,7 +141,7 @@ def test_any_group_can_be_the_factor_and_needs_no_declaration(group: str) -> Non
 def test_a_plain_key_can_be_the_factor_with_what_is_computed_from_it(key: str, values: tuple[Any, Any]) -> None:
     runs = [record(f"{key}={value}") for value in values]
     comparison = compared(runs)
-    assert comparison.factor == [key]
+    assert comparison.design.layout.factor == [key]
     assert [arm.name for arm in comparison.arms] == [f"{key}={value}" for value in values]
 
 

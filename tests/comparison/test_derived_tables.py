@@ -10,11 +10,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.comparison import compare, compare_runs
 from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer, noise_sources
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.training_times import (
     COLUMN,
     Scaling,
@@ -25,11 +21,14 @@ from asr_ablations.comparison.training_times import (
     steady_seconds,
 )
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.sections import sections
-from asr_ablations.report.tables import search_section
-from asr_ablations.report.terminal import print_answer
-from asr_ablations.runs.record import NO_SUMMARY, Environment, Hardware, RunRecord, Summary
+from asr_ablations.report.training_report import sections
+from asr_ablations.report.training_tables import search_section
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.record import NO_SUMMARY, Environment, Hardware, Record, Summary
+from asr_verdicts.report.terminal import print_answer
 from tests.helpers.comparison import FACTOR, comparison, searched
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.run_folders import write_run
@@ -37,12 +36,12 @@ from tests.helpers.run_folders import write_run
 LOSSES, RATES = [0.9, 0.5, 0.7, 0.4, 0.6], [0.31, 0.22, 0.30, 0.25, 0.21]
 
 
-def run(loss: float | None, wer: float, target: str = "losses.CTC") -> RunRecord:
+def run(loss: float | None, wer: float, target: str = "losses.CTC") -> Record:
     """A run whose validations rise again at the end: the lowest is not the last."""
     sets = {"dev": {"loss": loss, "wer": wer}, "test": {"loss": 9.0, "wer": wer}}
     metrics = [{"validation/dev/loss": value, "validation/dev/wer": wer / 2} for value in (5.0, 0.1 + wer, 3.0)]
     config = {"seed": 0, "data": {"validation": ["dev"]}, "loss": {"_target_": target}}
-    return RunRecord(
+    return Record(
         Path("run"), config, [], parse(Summary, {"sets": sets, "test_sets": []}), [dict(row) for row in metrics]
     )
 
@@ -88,12 +87,12 @@ def test_a_run_without_a_finite_loss_is_no_point() -> None:
     assert len(loss_against_wer([Arm("a", runs)], ["test"])[0].points) == 5
 
 
-def epochs_run(seconds: list[float], seed: int = 0) -> RunRecord:
+def epochs_run(seconds: list[float], seed: int = 0) -> Record:
     """A record whose rows of epochs stand between others."""
     rows: list[dict[str, float | None]] = [{"step": 1.0, COLUMN: None}]
     for value in seconds:
         rows += [{"validation/dev/wer": 0.5}, {COLUMN: value}]
-    return RunRecord(Path("run"), {"seed": seed}, [], metrics=rows)
+    return Record(Path("run"), {"seed": seed}, [], metrics=rows)
 
 
 SLOW = Arm(
@@ -194,7 +193,7 @@ def compared(*options: Options, confirmed: int = 0) -> Comparison:
         own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
     lost = replace(diverged("lr=9.0", 0), searched=True)
     later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
-    return compare_runs(records([*own, lost], later), *options or [Options()], title="search")
+    return compare(records([*own, lost], later), *options or [Options()], title="search")
 
 
 def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
@@ -228,21 +227,19 @@ MINUTES = {1: 119, 2: 56, 4: 36}
 """Ambroszczyk2019 table 2.2."""
 
 
-def scaling_run(
-    minutes: float, *, ranks: int = 1, seed: int = 0, price: float | None = None, **config: Any
-) -> RunRecord:
+def scaling_run(minutes: float, *, ranks: int = 1, seed: int = 0, price: float | None = None, **config: Any) -> Record:
     """A record of three epochs, the first of which takes twice as long."""
     seconds = [120 * minutes, 60 * minutes, 60 * minutes]
     whole = {"seed": seed, "gpus": "auto", "ranks": ranks, "batch": {"size": 16, "seconds": None}, **config}
     whole["hardware"] = {"price_per_hour": price}
-    return RunRecord(
+    return Record(
         Path(f"run-{ranks}-{seed}"), whole, [],
         replace(NO_SUMMARY, ranks=ranks, audio_hours_per_second=960 / 60 / minutes),
         [{COLUMN: value} for value in seconds], environment=Environment(hardware=Hardware(gpus=["V100"] * 4)),
     )  # fmt: skip
 
 
-def rows_of(*runs: RunRecord) -> list[Scaling]:
+def rows_of(*runs: Record) -> list[Scaling]:
     return scaling([Arm(str(number), [each]) for number, each in enumerate(runs)])
 
 

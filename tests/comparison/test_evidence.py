@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.comparison import compare, compare_runs
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.evidence import Evidence, gather
-from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.folders import gather
 from asr_ablations.runs.reader import UnreadableFileError
-from asr_ablations.runs.record import DataRecord, RunRecord, SetContent, SetResult, Summary
-from asr_ablations.runs.records import Records
 from asr_ablations.runs.sweep_history import Look, looks, record_look
-from asr_ablations.statistics.power import FixedLength
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.evidence import Evidence
+from asr_verdicts.record import DataRecord, Record, Records, SetContent, SetResult, Summary
+from asr_verdicts.statistics.procedures import FixedLength
 from tests.helpers.invented_records import absent, diverged, finished, record, records
 from tests.helpers.run_folders import declare, write_run, write_sweep
 
@@ -128,10 +127,10 @@ DECLARED = Evidence(FixedLength(), "declared")
 
 
 def compared(given: Records, **options: object) -> Comparison:
-    return compare_runs(given, Options(**options), "test", DECLARED)  # type: ignore[arg-type]
+    return compare(given, Options(**options), "test", DECLARED)  # type: ignore[arg-type]
 
 
-def arm(name: str, rates: list[float], **more: object) -> list[RunRecord]:
+def arm(name: str, rates: list[float], **more: object) -> list[Record]:
     return [record(name, seed, rate, **more) for seed, rate in enumerate(rates)]  # type: ignore[arg-type]
 
 
@@ -255,7 +254,7 @@ def test_test_sets_without_a_common_utterance_add_their_noise_of_speakers() -> N
 
 
 def test_one_speaker_is_named() -> None:
-    def alone(run: RunRecord) -> RunRecord:
+    def alone(run: Record) -> Record:
         return replace(run, utterances=[{**row, "speaker": "s"} for row in run.utterances])
 
     (verdict,) = compared(records(list(map(alone, LSTM)), list(map(alone, GRU)))).verdicts
@@ -279,7 +278,7 @@ def test_equal_means_are_neither_better_nor_worse() -> None:
     assert "better" not in verdict.sentence
 
 
-def decoded(model: int, beam: int, rate: float) -> RunRecord:
+def decoded(model: int, beam: int, rate: float) -> Record:
     run = record("rnn=lstm", model, rate)
     own = {**run.config, "decoder": {"beam_width": beam}}
     return replace(run, config=own, overrides=[f"decoder.beam_width={beam}"], model=f"model-{model}/last.ckpt")
@@ -310,7 +309,7 @@ def test_one_model_decides_about_itself_alone() -> None:
 
 
 def test_replicates_over_corpora_are_paired_by_seed() -> None:
-    def own(name: str, seed: int, rate: float) -> RunRecord:
+    def own(name: str, seed: int, rate: float) -> Record:
         run = record(name, seed, rate, speakers=f"corpus{seed}-", data={"corpus_seed": seed})
         return replace(run, data=DataRecord(sets={"test": SetContent(utterances=100, sha256=f"hash{seed}")}))
 
@@ -327,7 +326,7 @@ def test_replicates_over_corpora_are_paired_by_seed() -> None:
 def test_folds_of_one_corpus_are_pairs_whose_training_sets_overlap() -> None:
     """Nadeau & Bengio 2003: s² (1 / n + tested / trained) in place of s² / n."""
 
-    def of_fold(name: str, seed: int, rate: float) -> RunRecord:
+    def of_fold(name: str, seed: int, rate: float) -> Record:
         run = record(name, seed, rate, speakers=f"fold{seed}-", data={"fold": seed, "folds": 5})
         sets = {"train": SetContent(utterances=400), "test": SetContent(utterances=100, sha256=f"hash{seed}")}
         return replace(run, data=DataRecord(sets=sets))
@@ -354,7 +353,7 @@ def test_a_baseline_that_was_chosen_afterwards_is_corrected_over_all_pairs() -> 
 
 
 def test_other_sets_and_metrics_describe() -> None:
-    def two_sets(name: str, seed: int, rate: float) -> RunRecord:
+    def two_sets(name: str, seed: int, rate: float) -> Record:
         rows = [*record(name, seed, rate).utterances, *record(name, seed, rate, set_="other").utterances]
         return finished(name, seed, rows, ablation={"factor": "rnn", "set": "other"})
 

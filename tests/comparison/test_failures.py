@@ -9,34 +9,34 @@ from typing import cast
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.contrast import Contrast, Question, Verdict
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.evidence import Evidence, shared_baseline
-from asr_ablations.comparison.failures import FailureRule, missed
-from asr_ablations.comparison.planned_looks import follow
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.verdict import verdict
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.distributions import binomial_interval
-from asr_ablations.statistics.estimate import contrast_estimate
-from asr_ablations.statistics.intervals import Range
-from asr_ablations.statistics.power import FixedLength
-from asr_ablations.statistics.sample import Sample
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.comparison.folders import shared_baseline
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.contrast import Contrast, Question, Verdict
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.evidence import Evidence
+from asr_verdicts.failures import FailureRule, missed
+from asr_verdicts.planned_looks import follow
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.distributions import binomial_interval
+from asr_verdicts.statistics.estimate import contrast_estimate
+from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.statistics.procedures import FixedLength
+from asr_verdicts.statistics.sample import Sample
+from asr_verdicts.verdict import verdict
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.planned_worlds import ONE, PURE, Setting, invented
 
 DECLARED = Evidence(FixedLength(), "declared")
 
 
-def arm(name: str, rates: list[float], **ablation: object) -> list[RunRecord]:
+def arm(name: str, rates: list[float], **ablation: object) -> list[Record]:
     return [record(name, seed, rate, ablation=dict(ablation) or None) for seed, rate in enumerate(rates)]
 
 
-def compared(*groups: list[RunRecord]) -> Comparison:
-    return compare_runs(records(*groups), Options(), "sweep", DECLARED)
+def compared(*groups: list[Record]) -> Comparison:
+    return compare(records(*groups), Options(), "sweep", DECLARED)
 
 
 STEADY = [0.20, 0.21, 0.19, 0.20, 0.21, 0.20]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from asr_ablations.comparison.derived_tables import gradients
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.figures import training_curves, write_figures
-from asr_ablations.report.tables import gradient_section
+from asr_ablations.report.training_tables import gradient_section
+from asr_verdicts.comparison import Comparison
 from tests.helpers.comparison import comparison
 
 EXPLODING = [1.0, 2.0, 3.0, 4.0, 1e6, float("inf"), float("nan")]

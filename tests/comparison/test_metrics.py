@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.comparison import compare, compare_runs
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.metrics import CER, LOSS, WER, find_metric
 from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
 from asr_ablations.config.option_names import plain_config
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
-from asr_ablations.report.sections import sections
+from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config, read_utterances
-from asr_ablations.runs.record import rates
 from asr_ablations.runs.sweep_history import evidence
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write_csv, write_json
 from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.comparison import compare
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write_csv, write_json
+from asr_verdicts.metrics import CER, LOSS, WER, find_metric
+from asr_verdicts.record import rates
 from tests.helpers.invented_records import record
 from tests.helpers.run_folders import edit, write_run, write_sweep
 from tests.helpers.support import compose
@@ -204,7 +204,7 @@ def test_a_run_of_the_api_becomes_a_record() -> None:
 def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     rates = {"gru": (0.30, 0.31, 0.32), "lstm": (0.10, 0.11, 0.12)}
     records = from_runs([api_run(name, rate, seed) for name, all_ in rates.items() for seed, rate in enumerate(all_)])
-    comparison = compare_runs(records, Options(baseline="lstm"), "group")
+    comparison = compare(records, Options(baseline="lstm"), "group")
     (verdict,) = comparison.verdicts
     assert any("not known" in line and "behaviour" in line for line in comparison.warnings)
     assert verdict.contrast.estimate is not None

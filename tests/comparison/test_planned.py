@@ -8,15 +8,14 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.evidence import Evidence
-from asr_ablations.comparison.planned_looks import follow
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.runs.records import Records
 from asr_ablations.runs.verdict_plan import changes
-from asr_ablations.statistics.power import FixedLength
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.evidence import Evidence
+from asr_verdicts.planned_looks import follow
+from asr_verdicts.record import Records
+from asr_verdicts.statistics.procedures import FixedLength
 from tests.helpers.invented_records import record, records
 from tests.helpers.planned_worlds import SETTINGS, Setting, invented, simulate
 from tests.helpers.worlds import World
@@ -77,7 +76,7 @@ def test_the_order_in_which_runs_end_changes_nothing() -> None:
     setting = Setting(World(effects=(0.0, 0.03)))
     orders = [planned_records(setting, 5, order=order) for order in (0, 1)]
     assert [run.folder for run in orders[0].runs] != [run.folder for run in orders[1].runs]
-    first, second = (compare_runs(one, Options(), "sweep", plan=setting.plan()).verdicts for one in orders)
+    first, second = (compare(one, Options(), "sweep", plan=setting.plan()).verdicts for one in orders)
     assert [verdict.sentence for verdict in first] == [verdict.sentence for verdict in second]
 
 
@@ -99,7 +98,7 @@ def test_state_and_interval_agree_at_every_look(seed: int) -> None:
 
 def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
     setting = Setting(World(effects=(0.0, 0.018), speakers=40))
-    comparison = compare_runs(planned_records(setting, 0, runs=6), Options(), "sweep", plan=setting.plan())
+    comparison = compare(planned_records(setting, 0, runs=6), Options(), "sweep", plan=setting.plan())
     (verdict,) = comparison.answer
     assert verdict.outcome == "open"
     assert "look 2 of 5" in verdict.sentence
@@ -111,17 +110,17 @@ def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
 def test_another_question_than_the_plans_gets_the_test_that_holds_at_any_time() -> None:
     setting = Setting(World(effects=(0.0, 0.018)))
     options = Options(baseline="arm 1")
-    comparison = compare_runs(planned_records(setting, 0, runs=6), options, "sweep", plan=setting.plan())
+    comparison = compare(planned_records(setting, 0, runs=6), options, "sweep", plan=setting.plan())
     assert comparison.evidence.procedure.name == "anytime"
     assert comparison.course is None
 
 
 def test_an_undecided_question_names_its_lever() -> None:
     few = Setting(World(speakers=5, words=5000, arm_speaker=0.03, run_speaker=0, seeds=(0.001,)), most=5, margin=0.005)
-    sentence = compare_runs(planned_records(few, 1), Options(), "sweep", plan=few.plan()).answer[0].sentence
+    sentence = compare(planned_records(few, 1), Options(), "sweep", plan=few.plan()).answer[0].sentence
     assert "test speakers; seeds are not the limit" in sentence
     noisy = Setting(World(speakers=200, words=500, arm_speaker=0.0, seeds=(0.02,)), most=5, margin=0.01)
-    sentence = compare_runs(planned_records(noisy, 1), Options(), "sweep", plan=noisy.plan()).answer[0].sentence
+    sentence = compare(planned_records(noisy, 1), Options(), "sweep", plan=noisy.plan()).answer[0].sentence
     assert "seeds an arm; test speakers are not the limit" in sentence
 
 
@@ -142,7 +141,7 @@ def test_runs_of_another_content_are_left_out_and_named() -> None:
     stranger = replace(
         found.runs[0], config={**found.runs[0].config, "choice": "other"}, folder=found.runs[0].folder / "x"
     )
-    comparison = compare_runs(replace(found, runs=[*found.runs, stranger]), Options(), "sweep", plan=setting.plan())
+    comparison = compare(replace(found, runs=[*found.runs, stranger]), Options(), "sweep", plan=setting.plan())
     assert any("no run of the plan" in warning for warning in comparison.warnings)
     assert {arm.name for arm in comparison.arms} == {"arm 0", "arm 1"}
 
@@ -194,7 +193,7 @@ def compared(contrasts: object, rates: dict[tuple[str, str], float] = RATES) -> 
         for (order, norm), rate in rates.items()
         for seed in range(4)
     ]
-    return compare_runs(records(runs), Options(), "test", DECLARED)
+    return compare(records(runs), Options(), "test", DECLARED)
 
 
 def means(comparison: Comparison) -> dict[tuple[str, str], float]:
@@ -252,7 +251,7 @@ def test_more_levels_give_an_effect_for_each_beside_the_reference() -> None:
         record(f"precision={precision} ranks={ranks}", seed, 0.2, ablation=ablation)
         for precision, ranks in levels for seed in range(2)
     ]  # fmt: skip
-    names = [contrast.arm for contrast in compare_runs(records(runs), Options(), "test").contrasts]
+    names = [contrast.arm for contrast in compare(records(runs), Options(), "test").contrasts]
     assert names == [
         "ranks=2 (averaged over precision)", "ranks=4 (averaged over precision)",
         "precision=16 (at ranks=2 less at ranks=1)", "precision=16 (at ranks=4 less at ranks=1)",

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.same_hour import WARNING, of_one_hour
-from asr_ablations.report.sections import sections
-from asr_ablations.runs.record import Environment, Hardware, RunRecord
+from asr_ablations.report.training_report import sections
+from asr_verdicts.arms import Arm
+from asr_verdicts.design import Options
+from asr_verdicts.record import Environment, Hardware, Record
 from tests.helpers.invented_records import record
 from tests.helpers.run_folders import edit, write_sweep
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
-def run(arm: str, seed: int, minutes: float | None, cores: int = 2) -> RunRecord:
+def run(arm: str, seed: int, minutes: float | None, cores: int = 2) -> Record:
     started = None if minutes is None else (NOON + timedelta(minutes=minutes)).isoformat(timespec="seconds")
     return replace(record(arm, seed, 0.2), environment=Environment(started=started, hardware=Hardware(cores=cores)))
 
@@ -52,7 +52,7 @@ def test_no_table_holds_times_of_different_hours_against_each_other(tmp_path: Pa
     sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2)
 
     def table(heading: str, column: str) -> tuple[list[str], list[str]]:
-        shown = sections(compare([sweep], Options(targets=[0.5], baseline="lstm")))
+        shown = sections(compare_folders([sweep], Options(targets=[0.5], baseline="lstm")))
         (section,) = [one for one in shown if one.heading.startswith(heading)]
         return [row[section.head.index(column)] for row in section.rows], section.lines
 

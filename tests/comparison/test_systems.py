@@ -9,19 +9,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.systems import compare_systems
-from asr_ablations.runs.hypotheses.entries import Entry, Reading, Texts
-from asr_ablations.runs.hypotheses.formats import read_texts
-from asr_ablations.runs.hypotheses.scoring import Scoring
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.records import Records
-from asr_ablations.statistics.distributions import t_bound
-from asr_ablations.statistics.intervals import speaker_interval
-from asr_ablations.statistics.sample import Array
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Record, Records
+from asr_verdicts.statistics.distributions import t_bound
+from asr_verdicts.statistics.intervals import speaker_interval
+from asr_verdicts.statistics.sample import Array
+from asr_verdicts.systems import compare_systems
+from asr_verdicts.texts.entries import Entry, Reading, Texts
+from asr_verdicts.texts.formats import read_texts
+from asr_verdicts.texts.scoring import Scoring
 from tests.helpers import hypotheses as toolkits
 from tests.helpers.invented_records import record
 from tests.helpers.support import shared_data
@@ -107,7 +105,7 @@ def test_own_runs_whose_recordings_hold_several_utterances_say_files() -> None:
         replace(run, utterances=[{**row, "unit": f"file {row['id'][:5]}", "speaker": ""} for row in run.utterances])
         for run in comparison.runs
     ]
-    (verdict,) = compare_runs(Records(runs), Options(), "own").answer
+    (verdict,) = compare(Records(runs), Options(), "own").answer
     assert "3 seeds, 10 files; speakers unknown, so the interval is too narrow" in verdict.sentence
 
 
@@ -159,7 +157,7 @@ def test_the_verdict_is_that_of_the_same_runs() -> None:
         for name, rate in {"lstm": 0.3, "gru": 0.2}.items()
         for seed in range(3)
     ]
-    own = compare_runs(Records(runs), Options(), "own").answer[0].contrast
+    own = compare(Records(runs), Options(), "own").answer[0].contrast
     for write in (toolkits.trn, toolkits.kaldi):
         systems = {
             arm: {"": [_exported(run, write) for run in runs if run.overrides == [f"rnn={arm}"]]}
@@ -175,7 +173,7 @@ def test_the_verdict_is_that_of_the_same_runs() -> None:
         assert foreign.p_adjusted == own.p_adjusted
 
 
-def _exported(run: RunRecord, write: object, folder: Path | None = None) -> Texts:
+def _exported(run: Record, write: object, folder: Path | None = None) -> Texts:
     return made({row["id"]: row["hypothesis"] for row in run.utterances}, f"{run.overrides} {run.seed}")
 
 

@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.contrast import Verdict
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.evidence import Evidence
-from asr_ablations.comparison.samples import units_of_rows
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.power import FixedLength
+from asr_verdicts.comparison import compare
+from asr_verdicts.contrast import Verdict
+from asr_verdicts.design import Options
+from asr_verdicts.evidence import Evidence
+from asr_verdicts.record import Record
+from asr_verdicts.samples import units_of_rows
+from asr_verdicts.statistics.procedures import FixedLength
 from tests.helpers.invented_records import finished, records
 
 SPEAKERS, EACH, WORDS, SEEDS = 40, 5, 20, 5
 ABLATION = {"question": "?", "factor": "rnn", "baseline": "lstm"}
 
 
-def runs(arm: str, effects: np.ndarray, voices: Sequence[str] | None) -> list[RunRecord]:
+def runs(arm: str, effects: np.ndarray, voices: Sequence[str] | None) -> list[Record]:
     """A run per seed; effects: of the arm on the WER of each speaker; voices: of each speaker."""
     made = []
     for seed in range(SEEDS):
@@ -40,7 +40,7 @@ def runs(arm: str, effects: np.ndarray, voices: Sequence[str] | None) -> list[Ru
 
 def verdict(effects: np.ndarray, voices: Sequence[str] | None, own: Sequence[str] | None = None) -> Verdict:
     base = runs("lstm", np.zeros(SPEAKERS), voices)
-    comparison = compare_runs(
+    comparison = compare(
         records(base, runs("gru", effects, own or voices)), Options(), "x", Evidence(FixedLength(), "declared")
     )
     (answer,) = comparison.answer

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.word_frequencies import word_frequencies
 from asr_ablations.data.fingerprint import training_counts
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.report.sections import sections
-from asr_ablations.runs.record import DataRecord, RunRecord, UtteranceRow
+from asr_ablations.report.training_report import sections
+from asr_verdicts.arms import Arm
+from asr_verdicts.record import DataRecord, Record, UtteranceRow
 from tests.helpers.comparison import comparison
 
 COUNTS = {"zebra": 0, "yak": 1, "gnu": 2, "cow": 9, "dog": 10}
 
 
-def run(*texts: tuple[str, str], counts: dict[str, int] | None = COUNTS) -> RunRecord:
+def run(*texts: tuple[str, str], counts: dict[str, int] | None = COUNTS) -> Record:
     rows: list[UtteranceRow] = [
         {
             "set": "test", "id": str(number), "speaker": "s", "reference": reference, "hypothesis": hypothesis,
@@ -25,7 +25,7 @@ def run(*texts: tuple[str, str], counts: dict[str, int] | None = COUNTS) -> RunR
         }
         for number, (reference, hypothesis) in enumerate(texts)
     ]  # fmt: skip
-    return RunRecord(Path("run"), {"seed": 0}, [], utterances=rows, data=DataRecord(training_counts=counts))
+    return Record(Path("run"), {"seed": 0}, [], utterances=rows, data=DataRecord(training_counts=counts))
 
 
 def test_a_word_is_wrong_where_its_place_has_another_or_none() -> None:
@@ -53,7 +53,7 @@ def test_bands_without_words_have_no_share() -> None:
         [run()],
     ],
 )
-def test_there_are_no_rows_where_it_is_not_known_or_nothing_is_rare(runs: list[RunRecord]) -> None:
+def test_there_are_no_rows_where_it_is_not_known_or_nothing_is_rare(runs: list[Record]) -> None:
     assert word_frequencies([Arm("arm", runs)], ["test"]) == []
 
 

@@ -15,8 +15,8 @@ from asr_ablations.commands.check_variant import PRODUCTS, faults
 from asr_ablations.components import CONTRACTS
 from asr_ablations.config.build import build
 from asr_ablations.config.targets import null_option
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.contracts import Decoder, Norm
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import refused
 from tests.helpers.support import CONF, compose, composed_by_hydra, group_options
 

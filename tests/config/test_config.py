@@ -11,8 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build, one_line
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data import audio
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import slug
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import slug
 from tests.helpers.support import CONF, compose, defaults, group_options, groups
 
 WRONG = {
@@ -140,7 +140,7 @@ EXECUTING = [
     "asr_ablations.runs.process.main",
     "asr_ablations.language_models.lmplz.lmplz",
     "asr_ablations.components.lm.ngram.programs.lmplz",
-    "asr_ablations.tools.files.write",
+    "asr_verdicts.files.write",
     "asr_ablations.experiment.run.run",
 ]
 

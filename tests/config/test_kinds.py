@@ -8,7 +8,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.component_arguments import check_kinds, kind
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.targets import groups
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, group_options
 
 

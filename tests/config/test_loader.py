@@ -18,8 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.compose import Loader, compose, use_loader
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import look_up_in
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF, REPOSITORY
+from asr_verdicts.errors import UsageError
 
 SWEEPS = REPOSITORY / "sweeps"
 FILES = sorted(file.stem for file in SWEEPS.glob("*.yaml"))

@@ -12,8 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.targets import check_group, groups, named, options_of
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import SOURCE
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF, compose, group_options, loader
 
 GADGETS = [

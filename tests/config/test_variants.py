@@ -10,7 +10,7 @@ from hydra.utils import get_object
 from asr_ablations.config import variants
 from asr_ablations.config.build import _why_not_found
 from asr_ablations.config.variants import FOLDERS, own_folders, source_hash, use_folder
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
 from asr_ablations.data.audio import AudioError
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF
 
 ALPHABETS = alphabets(CONF)

@@ -18,7 +18,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.audio import FileRow
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterance_selection import TOO_SHORT, judge
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import component
 
 LETTERS = Alphabet("abcdefgh ")

@@ -21,8 +21,8 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Item, collate
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
+from asr_verdicts.errors import UsageError
 from tests.helpers.interpreter import expect, program
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 

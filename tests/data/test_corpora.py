@@ -17,7 +17,7 @@ from asr_ablations.components.data.librispeech import LibriSpeech, list_folder
 from asr_ablations.config.build import build
 from asr_ablations.data.utterances import Columns, Utterance, Utterances
 from asr_ablations.tools.content_keys import FileState
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import hints
 from tests.helpers.layouts import delivered, lay_out
 from tests.helpers.support import component, compose, group_options, shared_data

@@ -16,7 +16,7 @@ import soundfile
 
 from asr_ablations.data import download as module
 from asr_ablations.data.download import download, fetch, unpack
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.archive_server import Server, archive, serving, sha256
 from tests.helpers.support import component, shared_data
 

@@ -12,15 +12,15 @@ import pytest
 import soundfile
 
 from asr_ablations.commands.prepare_corpus import prepare
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.design import Options
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.complaints import complaints
 from asr_ablations.data.held_out import in_training, shares_audio
 from asr_ablations.data.utterance_selection import judge
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.runs.record import DataRecord, SetContent
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.comparison import compare
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import DataRecord, SetContent
 from tests.helpers.invented_records import record, records
 from tests.helpers.support import component, compose
 
@@ -106,7 +106,7 @@ def test_a_verdict_says_that_speakers_were_trained_on() -> None:
         for x in ("gru", "lstm")
         for seed in (0, 1, 2)
     ]
-    comparison = compare_runs(records(runs), Options(), "title")
+    comparison = compare(records(runs), Options(), "title")
     assert "20 of 20 speakers of test are in training" in comparison.verdicts[0].sentence
     warning = "20 of 20 speakers of test are in training: intervals are for these speakers, and not for new ones"
     assert warning in comparison.warnings

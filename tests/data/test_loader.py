@@ -20,8 +20,8 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import read_ahead
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, tiny_overrides
 
 

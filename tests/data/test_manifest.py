@@ -23,7 +23,7 @@ from asr_ablations.data.corpus import Corpus, name_paths, text_of
 from asr_ablations.data.fingerprint import content_hash, describe_set
 from asr_ablations.data.utterance_selection import Screened, judge, select
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, compose, shared_data, tiny_overrides
 
 

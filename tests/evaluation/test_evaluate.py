@@ -11,8 +11,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation import evaluate as job
@@ -21,8 +20,9 @@ from asr_ablations.evaluation.record import error_report, evaluation_name, speak
 from asr_ablations.evaluation.request import check_requests
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.reader import NEEDED_COLUMNS
-from asr_ablations.runs.record import rates
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import rates
 from tests.helpers.small_models import bigrams, lists
 from tests.helpers.support import CONF
 from tests.helpers.trained_runs import write_trained
@@ -188,8 +188,8 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
         ["decoder=lexicon", f"decoder.words={words}"],
     ]
     evaluate([request(run, "untrained=decode", *arm) for arm in arms])
-    comparison = compare([run / "evaluations"], Options())
-    assert comparison.factor == ["decoder"]
+    comparison = compare_folders([run / "evaluations"], Options())
+    assert comparison.design.layout.factor == ["decoder"]
     names = {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}
     assert {arm.name for arm in comparison.arms} == {f"decoder={name}" for name in names}
     assert {row["set"] for row in comparison.rows} == {"test"}

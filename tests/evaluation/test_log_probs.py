@@ -18,8 +18,8 @@ import torch
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation.log_probs import LogProbs, Rows, halved, stored_log_probs, unique_utterances
 from asr_ablations.evaluation.pool import Pool, process_count, temporary_values
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.trained_model import load_run
+from asr_verdicts.errors import UsageError
 from tests.helpers.processes import wait_for
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 from tests.helpers.trained_runs import write_trained

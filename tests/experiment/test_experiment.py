@@ -19,12 +19,13 @@ from asr_ablations.experiment.run import run, set_up
 from asr_ablations.experiment.summary import finish, log_planned, log_result
 from asr_ablations.report.wandb import final_rates, log_afterwards
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.record import SetResult, Summary
 from asr_ablations.runs.status import DIVERGED
 from asr_ablations.runs.sweep_history import PlannedRun
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF, write_json
+from asr_ablations.tools.files import CONF
 from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write_json
+from asr_verdicts.record import SetResult, Summary
 from tests.helpers.fits import fit, model_of, same
 from tests.helpers.support import compose, group_options, tiny_overrides
 from tests.helpers.wandb_file import read_run

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.training_times import COLUMN
-from asr_ablations.metrics.error_counts import character_errors, word_errors
-from asr_ablations.runs.record import DataRecord, Environment, RunRecord, Summary
-from asr_ablations.runs.records import Records, Unfinished
-from asr_ablations.tools.files import write_json
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.error_counts import character_errors, word_errors
+from asr_verdicts.files import write_json
+from asr_verdicts.record import DataRecord, Environment, Record, Records, Summary, Unfinished
 from tests.helpers.invented_records import record
 
 SPACE = {"optimizer.lr": " tag(log, interval(3e-4, 1e-2))", "width": "choice(64, 128)", "layers": "choice(1, 2)"}
@@ -61,7 +59,7 @@ def comparison(folder: Path, seeds: int = 3, **changes: Any) -> Comparison:
     ]
     failed = Unfinished(folder / "rnn=gru-9", "failed", "CUDA out of memory", runs[seeds].config, ["rnn=gru", "seed=9"])
     records = Records(runs, unfinished=[failed], warnings=["rnn=rnn, seed 2 ran on another processor than the others."])
-    made = compare_runs(records, Options(targets=list(TARGETS)), "rnn_type")
+    made = compare(records, Options(targets=list(TARGETS)), "rnn_type")
     return replace(made, **changes)
 
 
@@ -95,7 +93,7 @@ def _audio(folder: Path) -> list[Path]:
     return paths
 
 
-def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> RunRecord:
+def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> Record:
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng([seed, len(name), int(100 * rate)])
     speed = 1 + 0.2 * rate + 0.02 * seed
@@ -124,7 +122,7 @@ def _run(folder: Path, name: str, rate: float, seed: int, audio: list[Path]) -> 
         "code": {"commit": "3706529abc", "dirty_diff": ""},
     }
     fingerprint = {"sets": {"train": {"utterances": 640, "hours": 2.0, "speakers": 20}}}
-    return RunRecord(
+    return Record(
         folder, config, [name, f"seed={seed}"], parse(Summary, summary), metrics, utterances,
         parse(Environment, environment), parse(DataRecord, fingerprint),
     )  # fmt: skip

@@ -6,11 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from asr_ablations.comparison.evidence import ANYTIME
-from asr_ablations.statistics.estimate import Estimate, Scale, contrast_estimate, paired_estimate
-from asr_ablations.statistics.multiple_testing import holm_decisions
-from asr_ablations.statistics.power import FixedLength, Procedure
-from asr_ablations.statistics.sample import Sample
+from asr_verdicts.statistics.estimate import Estimate, Scale, contrast_estimate, paired_estimate
+from asr_verdicts.statistics.multiple_testing import holm_decisions
+from asr_verdicts.statistics.procedures import ANYTIME, FixedLength, Procedure
+from asr_verdicts.statistics.sample import Sample
 from tests.helpers.worlds import World, first_runs
 
 

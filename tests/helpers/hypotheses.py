@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from asr_ablations.metrics.error_counts import align
+from asr_verdicts.error_counts import align
 
 Words = Mapping[str, str]
 """A text by id."""

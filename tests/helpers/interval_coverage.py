@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from asr_ablations.statistics.intervals import speaker_interval
+from asr_verdicts.statistics.intervals import speaker_interval
 
 TRUTH = 0.03
 """Errors per word by which the two systems differ."""

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord, Summary
-from asr_ablations.runs.records import Records, Unfinished
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts.record import NO_SUMMARY, Environment, Record, Records, Summary, Unfinished
 
 SPEAKERS, UTTERANCES, WORDS = 20, 5, 20
 
@@ -30,7 +29,7 @@ def record(
     speakers: str = "s",
     ablation: Config | None = None,
     **more: Any,
-) -> RunRecord:
+) -> Record:
     """A run of one test set whose every utterance has the same number of errors, rounded at random: about `rate`."""
     rng = np.random.default_rng([seed, int(1e6 * rate), sum(arm.encode())])
     utterances = []
@@ -45,7 +44,7 @@ def record(
     return finished(arm, seed, utterances, ablation=ablation, **more)
 
 
-def finished(arm: str, seed: int, utterances: list[dict[str, Any]], **more: Any) -> RunRecord:
+def finished(arm: str, seed: int, utterances: list[dict[str, Any]], **more: Any) -> Record:
     """A run with these rows of utterances.csv."""
     sets = {}
     for name in dict.fromkeys(row["set"] for row in utterances):
@@ -53,14 +52,14 @@ def finished(arm: str, seed: int, utterances: list[dict[str, Any]], **more: Any)
         words = sum(row["words"] for row in rows)
         sets[name] = {"wer": sum(row["substitutions"] for row in rows) / words, "words": words}
     name = f"{arm.replace(' ', '-')}-{seed}"
-    return RunRecord(
+    return Record(
         folder=Path(name), config=config(arm, seed, **more), overrides=[*arm.split(), f"seed={seed}"],
         summary=parse(Summary, {"id": name, "sets": sets, "test_sets": list(sets)}), utterances=utterances,
         environment=Environment(id=name), model=f"{name}/last.ckpt",
     )  # fmt: skip
 
 
-def diverged(arm: str, seed: int, **more: Any) -> RunRecord:
+def diverged(arm: str, seed: int, **more: Any) -> Record:
     """A run whose loss was no number at step 12."""
     run = finished(arm, seed, [], **more)
     return replace(run, summary=NO_SUMMARY, diverged_at=12)
@@ -71,7 +70,7 @@ def absent(arm: str, seed: int, state: Any, reason: str = "", **more: Any) -> Un
     return Unfinished(Path(f"{arm}-{seed}"), state, reason or state, config(arm, seed, **more), arm.split())
 
 
-def records(*groups: list[RunRecord], unfinished: list[Unfinished] | None = None) -> Records:
+def records(*groups: list[Record], unfinished: list[Unfinished] | None = None) -> Records:
     """All runs, the diverged ones in their own list."""
     runs = [run for group in groups for run in group]
     return Records(

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.evidence import UNDECLARED
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan, arm_content
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.evidence import UNDECLARED
+from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
+from asr_verdicts.record import Record
 from tests.helpers.invented_records import config, diverged, record, records
 
 RATES = {"lstm": 0.20, "gru": 0.10, "rnn": 0.203, "sru": 0.22, "fsmn": 0.35}
@@ -30,7 +29,7 @@ def plan(names: list[str], looks: list[int] = LOOKS, margin: float = MARGIN) -> 
     )  # fmt: skip
 
 
-def run(name: str, seed: int, folder: Path | None = None) -> RunRecord:
+def run(name: str, seed: int, folder: Path | None = None) -> Record:
     """A run that took HOURS. folder: where it lies, if it lies anywhere."""
     noise = (0.03 if name == "sru" else 0.005) * (seed % 3 - 1)
     made = record(f"rnn={name}", seed, RATES[name] + noise)
@@ -48,4 +47,4 @@ def planned(
         for name in names
         for seed in range(seeds)
     ]
-    return compare_runs(records(runs), Options(), "until", UNDECLARED, plan(names))
+    return compare(records(runs), Options(), "until", UNDECLARED, plan(names))

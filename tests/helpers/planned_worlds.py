@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import SHOWN, Contrast, Outcome, Question
-from asr_ablations.comparison.contrasts import Family, contrasts
-from asr_ablations.comparison.planned_looks import follow
-from asr_ablations.comparison.questions import against_baseline
-from asr_ablations.comparison.sequential_result import Course
-from asr_ablations.runs.listed_arms import OWN
-from asr_ablations.runs.record import NO_SUMMARY, RunRecord, SetResult, Summary
-from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan
-from asr_ablations.statistics.alpha_spending import planned_looks
-from asr_ablations.statistics.power import FixedLength
+from asr_verdicts.arms import Arm
+from asr_verdicts.contrast import SHOWN, Contrast, Outcome, Question
+from asr_verdicts.contrasts import Family, contrasts
+from asr_verdicts.listed_arms import OWN
+from asr_verdicts.plan import PlannedArm, VerdictPlan
+from asr_verdicts.planned_looks import follow
+from asr_verdicts.questions import against_baseline
+from asr_verdicts.record import NO_SUMMARY, Record, SetResult, Summary
+from asr_verdicts.sequential_result import Course
+from asr_verdicts.statistics.alpha_spending import planned_looks
+from asr_verdicts.statistics.procedures import FixedLength
 from tests.helpers.worlds import World
 
 SET = "test"
@@ -128,7 +128,7 @@ def invented(setting: Setting, generator: np.random.Generator, test_set: int | N
     return arms
 
 
-def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarray) -> RunRecord:  # type: ignore[type-arg]
+def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarray) -> Record:  # type: ignore[type-arg]
     rows = [
         {
             "set": SET, "id": f"u{speaker:03d}", "speaker": f"s{speaker}", "reference": "", "hypothesis": "",
@@ -137,7 +137,7 @@ def _run(name: str, number: int, seed: int, errors: np.ndarray, words: np.ndarra
         for speaker, (wrong, total) in enumerate(zip(errors, words, strict=True))
     ]  # fmt: skip
     rate = float(errors.sum() / words.sum())
-    return RunRecord(
+    return Record(
         folder=Path(f"{number}-{seed}"), config={"seed": seed, "choice": name},
         overrides=[f"arm={name}", f"seed={seed}"],
         summary=Summary(sets={SET: SetResult(wer=rate, words=int(words.sum()))}, test_sets=[SET]),

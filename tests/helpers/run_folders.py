@@ -13,9 +13,9 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics_files import FIGURES
-from asr_ablations.runs.record import rates
-from asr_ablations.tools.files import write_csv, write_json
 from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.files import write_csv, write_json
+from asr_verdicts.record import rates
 from tests.helpers.support import compose
 
 WORDS = ("a", "bad", "cab", "dad", "had", "bed", "faded", "bee")

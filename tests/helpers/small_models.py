@@ -16,7 +16,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import Entry, write_arpa
 from asr_ablations.language_models.recurrent import LetterLSTM, save
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 
 LETTERS = Alphabet("ab ")

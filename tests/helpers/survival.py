@@ -6,8 +6,9 @@ from typing import Any
 
 import psutil
 
+from asr_ablations.tools.files import REPOSITORY
 from tests.helpers import interpreter, run_results
-from tests.helpers.command import REPOSITORY, SHRUNKEN, clean_environment, run_folders
+from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
 from tests.helpers.interpreter import Command
 from tests.helpers.processes import living_in
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from asr_ablations.statistics.sample import Sample
+from asr_verdicts.statistics.sample import Sample
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from asr_ablations.language_models import lmplz
 from asr_ablations.language_models.lmplz import fit
 from asr_ablations.language_models.model import install, load, load_words, read_words
 from asr_ablations.language_models.text import collect
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
 from tests.helpers.archive_server import Server, serving, sha256
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 from tests.helpers.support import CONF, compose, group_options, shared_data, standing_corpus, tiny_overrides

@@ -12,7 +12,7 @@ import pytest
 from asr_ablations.language_models import lmplz, model
 from asr_ablations.language_models.binary import read_words
 from asr_ablations.language_models.ngram import Entry, estimate, write_arpa
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 HERE = Path(__file__).parent
 
@@ -106,7 +106,7 @@ def test_unigrams_by_hand() -> None:
 
 
 def test_a_failing_program_is_reported(tmp_path: Path) -> None:
-    from asr_ablations.tools.errors import UsageError
+    from asr_verdicts.errors import UsageError
 
     false = subprocess.run(["which", "false"], capture_output=True, text=True, check=True).stdout.strip()
     with pytest.raises(UsageError, match="false failed: exit code 1"):

@@ -10,7 +10,7 @@ import torch
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import RECURRENT
 from asr_ablations.language_models.recurrent import END, LetterLSTM, fit, load, save, train
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.small_models import decoder, recurrent_model
 from tests.language_models.test_make import make_model
 

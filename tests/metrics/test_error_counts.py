@@ -7,7 +7,7 @@ import re
 import jiwer
 import pytest
 
-from asr_ablations.metrics.error_counts import (
+from asr_verdicts.error_counts import (
     COLUMNS,
     Errors,
     align,

@@ -12,7 +12,7 @@ import torch
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.rnn.lstm import LSTM
 from asr_ablations.native import extension, operations
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from asr_ablations.data.audio import duration, read
 from asr_ablations.data.batch import Batch
 from asr_ablations.onnx_export.export import card, largest_difference, metadata, write_graph
 from asr_ablations.onnx_export.graph import Graph
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import load_run
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, shared_data, standing_corpus
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")

@@ -8,9 +8,9 @@ from statistics import correlation, variance
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.design import Options
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.runs.reader import read_summary
+from asr_verdicts.design import Options
 from publish.across_sweeps import loss_ranks_section, seed_noise_section
 from publish.loss_ranks import loss_ranks
 from publish.seed_noise import SetNoise, noise_of_runs
@@ -33,7 +33,7 @@ def arm(outputs: Path, sweep: str, choice: str, seeds: Sequence[int], noise: int
 
 
 def noise(outputs: Path) -> list[SetNoise]:
-    return noise_of_runs([(sweep.name, compare([sweep], Options())) for sweep in sorted(outputs.iterdir())])
+    return noise_of_runs([(sweep.name, compare_folders([sweep], Options())) for sweep in sorted(outputs.iterdir())])
 
 
 def test_arms_of_several_sweeps_are_put_together(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_the_section_of_the_page(tmp_path: Path) -> None:
     arm(tmp_path, "rnn_type", "rnn=gru", range(5), noise=100)
     (found,) = noise(tmp_path)
     heading, _, deviations, _, correlations = seed_noise_section(
-        [("rnn_type", compare([tmp_path / "rnn_type"], Options()))]
+        [("rnn_type", compare_folders([tmp_path / "rnn_type"], Options()))]
     )
     assert heading == "## Noise of seeds"
     least, greatest = sorted(arm.deviation for arm in found.arms)
@@ -111,7 +111,7 @@ def test_the_loss_ranks_runs_arms_and_chance(tmp_path: Path) -> None:
     again = known("batch_norm", "norm=batch", 6, 0)  # rnn=lstm by another name
     assert again == lstm
     known("batch_norm", "norm=none", 1, 200)
-    comparisons = [compare([tmp_path / sweep], Options()) for sweep in ("rnn_type", "batch_norm")]
+    comparisons = [compare_folders([tmp_path / sweep], Options()) for sweep in ("rnn_type", "batch_norm")]
     (found,) = loss_ranks(comparisons)
     assert (found.runs, len(found.arms), found.of_arms) == (11, 3, None)
     assert found.of_runs is not None

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.design import Options
-from asr_ablations.report.formats import body
-from asr_ablations.report.sections import sections
+from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.report.training_report import sections
 from asr_ablations.runs.environment import buses, links, topology
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment, read_status
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, record_look
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.until.ablation import take_over
-from asr_ablations.tools.files import write_json
 from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.design import Options
+from asr_verdicts.files import write_json
+from asr_verdicts.report.formats import body
 from publish.archive import keep, unpack
 from tests.helpers.run_folders import write_run, write_sweep
 
@@ -35,7 +35,7 @@ def sweep(tmp_path: Path) -> Path:
 
 def said(folder: Path) -> dict[str, list[str]]:
     """The sections of the comparison of a sweep."""
-    return {section.heading: body(section) for section in sections(compare([folder], Options()))}
+    return {section.heading: body(section) for section in sections(compare_folders([folder], Options()))}
 
 
 def members(archive: Path) -> dict[str, str]:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.contrast import AtLook, Contrast, Verdict
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.comparison.folders import compare_folders
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import AtLook, Contrast, Verdict
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
 from publish.claims import Agreement, Effect, agreement, agreements, parse_claims
 from publish.commentary import literature, of_comparison, parse_commentary
 from publish.results import Published, answers
@@ -22,7 +22,9 @@ ABLATION = {"question": "?", "factor": "rnn", "baseline": "lstm"}
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     """gru far worse than lstm; none has learned much but both have."""
     rates = {"rnn=lstm": 0.1, "rnn=gru": 0.3}
-    return compare([write_sweep(tmp_path_factory.mktemp("outputs"), rates, seeds=4, ablation=ABLATION)], Options())
+    return compare_folders(
+        [write_sweep(tmp_path_factory.mktemp("outputs"), rates, seeds=4, ablation=ABLATION)], Options()
+    )
 
 
 def placed(measured: Comparison, low: float, high: float, margin: float = 2.0) -> Contrast:
@@ -137,14 +139,14 @@ def test_the_literature_is_held_against_the_measurement(tmp_path: Path) -> None:
         "claim": "it is", "expected": {"gru": {"equivalent": 2}, "rnn": "worse"}, "baseline": "lstm",
         "published": {"lstm": {"test": 5.0}, "gru": {"test": 6.0}, "rnn": {"test": 4.0}},
     }  # fmt: skip
-    lines = said(declared, compare([sweep], Options()))
+    lines = said(declared, compare_folders([sweep], Options()))
     assert lines[0] == "claim: it is"
     assert any(line.startswith("rnn=gru on test: published 6.00 WER, measured 2") for line in lines)
     assert any("published 1.00 worse" in line and line.endswith("direction agrees") for line in lines)
     assert any("published 1.00 better; here no difference is shown" in line for line in lines)
     assert "rnn=gru: expected equivalent within 2, measured worse: disagrees" in lines
     assert "rnn=rnn: expected worse, measured no difference shown: cannot tell" in lines
-    turned = said(declared, compare([sweep], Options(baseline="gru")))
+    turned = said(declared, compare_folders([sweep], Options(baseline="gru")))
     assert turned[0] == "claim: it is"
     assert not [line for line in turned if "expected" in line], "what is expected is of the declared baseline alone"
 
@@ -163,7 +165,7 @@ def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path:
     ):
         for seed, noise in enumerate(noises):
             write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, rate=rate, ablation=declared)
-    comparison = compare([tmp_path / "sweep"], Options())
+    comparison = compare_folders([tmp_path / "sweep"], Options())
     commentary = of_comparison(parse_commentary(declared), comparison)
     named = {verdict.contrast.arm: verdict for verdict in comparison.answer}
     effects = [Effect("better"), Effect("equivalent", 1, 1)]

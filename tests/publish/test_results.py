@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.runs.reader import read_config, read_sweep
-from asr_ablations.runs.verdict_plan import PlannedArm, arm_content
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write_json
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write_json
+from asr_verdicts.plan import PlannedArm, arm_content
 from publish.across_sweeps import HEADING, LOSS_HEADING
 from publish.archive import unpack
 from publish.results import DECODERS, is_open, main, questions, write_results

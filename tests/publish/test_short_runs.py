@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.design import Options
-from asr_ablations.statistics.intervals import Range
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.sweep.plan import FEWER_EPOCHS
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.statistics.intervals import Range
 from publish.archive import unpack
 from publish.short_runs import main, short_runs, short_runs_section, transfer, write_short_runs
-from tests.helpers.command import REPOSITORY
 from tests.helpers.comparison import comparison
 from tests.helpers.run_folders import write_sweep
 
@@ -110,7 +110,7 @@ def test_the_command_writes_both_files_next_to_the_short_runs(
 def test_the_page_and_the_plan_say_what_the_records_show(tmp_path: Path) -> None:
     records = REPOSITORY / "sweeps" / "records"
     unpack([records / "short_runs_at_2.tar.xz", records / "short_runs.tar.xz"], tmp_path)
-    short, long = (compare([tmp_path / name], Options()) for name in ("short_runs_at_2", "short_runs"))
+    short, long = (compare_folders([tmp_path / name], Options()) for name in ("short_runs_at_2", "short_runs"))
     both = short_runs(short, long)
     markdown, _ = write_short_runs(both, tmp_path)
     assert markdown.read_text(encoding="utf-8") in (REPOSITORY / "docs" / "short_runs.md").read_text(encoding="utf-8")

@@ -10,10 +10,8 @@ import pytest
 from matplotlib import rc_context
 from matplotlib.image import imread
 
-from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.derived_tables import loss_against_wer as loss_against_wer_of
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.curves import AXES, band, curve, loss_curve, metric_names, smooth, throughput_curve
 from asr_ablations.report.figures import (
     FIGURES,
@@ -23,11 +21,13 @@ from asr_ablations.report.figures import (
     write_figures,
 )
 from asr_ablations.runs.metrics_files import COLUMNS
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.intervals import Range
-from asr_ablations.tools import plotting
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.plotting import COLUMN, HATCHES, LINES, LOOK, MARKERS, PAGE, grid, legend, log_scale, panels
+from asr_verdicts import plotting
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.errors import UsageError
+from asr_verdicts.plotting import COLUMN, HATCHES, LINES, LOOK, MARKERS, PAGE, grid, legend, log_scale, panels
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.intervals import Range
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
 NAMES = {
@@ -211,7 +211,7 @@ def test_names_are_text_and_no_markup(tmp_path: Path) -> None:
 
 
 def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> None:
-    bare = RunRecord(tmp_path, {"seed": 0}, [])
+    bare = Record(tmp_path, {"seed": 0}, [])
     empty = replace(handmade, arms=[Arm("a", [bare])], verdicts=[], times_to_accuracy=[], sets=[])
     assert write_figures(empty, tmp_path / "figures") == []
 

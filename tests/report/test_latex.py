@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.comparison.contrast import SHOWN
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.latex import MOST_CHARACTERS, appendix, escape, in_a_cell, paper_table
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import SHOWN
+from asr_verdicts.report.latex import MOST_CHARACTERS, appendix, escape, in_a_cell, paper_table
 from tests.helpers.comparison import comparison
 from tests.helpers.planned import planned
 
@@ -86,7 +86,7 @@ def test_a_paper_has_the_arms_on_the_test_sets(handmade: Comparison) -> None:
     caption = text[text.index(r"\caption") : text.index(r"\label")]
     assert r"difference to rnn=lstm in \% points" in caption
     assert "over 3 seeds" in caption
-    assert rf"with the interval of its verdict ({handmade.evidence.test}; 5 \% of false claims" in caption
+    assert rf"with the interval of its verdict ({handmade.evidence.procedure.test}; 5 \% of false claims" in caption
     assert (r"\dagger" in caption) == any(verdict.outcome in SHOWN for verdict in handmade.verdicts)
 
 

@@ -10,18 +10,17 @@ import pytest
 import wandb
 from rich.console import Console
 
-from asr_ablations.comparison.comparison import compare_runs
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.sequential_result import spent
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.files import write_texts
-from asr_ablations.report.looks import cost_line, cost_section, furthest, hours, look_rows, looks_section
 from asr_ablations.report.page.content import content
-from asr_ablations.report.sections import sections
-from asr_ablations.report.terminal import print_answer
+from asr_ablations.report.training_report import sections
 from asr_ablations.report.wandb import log_comparison
-from asr_ablations.tools.terminal import VERDICT_STYLES
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.report.files import write_texts
+from asr_verdicts.report.looks import cost_line, cost_section, furthest, hours, look_rows, looks_section
+from asr_verdicts.report.terminal import print_answer
+from asr_verdicts.sequential_result import spent
+from asr_verdicts.terminal import VERDICT_STYLES
 from tests.helpers.invented_records import records
 from tests.helpers.planned import HOURS, LOOKS, MARGIN, RATES, planned, run
 from tests.helpers.wandb_file import read_run
@@ -90,7 +89,7 @@ def test_the_section_shows_the_numbers_in_points(ended: Comparison) -> None:
 
 def test_a_sweep_without_a_plan_shows_none_of_it() -> None:
     runs = [run(name, seed) for name in ("lstm", "gru") for seed in range(3)]
-    comparison = compare_runs(records(runs), Options(baseline="lstm"), "test")
+    comparison = compare(records(runs), Options(baseline="lstm"), "test")
     assert look_rows(comparison) == []
     assert cost_line(comparison) is None
     assert not {"Looks", "Cost"} & {section.heading for section in sections(comparison)}

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import asr_ablations as aa
-from asr_ablations.report.files import write_texts
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.errors import UsageError
+from asr_verdicts.report.files import write_texts
 from tests.helpers import hypotheses as toolkits
-from tests.helpers.command import REPOSITORY
 from tests.helpers.interpreter import SOURCE
 from tests.helpers.run_folders import write_sweep
 

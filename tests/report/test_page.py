@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.page import embedded, render, write_page
 from asr_ablations.report.page.content import content
 from asr_ablations.report.page.utterances import recording, worst
-from asr_ablations.runs.record import RunRecord
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.record import Record
 from tests.helpers import invented_records
 from tests.helpers.comparison import FACTOR, comparison, scaled, searched
 from tests.helpers.planned import planned
@@ -51,7 +51,7 @@ class Elements(HTMLParser):
         self._inside = False
 
 
-def of_corpus(root: Path | None) -> RunRecord:
+def of_corpus(root: Path | None) -> Record:
     """A run whose config names this folder as data.root."""
     run = invented_records.finished("rnn=gru", 0, [])
     return replace(run, config={**run.config, "data": {"root": None if root is None else str(root)}})

@@ -14,15 +14,8 @@ import pytest
 from matplotlib.image import imread
 from rich.console import Console
 
-from asr_ablations.comparison.comparison import compare, compare_runs
-from asr_ablations.comparison.contrast import SHOWN
 from asr_ablations.comparison.derived_tables import NoiseSource
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.metrics.error_counts import align, word_errors
 from asr_ablations.report.figures.inspected import as_address, draw_inspected
-from asr_ablations.report.files import write_texts
-from asr_ablations.report.formats import markdown, table
 from asr_ablations.report.inspection import (
     Inspected,
     chosen,
@@ -30,14 +23,20 @@ from asr_ablations.report.inspection import (
     letter_confusions,
     word_confusions,
 )
-from asr_ablations.report.latex import appendix, in_a_cell
 from asr_ablations.report.page.content import DEFINITIONS
-from asr_ablations.report.sections import sections
-from asr_ablations.report.tables import contrast_row, interval_text
-from asr_ablations.report.terminal import print_answer, print_comparison
-from asr_ablations.statistics.intervals import Range
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.report.training_report import sections
 from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.contrast import SHOWN
+from asr_verdicts.design import Options
+from asr_verdicts.error_counts import align, word_errors
+from asr_verdicts.errors import UsageError
+from asr_verdicts.report.files import write_texts
+from asr_verdicts.report.formats import markdown, table
+from asr_verdicts.report.latex import appendix, in_a_cell
+from asr_verdicts.report.tables import contrast_row, interval_text
+from asr_verdicts.report.terminal import print_answer, print_comparison
+from asr_verdicts.statistics.intervals import Range
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import write_run, write_sweep
 
@@ -46,7 +45,7 @@ from tests.helpers.run_folders import write_run, write_sweep
 def comparison() -> Comparison:
     rates = {"lstm": 0.2, "gru": 0.3, "rnn": 0.203}
     runs = [record(f"rnn={name}", seed, rate) for name, rate in rates.items() for seed in range(6)]
-    return compare_runs(records(runs), Options(baseline="lstm"), "test")
+    return compare(records(runs), Options(baseline="lstm"), "test")
 
 
 def test_the_interval_excludes_0_exactly_where_a_difference_is_shown(comparison: Comparison) -> None:
@@ -60,7 +59,7 @@ def test_the_interval_excludes_0_exactly_where_a_difference_is_shown(comparison:
 
 def test_a_contrast_without_noise_has_no_interval() -> None:
     runs = [record(f"rnn={name}", 0, 0.2) for name in ("lstm", "gru")]
-    (verdict,) = compare_runs(records(runs), Options(), "test").verdicts
+    (verdict,) = compare(records(runs), Options(), "test").verdicts
     row = contrast_row(verdict)
     assert (row["low"], row["high"], row["p"], row["standard_error"]) == (None, None, None, None)
     assert interval_text(verdict) == "NA"
@@ -69,7 +68,7 @@ def test_a_contrast_without_noise_has_no_interval() -> None:
 def test_two_seeds_of_many_arms_have_no_finite_interval_and_no_chance_to_name() -> None:
     """They could show nothing, so that the same answer is no evidence: 100 % would mislead."""
     runs = [record(f"rnn={arm}", seed, 0.2 + 0.01 * arm + 0.02 * seed) for arm in range(12) for seed in range(2)]
-    verdict = compare_runs(records(runs), Options(baseline="0"), "test").verdicts[0]
+    verdict = compare(records(runs), Options(baseline="0"), "test").verdicts[0]
     assert verdict.outcome == "no difference shown"
     assert (interval_text(verdict), verdict.contrast.repeated) == ("NA", None)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.design import Options
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.sections import sections
+from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.report.training_report import sections
 from asr_ablations.report.wandb import report, save_report
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.design import Options
 from tests.helpers.run_folders import write_sweep
 
 pytest.importorskip("wandb_workspaces", reason="the extra `report` is not installed")
@@ -19,7 +19,7 @@ pytest.importorskip("wandb_workspaces", reason="the extra `report` is not instal
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     ablation = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
     rates = {"rnn=lstm": 0.1, "rnn=gru": 0.4}
-    return compare([write_sweep(tmp_path_factory.mktemp("outputs"), rates, ablation=ablation)], Options())
+    return compare_folders([write_sweep(tmp_path_factory.mktemp("outputs"), rates, ablation=ablation)], Options())
 
 
 @pytest.fixture(scope="module")

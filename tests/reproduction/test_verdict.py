@@ -41,12 +41,13 @@ from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.environment import commit
 from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.process import load_frozen
-from asr_ablations.runs.record import Code, Environment
 from asr_ablations.runs.records import load, read_run
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import read_json, write, write_json
+from asr_ablations.tools.files import read_json
 from asr_ablations.tools.typed_json import parse
 from asr_ablations.training.trained_model import checked_config
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write, write_json
+from asr_verdicts.record import Code, Environment
 from tests.helpers.run_folders import edit, write_run
 
 T_OF_THREE_DEGREES, T_FOR_TWO_SETS = 3.182446, 4.176535

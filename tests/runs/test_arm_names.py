@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.runs.arm_names import by_arm, find_arm, name_of
-from asr_ablations.runs.verdict_plan import PlannedArm, read_plan
-from asr_ablations.tools.files import write_json
+from asr_ablations.runs.verdict_plan import read_plan
+from asr_verdicts.arm_names import by_arm, find_arm, name_of
+from asr_verdicts.files import write_json
+from asr_verdicts.plan import PlannedArm
 from tests.helpers.planned import plan
 
 NORMS = [{"norm": norm, "batch.size": size} for norm, size in (("none", "8"), ("batch", "8"), ("layer", "16"))]

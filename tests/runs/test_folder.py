@@ -10,11 +10,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import MACHINE_KEYS, identity, short_name
+from asr_ablations.runs.identity import identity, short_name
 from asr_ablations.runs.layout import STANDING, SWEEP
 from asr_ablations.runs.sweep_history import PlannedRun, planned_run
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write, write_csv, write_json
+from asr_verdicts.config import MACHINE_KEYS
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write, write_csv, write_json
 from tests.helpers.invented_records import config
 from tests.helpers.planned import plan
 from tests.helpers.support import another, compose, group_options, groups

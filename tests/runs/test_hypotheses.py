@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from asr_ablations.runs.hypotheses import entries
-from asr_ablations.runs.hypotheses.entries import Reading, Texts
-from asr_ablations.runs.hypotheses.formats import read_texts
-from asr_ablations.runs.hypotheses.scoring import Scoring, about_signs, score
-from asr_ablations.runs.hypotheses.speakers import speakers_in
-from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given, to_records
-from asr_ablations.tools.checks import speakers_of
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.text import normalisation
+from asr_verdicts.errors import UsageError
+from asr_verdicts.text import normalisation
+from asr_verdicts.texts import entries
+from asr_verdicts.texts.entries import Reading, Texts
+from asr_verdicts.texts.formats import read_texts
+from asr_verdicts.texts.ids import speakers_of
+from asr_verdicts.texts.scoring import Scoring, about_signs, score
+from asr_verdicts.texts.speakers import speakers_in
+from asr_verdicts.texts.systems import columns, is_system, parse, read_given, to_records
 from tests.helpers import hypotheses as toolkits
 
 SPOKEN = toolkits.references()

@@ -12,20 +12,21 @@ from typing import Any
 import pytest
 import yaml
 
-from asr_ablations.comparison.metrics import WER, validation_values
 from asr_ablations.reproduction.original import load_original
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
 from asr_ablations.runs.lease import Lease
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config
-from asr_ablations.runs.record import NO_SUMMARY, RunRecord
 from asr_ablations.runs.records import CHANGED, EDITED, RENAMED, load, read_run
-from asr_ablations.runs.seed_noise import SeedNoise, seed_noise
+from asr_ablations.runs.seed_noise import seed_noise
 from asr_ablations.runs.status import fate_of, why_unfinished
 from asr_ablations.sweep.manifest import write_manifest
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write_json
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write_json
+from asr_verdicts.metrics import WER, validation_values
+from asr_verdicts.record import NO_SUMMARY, Record
+from asr_verdicts.statistics.seed_noise import SeedNoise
 from tests.helpers.run_folders import edit, utterances, write_evaluation, write_run
 
 
@@ -410,11 +411,11 @@ def run_with(outputs: Path, wer: float, *overrides: str, data: str = "test-hash"
 
 
 @pytest.fixture
-def like(tmp_path: Path) -> RunRecord:
+def like(tmp_path: Path) -> Record:
     return read_run(run_with(tmp_path, 0.5, "rnn=rnn", sweep="new"))
 
 
-def test_deviations_are_pooled_over_the_arms_of_other_sweeps(tmp_path: Path, like: RunRecord) -> None:
+def test_deviations_are_pooled_over_the_arms_of_other_sweeps(tmp_path: Path, like: Record) -> None:
     """By hand: squares about the means 0.2 and 0.31 are 0.0002 and 0.0002, over 2 + 1 degrees of freedom."""
     for seed, wer in enumerate((0.19, 0.20, 0.21)):
         run_with(tmp_path, wer, "rnn=lstm", f"seed={seed}", sweep="a")
@@ -424,7 +425,7 @@ def test_deviations_are_pooled_over_the_arms_of_other_sweeps(tmp_path: Path, lik
     assert noise == SeedNoise(pytest.approx((0.0004 / 3) ** 0.5), noise.mean, runs=5, arms=2, sweeps=2)  # type: ignore[arg-type]
 
 
-def test_an_arm_goes_on_in_another_sweep_and_the_same_run_counts_once(tmp_path: Path, like: RunRecord) -> None:
+def test_an_arm_goes_on_in_another_sweep_and_the_same_run_counts_once(tmp_path: Path, like: Record) -> None:
     run_with(tmp_path, 0.19, "seed=0", sweep="a")
     run_with(tmp_path, 0.21, "seed=1", sweep="b")
     run_with(tmp_path, 0.21, "seed=1", sweep="c")
@@ -440,14 +441,14 @@ def test_an_arm_goes_on_in_another_sweep_and_the_same_run_counts_once(tmp_path: 
     ],
     ids=str,
 )  # fmt: skip
-def test_what_is_not_the_same_is_no_noise(other: dict[str, Any], tmp_path: Path, like: RunRecord) -> None:
+def test_what_is_not_the_same_is_no_noise(other: dict[str, Any], tmp_path: Path, like: Record) -> None:
     run_with(tmp_path, 0.19, "seed=0", sweep="a")
     run_with(tmp_path, 0.29, "seed=1", **{"sweep": "a", **other})
     run_with(tmp_path, 0.39, "seed=2", "dropout=0.5", sweep="a")
     assert seed_noise(tmp_path, like, "test", "wer") is None
 
 
-def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: RunRecord) -> None:
+def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: Record) -> None:
     for seed in (0, 1):
         run_with(tmp_path, 0.2, f"seed={seed}", sweep="a")
     noise = seed_noise(tmp_path, like, "test", "wer")
@@ -455,7 +456,7 @@ def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: 
     assert noise.deviation == pytest.approx(1 / like.summary.sets["test"].words / 12**0.5)
 
 
-def test_damaged_runs_are_passed_over(tmp_path: Path, like: RunRecord) -> None:
+def test_damaged_runs_are_passed_over(tmp_path: Path, like: Record) -> None:
     for seed in (0, 1):
         run_with(tmp_path, 0.2 + 0.02 * seed, f"seed={seed}", sweep="a")
     for number, name in enumerate(("summary.json", "config.yaml", "status.json", "data.json")):
@@ -465,6 +466,6 @@ def test_damaged_runs_are_passed_over(tmp_path: Path, like: RunRecord) -> None:
     assert (noise.runs, noise.deviation) == (2, pytest.approx(0.0002**0.5))
 
 
-def test_without_a_hash_of_the_data_nothing_is_known(tmp_path: Path, like: RunRecord) -> None:
+def test_without_a_hash_of_the_data_nothing_is_known(tmp_path: Path, like: Record) -> None:
     assert seed_noise(tmp_path, like, "other-set", "wer") is None
     assert seed_noise(tmp_path / "absent", like, "test", "wer") is None

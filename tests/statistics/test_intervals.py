@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.distributions import (
+from asr_verdicts.statistics.distributions import (
     chi_square_quantile,
     fisher,
     normal_above,
@@ -16,9 +16,9 @@ from asr_ablations.statistics.distributions import (
     t_above,
     t_bound,
 )
-from asr_ablations.statistics.intervals import Interval, shared_variance, speaker_interval
-from asr_ablations.statistics.noise import UPPER, Part, RunNoise, combined, over_seeds, run_noise
-from asr_ablations.statistics.sample import Sample, mean_and_deviation
+from asr_verdicts.statistics.intervals import Interval, shared_variance, speaker_interval
+from asr_verdicts.statistics.noise import UPPER, Part, RunNoise, combined, over_seeds, run_noise
+from asr_verdicts.statistics.sample import Sample, mean_and_deviation
 from tests.helpers.interval_coverage import CARRIED_BY_FEW, SCENARIOS, SPEAKERS_DRAWN, Scenario, hits
 
 

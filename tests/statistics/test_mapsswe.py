@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.mapsswe import BUFFER, Places, error_places, matched_pairs, segment_differences
+from asr_verdicts.statistics.mapsswe import BUFFER, Places, error_places, matched_pairs, segment_differences
 from tests.helpers.support import shared_data
 
 

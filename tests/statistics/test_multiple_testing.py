@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from asr_ablations.statistics.alpha_spending import (
+from asr_verdicts.statistics.alpha_spending import (
     GroupSequential,
     levels,
     planned_looks,
@@ -15,10 +15,10 @@ from asr_ablations.statistics.alpha_spending import (
     seeds_to_find,
     spent,
 )
-from asr_ablations.statistics.estimate import Estimate, contrast_estimate
-from asr_ablations.statistics.multiple_testing import holm_decisions
-from asr_ablations.statistics.power import Anytime, FixedLength, Procedure
-from asr_ablations.statistics.sample import Sample
+from asr_verdicts.statistics.estimate import Estimate, contrast_estimate
+from asr_verdicts.statistics.multiple_testing import holm_decisions
+from asr_verdicts.statistics.procedures import Anytime, FixedLength, Procedure
+from asr_verdicts.statistics.sample import Sample
 
 
 def by_definition(ps: list[float]) -> list[float]:

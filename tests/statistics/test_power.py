@@ -7,19 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.statistics.estimate import Estimate
-from asr_ablations.statistics.noise import Part, RunNoise, combined, over_seeds
-from asr_ablations.statistics.power import (
-    Anytime,
-    FixedLength,
-    Levers,
-    found,
-    found_in_four_of_five,
-    levers,
-    repetition,
-    with_seeds,
-)
-from asr_ablations.statistics.time_to_accuracy import (
+from asr_ablations.comparison.validation_costs import (
     Validation,
     at_budget,
     choose_targets,
@@ -29,6 +17,10 @@ from asr_ablations.statistics.time_to_accuracy import (
     time_to_accuracy,
     validations,
 )
+from asr_verdicts.statistics.estimate import Estimate
+from asr_verdicts.statistics.noise import Part, RunNoise, combined, over_seeds
+from asr_verdicts.statistics.power import Levers, found, found_in_four_of_five, levers, repetition, with_seeds
+from asr_verdicts.statistics.procedures import Anytime, FixedLength
 
 
 def design(deviation: float, runs: int, speakers: tuple[float, int] | None = None, shared: float = 0.0) -> Estimate:

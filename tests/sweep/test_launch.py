@@ -26,8 +26,8 @@ from asr_ablations.sweep.live import LiveArms, print_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.plan import Cost, memory_warning
 from asr_ablations.sweep.runner import Runner
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import visible_gpus
+from asr_verdicts.errors import UsageError
 from tests.helpers.run_folders import write_run
 
 

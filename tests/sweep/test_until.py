@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.runs.layout import STANDING
 from asr_ablations.runs.records import load
@@ -18,8 +17,9 @@ from asr_ablations.sweep.manifest import freeze_plan, write_manifest
 from asr_ablations.sweep.until.ablation import standing, take_over, write_standing
 from asr_ablations.sweep.until.planning import ArmConfigs, continued, make_plan, never_trained
 from asr_ablations.sweep.until.start import arms_and_seeds
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, write_json
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json, write_json
 from tests.helpers.planned import LOOKS, planned
 from tests.helpers.run_folders import declare, edit, write_run
 from tests.helpers.support import compose

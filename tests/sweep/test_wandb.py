@@ -12,7 +12,7 @@ from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_com
 
 from asr_ablations.config.compose import compose
 from asr_ablations.sweep.wandb_sweep import METHODS, count_arms, definition, parameter
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF, REPOSITORY, group_options
 
 FILES = sorted((REPOSITORY / "sweeps").glob("*.yaml"))

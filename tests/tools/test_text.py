@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.text import clean, decode, fold, lower, normalisation, spelled_on_disk, without_punctuation
+from asr_verdicts.errors import UsageError
+from asr_verdicts.text import clean, decode, fold, lower, normalisation, spelled_on_disk, without_punctuation
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f\u202a\u202e\u2066\u2069\u061c\u034f\ufe0f"
 

@@ -16,10 +16,10 @@ from asr_ablations.config.resolvers import weights_file
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.identity import identity
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.trained_model import load
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF, compose, tiny_overrides
 from tests.helpers.trained_runs import write_trained
 

@@ -17,7 +17,6 @@ from torch import nn
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training import assembly
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.metrics_table import StepLosses
@@ -26,6 +25,7 @@ from asr_ablations.training.optimizer_steps import FUSED, DeviceScaler, optimize
 from asr_ablations.training.precision import Scaled
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.utterance_chunks import Chunks
+from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.support import component, compose, group_options, standing_corpus, tiny_overrides
 

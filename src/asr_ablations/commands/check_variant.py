@@ -14,10 +14,10 @@ from torch import nn
 from asr_ablations.components import CONTRACTS
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch, unlabelled_batch
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.contracts import Norm, Recurrent
 from asr_ablations.training.task import CTCTask
+from asr_verdicts.errors import UsageError
 
 PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
 """The contract of what a factory returns, and arguments to call it with."""

@@ -19,20 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asr_ablations.commands.console import as_folder, exit_code
-from asr_ablations.runs.hypotheses.formats import FORMATS
-from asr_ablations.runs.hypotheses.scoring import MISSING, Scoring
-from asr_ablations.runs.hypotheses.speakers import speakers_in
-from asr_ablations.runs.hypotheses.systems import columns, is_system, parse, read_given
 from asr_ablations.runs.layout import COMPARISON
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import CONF, folder_name, typed
-from asr_ablations.tools.terminal import waiting
-from asr_ablations.tools.text import NAMES
+from asr_ablations.tools.files import CONF, typed
+from asr_verdicts.cli import add_answer_options, add_text_options, list_files
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import folder_name
+from asr_verdicts.terminal import waiting
+from asr_verdicts.texts.systems import is_system
 
 if TYPE_CHECKING:
-    from asr_ablations.comparison.design import Options
-    from asr_ablations.comparison.result import Comparison
     from asr_ablations.report.inspection import Inspected
+    from asr_verdicts.comparison import Comparison
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     chosen_figures(options)  # a wrong name ends here, before a look at the runs is recorded
     systems = [word for word in options.folders if is_system(word) and not Path(word).exists()]
     if systems or options.references:
-        return write_report(options, *_of_systems(options, systems))
+        return write_report(options, *_compare_systems(options, systems))
     for name in SYSTEMS_ALONE:
         if getattr(options, name) not in (None, False, "", [], "none", "refuse"):
             raise UsageError(f"--{name.replace('_', '-')}: is for hypotheses, given as NAME=FILE; runs have their own")
@@ -62,19 +59,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="a sweep's folder, a run's, wandb=…, or NAME=[SET:]FILE of hypotheses, a pattern for several seeds",
     )
-    arguments.add_argument(
-        "--baseline", help="the arm that others are compared to (by default ablation.baseline or the first)"
-    )
+    add_answer_options(arguments)
     arguments.add_argument(
         "--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too"
     )
-    arguments.add_argument(
-        "--metric",
-        metavar="NAME",
-        help="wer, cer, cer_longer or loss: what verdicts are about (by default as declared, else wer)",
-    )
-    arguments.add_argument("--set", metavar="NAME", help="the set that decides (by default as declared, or the first)")
-    arguments.add_argument("--full", action="store_true", help="print every table, not the answer alone")
     arguments.add_argument(
         "--target",
         action="append",
@@ -82,7 +70,6 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="what to reach: a rate, 0.2 is 20 %%, or a loss in nats",
     )
-    arguments.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
     arguments.add_argument("--no-page", action="store_true", help="without the page, and without figures but --figures")
     arguments.add_argument(
         "--figures", metavar="NAME,…", help="these figures alone, as differences,wer_by_epoch (by default all)"
@@ -91,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables, page and, online, a report to W&B"
     )
-    _of_hypotheses(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/hypotheses.md)"))
+    add_text_options(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/hypotheses.md)"))
     return arguments
 
 
@@ -100,25 +87,6 @@ SYSTEMS_ALONE = (
     "looks", "margin",
 )  # fmt: skip
 """Options that are for hypotheses alone."""
-
-
-def _of_hypotheses(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--references", action="append", default=[], metavar="[SET:]FILE", help="what was spoken: a file or a pattern"
-    )
-    group.add_argument("--format", metavar="NAME", help=f"of the files, where it is ambiguous: {', '.join(FORMATS)}")
-    group.add_argument(
-        "--columns", metavar="WHAT=NAME,…", help="of tables: id, hypothesis, reference, speaker, unit, audio, set"
-    )
-    group.add_argument("--speaker-of", metavar="REGEX", help="whose group finds the speaker in an id, as ^([^-]+)-")
-    group.add_argument("--utt2spk", type=Path, metavar="FILE", help="lines of id and speaker")
-    group.add_argument("--normalise", default="none", metavar="HOW", help=f"of both sides: {', '.join(NAMES)}")
-    group.add_argument("--language", default="", metavar="CODE", help="of the texts, as tr for the lower case of I")
-    group.add_argument("--drop", default="", metavar="WORD,…", help="removed from both sides, as '<unk>,[noise]'")
-    group.add_argument("--missing", default="refuse", metavar="HOW", help=f"where ids differ: {', '.join(MISSING)}")
-    group.add_argument("--seeds", type=int, metavar="N", help="of each arm, decided before the first result")
-    group.add_argument("--looks", action="store_true", help="seeds are added after looks at the results")
-    group.add_argument("--margin", metavar="SIZE", help="the difference that would not matter: 0.5 points, or 5%%")
 
 
 def benchmark_results(folder: str) -> list[Path]:
@@ -132,13 +100,13 @@ def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
 
     first = Path(options.folders[0])
     folder = options.out or (first.parent if first.is_file() else first) / COMPARISON
-    print("\nwrote", *_listed(compare_results(files, folder)), sep="\n  ")
+    print("\nwrote", *list_files(compare_results(files, folder)), sep="\n  ")
     return 0
 
 
-def _of_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Comparison, Path]":
+def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Comparison, Path]":
     """The comparison of systems that are given by their hypotheses, and the folder of its files."""
-    from asr_ablations.comparison.systems import compare_systems
+    from asr_verdicts.cli import compare_given
 
     if others := [word for word in options.folders if word not in systems]:
         raise UsageError(f"{others[0]}: expected NAME=FILE, as the other systems are given")
@@ -147,52 +115,45 @@ def _of_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Compa
     for option in ("allow", "target"):
         if getattr(options, option):
             raise UsageError(f"--{option} is for runs; of systems nothing is known but their hypotheses")
-    speakers = None if options.utt2spk is None else speakers_in(options.utt2spk)
-    scoring = Scoring(options.normalise, options.missing, speakers, options.speaker_of, options.language, options.drop)
-    files, references = read_given(parse(systems, options.references), options.format, columns(options.columns))
-    settings = _settings(options)
-    comparison = compare_systems(
-        files, references, scoring, settings, seeds=options.seeds, looks=options.looks, margin=options.margin
-    )
-    return comparison, options.out or Path("outputs") / folder_name("-".join(files)) / COMPARISON
-
-
-def _settings(options: argparse.Namespace) -> "Options":
-    from asr_ablations.comparison.design import Options
-
-    return Options(options.baseline, options.allow, options.metric, options.set, options.target)
+    comparison = compare_given(options, systems)
+    names = dict.fromkeys(word.partition("=")[0] for word in systems)
+    return comparison, options.out or Path("outputs") / folder_name("-".join(names)) / COMPARISON
 
 
 def write_comparison(options: argparse.Namespace) -> int:
-    from asr_ablations.comparison.comparison import compare, compare_runs
+    from asr_ablations.comparison.folders import compare_folders, with_times
+    from asr_verdicts.comparison import compare
+    from asr_verdicts.design import Options
 
     if not options.folders:
         raise UsageError(f"no folder given: expected a sweep's, as in {typed('compare')} outputs/rnn_type")
-    settings = _settings(options)
+    settings = Options(options.baseline, options.allow, options.metric, options.set, options.target)
     first = options.folders[0]
     if first.startswith("wandb="):
         from asr_ablations.comparison.wandb_runs import fetch
 
         path = first.removeprefix("wandb=")
         fetched = fetch(path)
-        comparison = compare_runs(fetched.records, settings, path.rpartition("/")[2], fetched.evidence)
+        comparison = with_times(compare(fetched.records, settings, path.rpartition("/")[2], fetched.evidence))
         folder = options.out or Path("outputs") / comparison.title / COMPARISON
     else:
         with waiting("comparing"):
-            comparison = compare([Path(folder) for folder in options.folders], settings)
+            comparison = compare_folders([Path(folder) for folder in options.folders], settings)
         folder = options.out or Path(first) / COMPARISON
     return write_report(options, comparison, folder)
 
 
 def write_report(options: argparse.Namespace, comparison: "Comparison", folder: Path) -> int:
     """Print the answer, and write the files of a comparison."""
-    from asr_ablations.report.files import write_texts
-    from asr_ablations.report.terminal import print_answer, print_comparison
+    from asr_ablations.report.training_report import report_comparison
+    from asr_verdicts.report.files import write_texts
+    from asr_verdicts.report.terminal import print_answer, print_comparison
 
     figures = chosen_figures(options)
 
-    (print_comparison if options.full else print_answer)(comparison)
-    written = write_texts(comparison, folder)
+    report = report_comparison(comparison)
+    (print_comparison if options.full else print_answer)(report)
+    written = write_texts(report, folder)
     if figures or not options.no_page:
         from asr_ablations.report.figures import write_figures
 
@@ -206,7 +167,7 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
         with waiting("drawing utterances"):
             inspected = inspect_single(comparison)
         written += [*write_inspected(inspected, folder), *write_page(comparison, folder, inspected)]
-    print("\nwrote", *_listed(written), sep="\n  ")
+    print("\nwrote", *list_files(written), sep="\n  ")
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
 
@@ -244,11 +205,3 @@ def write_inspected(inspected: "list[Inspected]", folder: Path) -> list[Path]:
     from asr_ablations.report.figures.inspected import draw_inspected
 
     return draw_inspected(inspected, folder) if inspected else []
-
-
-def _listed(paths: list[Path]) -> list[str]:
-    """The paths, those of figures, which are many, in one line."""
-    figures = [path for path in paths if path.suffix in (".png", ".svg", ".pdf")]
-    others = [str(path) for path in paths if path not in figures]
-    names = ", ".join(dict.fromkeys(path.stem for path in figures))
-    return [*others, *([f"{figures[0].parent}/*.png, *.svg and *.pdf: {names}"] if figures else [])]

@@ -14,8 +14,9 @@ from asr_ablations.language_models.lmplz import Fit, fit
 from asr_ablations.language_models.model import ARPA, BINARY, RECORD, RECURRENT, load
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
-from asr_ablations.tools.files import Json, format_override, typed, write_json
-from asr_ablations.tools.terminal import console
+from asr_ablations.tools.files import format_override, typed
+from asr_verdicts.files import Json, write_json
+from asr_verdicts.terminal import console
 
 
 def make(cfg: DictConfig) -> Path:

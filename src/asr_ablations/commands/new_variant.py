@@ -12,8 +12,9 @@ from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.config.targets import groups, options_by_name
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import CARRIED, CONF, PACKAGE, REPOSITORY, typed, write
+from asr_ablations.tools.files import CARRIED, CONF, PACKAGE, REPOSITORY, typed
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import write
 
 OTHERS = ("benchmark", "recipe")
 """Groups without components."""

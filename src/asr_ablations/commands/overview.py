@@ -9,8 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from asr_ablations.commands.console import as_folder, exit_code
-from asr_ablations.comparison.confounds import MISSING, value_text
-from asr_ablations.runs.identity import determining, flatten
 from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, frozen_config, is_run, runs_in
 from asr_ablations.runs.reader import (
     UnreadableFileError,
@@ -24,9 +22,11 @@ from asr_ablations.runs.reader import (
 from asr_ablations.runs.record import EVALUATING
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.live import COLOURS, what_varies
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import typed
-from asr_ablations.tools.terminal import console
+from asr_verdicts.config import determining, flatten
+from asr_verdicts.confounds import MISSING, value_text
+from asr_verdicts.errors import UsageError
+from asr_verdicts.terminal import console
 
 EVERY = 2.0
 """Seconds between two looks with --follow."""

@@ -43,7 +43,7 @@ def write_wandb(options: argparse.Namespace) -> int:
     import yaml
 
     from asr_ablations.sweep.wandb_sweep import count_arms, definition
-    from asr_ablations.tools.files import write
+    from asr_verdicts.files import write
 
     sweep = definition(options.file, REPOSITORY, options.overrides, method=options.method, project=options.project)
     target = options.output or Path("outputs") / f"{options.file.stem}.wandb.yaml"

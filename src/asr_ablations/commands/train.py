@@ -17,9 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.components.logger.wandb_run import refuse_mode
 from asr_ablations.config.entry import entry
 from asr_ablations.runs.identity import short_name
-from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.status import DONE
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
+from asr_verdicts.listed_arms import check_arm
 
 
 @entry("config", continues=True)
@@ -58,7 +58,7 @@ def check_sweeper(cfg: DictConfig, hydra: HydraConf | DictConfig) -> None:
 def check_question(cfg: DictConfig) -> None:
     """Raises UsageError for a question of a sweep file that `compare` would not understand."""
     if cfg.ablation is not None:
-        from asr_ablations.comparison.declaration import parse
+        from asr_verdicts.declaration import parse
 
         parse(OmegaConf.to_container(cfg.ablation, resolve=True) if OmegaConf.is_config(cfg.ablation) else cfg.ablation)
 

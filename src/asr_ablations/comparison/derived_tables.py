@@ -1,104 +1,29 @@
 """Tables derived from a comparison: one arm over seeds, gradients, loss against WER, and the runs of a search."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import ALPHA
-from asr_ablations.comparison.identical_arms import count_once
-from asr_ablations.comparison.metrics import (
+from asr_ablations.runs.reader import read_gradient_norms
+from asr_ablations.runs.sweep_history import logarithmic
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.identical_arms import count_once
+from asr_verdicts.metrics import (
     LOSS,
-    METRICS,
     WER,
     Metric,
     different_losses,
-    measured_sets,
     validation_set,
     validation_values,
 )
-from asr_ablations.comparison.samples import measure_set
-from asr_ablations.comparison.verdict import speakers_text
-from asr_ablations.runs.reader import read_gradient_norms
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.sweep_history import logarithmic
-from asr_ablations.statistics.distributions import variance_ratio_interval
-from asr_ablations.statistics.estimate import contrast_estimate, paired_estimate
-from asr_ablations.statistics.intervals import Range
-from asr_ablations.statistics.power import FixedLength
-from asr_ablations.statistics.sample import Correlation, Sample, Spread, describe, spearman
-
-
-@dataclass(frozen=True)
-class Description:
-    """A metric of the last weights on a set, over the runs of an arm; rates as fractions, losses in nats."""
-
-    arm: str
-    set: str
-    metric: Metric
-    spread: Spread
-
-
-def one_arm(arms: Sequence[Arm]) -> bool:
-    """True if there is one arm with several seeds: a question about chance, not about a factor."""
-    return len(arms) == 1 and len(arms[0].runs) > 1
-
-
-def descriptions(arms: Sequence[Arm]) -> list[Description]:
-    """Every metric on every set, the first validation set before the test sets; empty unless there is one arm."""
-    if not one_arm(arms):
-        return []
-    return [
-        Description(arms[0].name, name, metric, describe(Sample.of_rates(np.array(values))))
-        for metric in METRICS.values()
-        for name in measured_sets(LOSS, arms[0].runs)
-        if len(values := final_values(arms[0], name, metric)) > 1
-    ]
-
-
-@dataclass(frozen=True)
-class ArmRate:
-    """The error rate of an arm on a test set, a fraction, with its 95 % interval over seeds and speakers."""
-
-    arm: str
-    set: str
-    metric: Metric
-    rate: Range
-    sentence: str
-
-
-def lone_rates(arms: Sequence[Arm], sets: Sequence[str], metric: Metric) -> list[ArmRate]:
-    """The rate of a comparison's only arm on each set; empty where there are more arms, or no utterances.
-
-    The interval is Student's t: over seeds and speakers, and of one system over speakers alone.
-    """
-    if len(arms) != 1 or not metric.is_rate:
-        return []
-    (arm,), found = arms, []
-    for name in sets:
-        sample = measure_set(arms, arm, name, metric.name).samples.get(arm.name)
-        if sample is None or sample.errors is None:
-            continue
-        several = len(sample.rates) > 1
-        estimate = contrast_estimate([(1.0, sample)]) if several else paired_estimate([(1.0, sample)])
-        if estimate is None or not math.isfinite(half := FixedLength().half_width(estimate, ALPHA)):
-            continue
-        rate = Range(estimate.value, estimate.value - half, estimate.value + half)
-        ends = f"{metric.text(rate.low)} to {metric.text(rate.high)} at 95 %"
-        models = f"{len(sample.rates)} seeds" if several else "one system, of which alone it speaks"
-        sentence = (
-            f"{arm.name}: {metric.text(rate.value)} % {metric.label} on {name} "
-            f"({ends}; {models}, {speakers_text(estimate)})"
-        )
-        found.append(ArmRate(arm.name, name, metric, rate, sentence))
-    return found
-
-
-def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:
-    """The metric of every run that recorded it, in the order of seeds."""
-    return [value for run in arm.runs if (value := run.value(name, metric.name)) is not None]
+from asr_verdicts.one_arm import final_values
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.distributions import variance_ratio_interval
+from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.statistics.sample import Correlation, spearman
 
 
 @dataclass(frozen=True)
@@ -113,11 +38,10 @@ class NoiseSource:
     share: Range | None
 
 
-def noise_sources(arms: Sequence[Arm], baseline: str, changes: Mapping[str, str], set_: str) -> list[NoiseSource]:
-    """A row for each arm of a sweep whose arms differ in seeds alone; empty for any other sweep. changes: of each arm,
-    as text.
-    """
-    words = [word for text in changes.values() for word in text.split() if "=" in word]
+def noise_sources(comparison: Comparison) -> list[NoiseSource]:
+    """A row for each arm of a sweep whose arms differ in seeds alone; empty for any other sweep."""
+    arms, baseline, set_ = comparison.arms, comparison.baseline, comparison.set
+    words = [word for text in comparison.design.layout.changes.values() for word in text.split() if "=" in word]
     if not words or not all(word.startswith("seeds.") for word in words):
         return []
     counted, _ = count_once([*(arm.name for arm in arms if arm.name != baseline), baseline], arms)
@@ -155,7 +79,7 @@ class Gradients:
     diverged_at: int | None
 
 
-def observed(arm: Arm) -> list[RunRecord]:
+def observed(arm: Arm) -> list[Record]:
     """The runs whose gradients are shown: the first seed of an arm, and every run that diverged."""
     return [*arm.runs[:1], *arm.diverged]
 
@@ -166,7 +90,7 @@ def gradients(arms: Sequence[Arm]) -> list[Gradients]:
     return [row for row in rows if row is not None]
 
 
-def _row(name: str, run: RunRecord) -> Gradients | None:
+def _row(name: str, run: Record) -> Gradients | None:
     norms = np.array(read_gradient_norms(run.folder))
     finite = np.isfinite(norms)
     if not finite.any():
@@ -217,12 +141,12 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
     return [_correlated(name, [point for point in points if point]) for name, points in measured if any(points)]
 
 
-def _last_loss(run: RunRecord) -> float | None:
+def _last_loss(run: Record) -> float | None:
     name = validation_set(run)
     return None if name is None else run.value(name, LOSS.name)
 
 
-def _lowest(run: RunRecord, metric: Metric) -> float | None:
+def _lowest(run: Record, metric: Metric) -> float | None:
     return min(validation_values(run, metric), default=None)
 
 
@@ -251,13 +175,16 @@ class Hyperparameter:
     logarithmic: bool
 
 
-def hyperparameters(arms: Sequence[Arm], factor: Sequence[str]) -> list[Hyperparameter]:
+def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
     """The keys of the factor in which the runs that a search proposed differ; empty where there are not two runs.
 
     A run that diverged has no rate and is left out.
     """
     tried = [
-        (arm, run) for arm in arms for run in arm.runs if run.searched and run.summary.best_validation_wer is not None
+        (arm, run)
+        for arm in comparison.arms
+        for run in arm.runs
+        if run.searched and run.summary.best_validation_wer is not None
     ]
     if len(tried) < 2:
         return []
@@ -265,24 +192,18 @@ def hyperparameters(arms: Sequence[Arm], factor: Sequence[str]) -> list[Hyperpar
     drawn = frozenset().union(*(logarithmic(run.folder.parent) for _, run in tried))
     return [
         Hyperparameter(key, _numbers(texts), rates, rates.index(min(rates)), key in drawn)
-        for key in factor
+        for key in comparison.design.layout.factor
         if len(set(texts := [arm.levels.get(key, "") for arm, _ in tried])) > 1
     ]
 
 
-def is_search(arms: Sequence[Arm]) -> bool:
-    """True if a search proposed all runs, several of them: no run was started to confirm one."""
-    results = [run for arm in arms for run in arm.results]
-    return len(results) > 1 and all(run.searched for run in results)
-
-
-def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, RunRecord]]:
+def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, Record]]:
     """The runs that a search proposed with their arms, in the order of what it minimises; those that diverged last."""
     tried = [(arm, run) for arm in arms for run in arm.results if run.searched]
     return sorted(tried, key=lambda one: _objective(one[1]))
 
 
-def _objective(run: RunRecord) -> float:
+def _objective(run: Record) -> float:
     best = run.summary.best_validation_wer
     return math.inf if best is None else best
 

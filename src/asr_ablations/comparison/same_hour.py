@@ -5,8 +5,8 @@ the same machine. What else a machine does changes a time by far more than most 
 from collections.abc import Sequence
 from datetime import datetime
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.runs.record import RunRecord
+from asr_verdicts.arms import Arm
+from asr_verdicts.record import Record
 
 HOUR = 3600.0
 """Seconds between the starts of two runs whose times are compared, at most."""
@@ -27,17 +27,17 @@ def of_one_hour(arms: Sequence[Arm]) -> bool:
     )
 
 
-def _beside(one: RunRecord, other: RunRecord) -> bool:
+def _beside(one: Record, other: Record) -> bool:
     if one.environment.resumed or other.environment.resumed:
         return False  # a run that was continued has two starts
     return abs(_start(one) - _start(other)) <= HOUR and _machine(one) == _machine(other)
 
 
-def _start(run: RunRecord) -> float:
+def _start(run: Record) -> float:
     assert run.environment.started is not None
     return datetime.fromisoformat(run.environment.started).timestamp()
 
 
-def _machine(run: RunRecord) -> tuple[object, ...]:
+def _machine(run: Record) -> tuple[object, ...]:
     hardware = run.environment.hardware
     return hardware.processor, hardware.cores, hardware.threads, tuple(hardware.gpus)

@@ -3,26 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.metrics import Metric, Ratio, ratio_of_times, validation_set
-from asr_ablations.comparison.result import EqualCost, TimeToAccuracy
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.sample import mean_and_deviation
-from asr_ablations.statistics.time_to_accuracy import (
+from asr_ablations.comparison.validation_costs import (
     AXES,
     Axis,
+    EqualCost,
+    Ratio,
+    TimeToAccuracy,
     Validation,
     at_budget,
     choose_targets,
+    ratio_of_times,
     spent_by_all,
     time_to_accuracy,
     validations,
 )
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.metrics import Metric, validation_set
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.sample import mean_and_deviation
 
 EQUAL_AXES: tuple[Axis, ...] = ("steps", "audio_hours", "seconds")
 
 
-def curve(run: RunRecord, metric: Metric) -> list[Validation]:
+def curve(run: Record, metric: Metric) -> list[Validation]:
     """The metric at every validation, with what had been spent. Every epoch has the same audio: where hours of audio
     were not recorded they are computed from the total.
     """
@@ -38,23 +42,33 @@ def _with_audio(point: Validation, hours_per_epoch: float) -> Validation:
     return replace(point, spent={**point.spent, "audio_hours": hours_per_epoch * epochs})
 
 
-def times_to_accuracy(
-    arms: Sequence[Arm], metric: Metric, targets: Sequence[float]
-) -> tuple[list[TimeToAccuracy], list[str]]:
-    """Every run at every target, easiest target first, and warnings. Without targets the curves choose them."""
+def times_to_accuracy(comparison: Comparison) -> list[TimeToAccuracy]:
+    """Every run at every target, easiest target first. Without targets the curves choose them."""
+    design = comparison.design
+    return times_of_arms(comparison.arms, design.metric, design.targets)
+
+
+def times_of_arms(arms: Sequence[Arm], metric: Metric, targets: Sequence[float]) -> list[TimeToAccuracy]:
+    """The same for arms, such as platforms, without a comparison."""
+    chosen = not targets
     curves = [curve(run, metric) for arm in arms for run in arm.runs]
+    ordered = choose_targets(curves) if chosen else sorted(targets, reverse=True)
+    return [_time(arm, run, metric, target, chosen) for target in ordered for arm in arms for run in arm.runs]
+
+
+def untimed_warnings(comparison: Comparison) -> list[str]:
+    """Warnings about runs of which no time to accuracy can be known."""
+    metric = comparison.design.metric
+    curves = [curve(run, metric) for run in comparison.runs]
     warnings = []
     if any(point.spent["seconds"] is None for points in curves for point in points):
         warnings.append("some runs recorded no times at their validations: their time to accuracy is NA")
     if not all(curves):
         warnings.append(f"some runs have no validation {metric.label} in metrics.csv: their time to accuracy is NA")
-    chosen = not targets
-    ordered = choose_targets(curves) if chosen else sorted(targets, reverse=True)
-    times = [_time(arm, run, metric, target, chosen) for target in ordered for arm in arms for run in arm.runs]
-    return times, warnings
+    return warnings
 
 
-def _time(arm: Arm, run: RunRecord, metric: Metric, target: float, chosen: bool) -> TimeToAccuracy:
+def _time(arm: Arm, run: Record, metric: Metric, target: float, chosen: bool) -> TimeToAccuracy:
     reached = time_to_accuracy(curve(run, metric), target)
     spent = dict.fromkeys(AXES) if reached is None else reached.spent
     price = (run.config.get("hardware") or {}).get("price_per_hour")

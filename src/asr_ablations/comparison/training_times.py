@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.confounds import content, value_text, within
-from asr_ablations.comparison.metrics import Ratio, ratio_of_times
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.sample import mean_and_deviation
+from asr_ablations.comparison.validation_costs import Ratio, ratio_of_times
+from asr_verdicts.arms import Arm
+from asr_verdicts.confounds import content, value_text, within
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.sample import mean_and_deviation
 
 COLUMN = "train/epoch_seconds"
 """A column of metrics.csv: from the start of an epoch to the end of its last batch, without validations."""
@@ -38,12 +38,12 @@ class EpochTimes:
     ratio: Ratio | None
 
 
-def epoch_seconds(run: RunRecord) -> list[float]:
+def epoch_seconds(run: Record) -> list[float]:
     """Seconds of training batches in every epoch, in order; empty where they were not recorded."""
     return [value for row in run.metrics if (value := row.get(COLUMN)) is not None]
 
 
-def steady_seconds(run: RunRecord) -> float | None:
+def steady_seconds(run: Record) -> float | None:
     """The mean over epochs from the second on; of a single epoch, that one."""
     seconds = epoch_seconds(run)
     return float(np.mean(seconds[1:] or seconds)) if seconds else None
@@ -110,7 +110,7 @@ class Scaling:
     price: float | None
 
 
-Runs = dict[int, list[RunRecord]]
+Runs = dict[int, list[Record]]
 """Runs by the number of their processes."""
 
 
@@ -128,7 +128,7 @@ def scaling(arms: Sequence[Arm]) -> list[Scaling]:
     ]
 
 
-def processes(run: RunRecord) -> int:
+def processes(run: Record) -> int:
     """Processes that trained together, one per GPU where there are GPUs: from the run's record, or, for a
     record without them as W&B's, from its config. gpus=auto is one.
     """
@@ -138,14 +138,14 @@ def processes(run: RunRecord) -> int:
     return gpus if isinstance(gpus, int) and gpus > 1 else 1
 
 
-def device(run: RunRecord) -> str:
+def device(run: Record) -> str:
     """GPU or CPU."""
     gpus = run.config.get("gpus", "auto")
     available = run.environment.hardware.gpus
     return "GPU" if (available if gpus == "auto" else int(gpus)) else "CPU"
 
 
-def _series(runs: Sequence[RunRecord], apart_from: tuple[str, ...]) -> list[Runs]:
+def _series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[Runs]:
     """Groups of runs that differ in the number of processes, the seed, and `apart_from`, in several numbers each."""
     groups: dict[str, Runs] = {}
     for run in runs:
@@ -155,18 +155,18 @@ def _series(runs: Sequence[RunRecord], apart_from: tuple[str, ...]) -> list[Runs
     return [group for group in unambiguous if len(group) > 1]
 
 
-def _rest(run: RunRecord, apart_from: tuple[str, ...]) -> dict[str, object]:
+def _rest(run: Record, apart_from: tuple[str, ...]) -> dict[str, object]:
     return {key: value for key, value in content(run).items() if not within(key, ["gpus", "ranks", *apart_from])}
 
 
-def _names(runs: Sequence[RunRecord]) -> list[str]:
+def _names(runs: Sequence[Record]) -> list[str]:
     """The keys and values that differ between these runs."""
     rests = [{**_rest(run, BATCH), "device": device(run)} for run in runs]
     keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
     return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]
 
 
-def _batch(run: RunRecord) -> str:
+def _batch(run: Record) -> str:
     batch = run.config.get("batch") or {}
     times = f"{batch['accumulate']} × " if batch.get("accumulate", 1) > 1 else ""
     return f"{times}{batch.get('size')} utterances" if batch.get("size") else f"{times}{batch.get('seconds')} s"
@@ -195,5 +195,5 @@ def _row(series: str, count: int, by_count: Runs) -> Scaling:
     )
 
 
-def _seconds(runs: Sequence[RunRecord]) -> list[float]:
+def _seconds(runs: Sequence[Record]) -> list[float]:
     return [seconds for run in runs if (seconds := steady_seconds(run))]

@@ -8,19 +8,29 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from asr_ablations.comparison.evidence import UNDECLARED, Evidence
-from asr_ablations.comparison.metrics import METRICS
-from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import UTTERANCES
 from asr_ablations.runs.reader import read_utterances
-from asr_ablations.runs.record import DataRecord, RunRecord, SetContent, SetResult, Summary, UtteranceRow
-from asr_ablations.runs.records import Records, Unfinished
-from asr_ablations.runs.status import DIVERGED, UnfinishedState
+from asr_ablations.runs.status import DIVERGED
 from asr_ablations.runs.sweep_history import evidence
-from asr_ablations.statistics.power import FixedLength
-from asr_ablations.tools.errors import UsageError, refusals
+from asr_ablations.tools.errors import refusals
 from asr_ablations.tools.files import CONF
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts.config import Config
+from asr_verdicts.errors import UsageError
+from asr_verdicts.evidence import UNDECLARED, Evidence
+from asr_verdicts.metrics import METRICS
+from asr_verdicts.record import (
+    DataRecord,
+    Record,
+    Records,
+    SetContent,
+    SetResult,
+    Summary,
+    Unfinished,
+    UnfinishedState,
+    UtteranceRow,
+)
+from asr_verdicts.statistics.procedures import FIXED
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""
@@ -113,7 +123,7 @@ def from_runs(runs: Iterable[ApiRun]) -> Records:
     """Records of the finished trainings and of those that diverged, and the states of the others: evaluations and
     comparisons are no arms. Where a run has no artifact of utterances, its verdicts rest on seeds alone.
     """
-    records: dict[bool, list[RunRecord]] = {True: [], False: []}
+    records: dict[bool, list[Record]] = {True: [], False: []}
     unfinished: list[Unfinished] = []
     for run in trainings(runs):
         record = to_record(run)
@@ -144,16 +154,16 @@ def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
     declared = {tuple(config.get(DECLARED) or ()) for config in configs}
     if records.unfinished or declared != {(len(configs), seen)}:
         return UNDECLARED
-    return Evidence(FixedLength(), "all runs that were declared have ended", runs=seen, complete=True)
+    return Evidence(FIXED, "all runs that were declared have ended", complete=True)
 
 
-def to_record(run: ApiRun) -> RunRecord:
+def to_record(run: ApiRun) -> Record:
     """The record of a run, as far as W&B has it."""
     config = nested({key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")})
     history = [dict(row) for row in run.scan_history()]
     speakers: dict[str, list[int]] = dict(run.config).get(SPEAKERS) or {}
     sets = {name: SetContent(speakers=of, in_training={"speakers": known}) for name, (of, known) in speakers.items()}
-    return RunRecord(
+    return Record(
         folder=Path(str(run.name)),
         config=config,
         overrides=[str(line) for line in config.get("overrides") or []],

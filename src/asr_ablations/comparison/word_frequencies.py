@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.mapsswe import error_places
+from asr_verdicts.arms import Arm
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.mapsswe import error_places
 
 MOST = (0, 2, 9)
 """The most occurrences in training of the words of each band but the last."""
@@ -44,7 +44,7 @@ def _row(arm: Arm, name: str) -> WordFrequencies | None:
     return WordFrequencies(arm.name, name, (words / len(counted)).tolist(), shares.tolist())
 
 
-def _counts(run: RunRecord, name: str) -> np.ndarray | None:
+def _counts(run: Record, name: str) -> np.ndarray | None:
     """Words and wrong words of a run on a set (2, bands); None where it is not known how often training has them."""
     rows = [row for row in run.utterances if row["set"] == name]
     known = run.data.training_counts

@@ -10,10 +10,11 @@ from asr_ablations.config.component_arguments import by_key, check_kinds
 from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
 from asr_ablations.config.targets import SOURCE_HASH, check_free, check_group, check_node, groups, null_option
 from asr_ablations.config.variants import source_hash
-from asr_ablations.runs.identity import SHA256
-from asr_ablations.tools.errors import UsageError, choices, is_lack_of_memory, missing
+from asr_ablations.tools.errors import is_lack_of_memory, missing
 from asr_ablations.tools.files import format_override, quote_word
-from asr_ablations.tools.terminal import harmless_line
+from asr_verdicts.config import SHA256
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.terminal import harmless_line
 
 
 def check_targets(cfg: DictConfig) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from asr_ablations.config.targets import GROUP, MARKS, groups, options_of
-from asr_ablations.tools.errors import choices
+from asr_verdicts.errors import choices
 
 LONGEST = 300
 """Letters of values that stand before a message."""

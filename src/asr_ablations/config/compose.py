@@ -31,9 +31,10 @@ from asr_ablations.config.build import one_line
 from asr_ablations.config.keys import refuse_unread, refuse_unread_groups
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.config.variants import own_folders
-from asr_ablations.runs.identity import flatten, short_name
+from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.layout import ALONE
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.config import flatten
+from asr_verdicts.errors import UsageError, choices
 
 SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
 

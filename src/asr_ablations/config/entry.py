@@ -28,11 +28,12 @@ from asr_ablations.config.variants import use_folder
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
-from asr_ablations.tools.errors import Stopped, UsageError, installs, stop_before
+from asr_ablations.tools.errors import Stopped, installs, stop_before
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, typed, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
-from asr_ablations.tools.terminal import forgive_characters, harmless, open_streams
+from asr_verdicts.errors import UsageError
+from asr_verdicts.terminal import forgive_characters, harmless, open_streams
 
 COMPLETION = ("-sc", "--shell-completion")
 

@@ -11,8 +11,8 @@ from hydra.core.default_element import ResultDefault
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.targets import groups, options_of
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import CONF
+from asr_verdicts.errors import UsageError, choices
 
 TRAINING = "config"
 """The file of conf/ that a training begins with: the nearest key is likely one of its."""

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator
 
 from asr_ablations.config.targets import MARKS, contents_by_name, groups, null_option, options_by_name
-from asr_ablations.runs.identity import MACHINE_KEYS, WHEREABOUTS, Config, flatten, of_the_experiment
+from asr_ablations.runs.identity import of_the_experiment
+from asr_verdicts.config import MACHINE_KEYS, WHEREABOUTS, Config, flatten
 
 KEPT = ("sweep", "ablation", "arms", "arm")
 """Keys that change no number, and that a comparison of runs reads."""

@@ -8,7 +8,7 @@ from asr_ablations.config.build import build, check_targets
 from asr_ablations.native import extension as native
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.tools.checks import a_path, label_or_null, number, switch, whole
-from asr_ablations.tools.errors import choices
+from asr_verdicts.errors import choices
 
 LARGEST_SEED = 2**63 - 1
 """A signed integer of 64 bits: beyond it generators refuse a seed, or take it for another."""

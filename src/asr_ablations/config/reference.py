@@ -13,8 +13,8 @@ import yaml
 from asr_ablations.config.keys import READS, known
 from asr_ablations.config.targets import groups
 from asr_ablations.config.variants import own_folders
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
+from asr_verdicts.errors import UsageError
 
 INTERNAL = ("_target_", "_partial_", "defaults", "hydra")
 """Keys of Hydra's own; users set none of them."""

@@ -9,11 +9,11 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.resolvers import oc
 
-from asr_ablations.runs.identity import SHA256
 from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, OVERRIDES, STATUS, last_checkpoint
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_files, visible_files
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded
+from asr_verdicts.config import SHA256
+from asr_verdicts.errors import UsageError, choices
 
 
 def weights_file(path: str) -> Path:

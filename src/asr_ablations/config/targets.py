@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 from asr_ablations.config.variants import own_folders
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF
+from asr_verdicts.errors import UsageError
 
 SOURCE_HASH = "_source_"
 """The hash of the source of a target of the user's own. It sets itself, and is no argument."""

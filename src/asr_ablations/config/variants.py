@@ -14,9 +14,9 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import CONF
 from asr_ablations.tools.source_code import hash_source
+from asr_verdicts.errors import UsageError
 
 FOLDERS = "ASR_ABLATIONS_CONF"
 """Environment variable with the user's folders: the processes of arms get it from the command."""

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.errors import UsageError, choices
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import soundfile
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.tools.content_keys import FileState
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import expanded
+from asr_verdicts.errors import UsageError
 
 FORMATS = {
     **{".wav": ("WAV", "WAVEX", "RF64", "NIST"), ".flac": ("FLAC",), ".mp3": ("MP3",)},

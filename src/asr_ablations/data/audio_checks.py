@@ -12,7 +12,7 @@ from asr_ablations.data.audio import AudioError, DecodedRow, FileRow
 from asr_ablations.data.utterances import MISSING, NUMBERS, Utterance, Utterances
 from asr_ablations.tools.content_keys import FileState
 from asr_ablations.tools.machine import cores
-from asr_ablations.tools.terminal import bar
+from asr_verdicts.terminal import bar
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.text import lower, normalisation
+from asr_verdicts.text import lower, normalisation
 
 EXAMPLES = 3
 SIGNS = 12

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, TypedDict
 from asr_ablations.data import audio_checks, split_index
 from asr_ablations.data.split_index import SplitIndex
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.checks import number, speakers_of
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import expanded, format_override, is_regular, typed
-from asr_ablations.tools.text import clean, decode, lower, normalisation
+from asr_ablations.tools.checks import number
+from asr_ablations.tools.files import expanded, format_override, typed
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import is_regular
+from asr_verdicts.text import clean, decode, lower, normalisation
+from asr_verdicts.texts.ids import speakers_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -18,7 +18,7 @@ from asr_ablations.data.held_out import InTraining, in_training, warnings_of
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterances
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.batch_order import EpochBatch
 from asr_ablations.data.recording_cache import JoiningStore, Recording, Store
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 
 class Item(NamedTuple):

@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import one_at_a_time
-from asr_ablations.tools.terminal import bar
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.terminal import bar
 
 ADDRESS = re.compile(r"(https?|ftp|file)://[^\s\x00-\x1f]+")
 BLOCK = 1 << 18

@@ -8,7 +8,7 @@ from asr_ablations.data.audio import AVERAGED, LONGEST
 from asr_ablations.data.audio_checks import ROUNDING
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.utterances import Utterances
-from asr_ablations.tools.terminal import harmless
+from asr_verdicts.terminal import harmless
 
 InTraining = dict[str, int]
 """How many of a set's `utterances` (by their audio), `speakers` and `sentences` (utterances by text) train as well."""

@@ -20,8 +20,8 @@ import numpy as np
 from asr_ablations.data import audio
 from asr_ablations.data.utterances import MISSING, STATE, Columns, PackedTexts, Utterances
 from asr_ablations.tools.content_keys import FileState, content_key, dotted_name, hash_classes, library_versions
-from asr_ablations.tools.files import whole_file
 from asr_ablations.tools.machine import one_at_a_time
+from asr_verdicts.files import whole_file
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from asr_ablations.data.audio_checks import SILENT
 from asr_ablations.data.complaints import FOREIGN, complaints
 from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Corpus
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.terminal import harmless
+from asr_verdicts.errors import UsageError
+from asr_verdicts.terminal import harmless
 
 log = logging.getLogger(__name__)
 

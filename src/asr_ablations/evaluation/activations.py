@@ -16,9 +16,9 @@ from asr_ablations.data.dataset import collate
 from asr_ablations.evaluation.log_probs import Precision, log_probs_key, unique_utterances
 from asr_ablations.runs.layout import ACTIVATIONS
 from asr_ablations.tools.content_keys import content_key
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import whole_file
 from asr_ablations.training.trained_model import Trained
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import whole_file
 
 FORMAT = 1
 """The version of the stored format: raised when what is stored changes."""

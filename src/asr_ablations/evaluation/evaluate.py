@@ -30,16 +30,16 @@ from asr_ablations.evaluation.record import (
 from asr_ablations.evaluation.request import decoder_name, files, finished_runs, searches
 from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
 from asr_ablations.language_models.model import RECORD
-from asr_ablations.runs.identity import SHA256
 from asr_ablations.runs.layout import EVALUATIONS
-from asr_ablations.runs.record import UtteranceRow, rates
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import sha256
-from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import Trained, load_run
+from asr_verdicts.config import SHA256
+from asr_verdicts.errors import choices
+from asr_verdicts.record import UtteranceRow, rates
+from asr_verdicts.terminal import console
 
 HEAD = ("set", "WER %", "CER %", "CER (longer) %", "S", "D", "I", "time s", "utterances/s", "real-time factor")
 

@@ -23,9 +23,9 @@ from asr_ablations.runs.layout import LOG_PROBS
 from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
 from asr_ablations.runs.record import LogProbsRecord
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import whole_file, write_json
 from asr_ablations.training.trained_model import Trained
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import whole_file, write_json
 
 
 class Rows:

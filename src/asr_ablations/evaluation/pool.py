@@ -23,10 +23,10 @@ import torch
 from asr_ablations.config.plain_keys import MOST_PROCESSES
 from asr_ablations.evaluation.log_probs import LogProbs, Rows
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.watchdog import end_with, start_of
 from asr_ablations.training.contracts import Decoder
+from asr_verdicts.errors import UsageError, choices
 
 _decoders: list[Decoder] = []
 """The decoders of this process and of those that are forked from it."""

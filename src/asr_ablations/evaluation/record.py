@@ -11,11 +11,11 @@ from typing import TypedDict
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Decoded
 from asr_ablations.experiment.utterances import utterance_row
-from asr_ablations.metrics.error_counts import Pair, align
 from asr_ablations.runs.layout import EVALUATIONS, TIMING
-from asr_ablations.runs.record import Rates, UtteranceRow, rates
-from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.error_counts import Pair, align
+from asr_verdicts.files import write, write_csv, write_json
+from asr_verdicts.record import Rates, UtteranceRow, rates
 
 
 def error_report(rows: Sequence[UtteranceRow]) -> str:

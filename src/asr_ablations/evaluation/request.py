@@ -12,8 +12,9 @@ from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import auto_or_one, is_number, label_or_null, path_or_none, whole
-from asr_ablations.tools.errors import UsageError, choices, require
+from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
+from asr_verdicts.errors import UsageError, choices
 
 if TYPE_CHECKING:
     from asr_ablations.training.contracts import Decoder

@@ -21,12 +21,12 @@ from asr_ablations.evaluation.pool import Pool
 from asr_ablations.evaluation.record import StoredTuning, TuningSummary, set_rows
 from asr_ablations.evaluation.request import decoder_name, files, tuned_weights
 from asr_ablations.runs.layout import TUNING
-from asr_ablations.runs.record import rates
 from asr_ablations.tools.content_keys import content_key
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import write_csv, write_json
-from asr_ablations.tools.plotting import LOOK, grid, save, wrapped
 from asr_ablations.training.contracts import Decoder
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import write_csv, write_json
+from asr_verdicts.plotting import LOOK, grid, save, wrapped
+from asr_verdicts.record import rates
 
 if TYPE_CHECKING:
     import optuna

@@ -12,8 +12,8 @@ from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status, read_summary
 from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import rank
+from asr_verdicts.errors import UsageError
 
 
 def finished(configs: Sequence[DictConfig]) -> list[Run] | None:

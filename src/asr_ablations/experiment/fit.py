@@ -16,14 +16,10 @@ from asr_ablations.experiment.summary import finish, log_planned, log_result, pr
 from asr_ablations.experiment.utterances import Transcribed, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import Config
-from asr_ablations.runs.record import Summary, UtteranceRow
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.runs.sweep_history import planned_run
 from asr_ablations.tools.errors import Stopped
-from asr_ablations.tools.files import write, write_csv, write_json
 from asr_ablations.tools.machine import rank
-from asr_ablations.tools.terminal import bar
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.finite_loss import FiniteLoss
@@ -41,6 +37,10 @@ from asr_ablations.training.model_summary import drawing
 from asr_ablations.training.precision import notice
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
+from asr_verdicts.config import Config
+from asr_verdicts.files import write, write_csv, write_json
+from asr_verdicts.record import Summary, UtteranceRow
+from asr_verdicts.terminal import bar
 
 
 class TrainingRun:

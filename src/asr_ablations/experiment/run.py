@@ -20,12 +20,10 @@ from asr_ablations.experiment.fit import TrainingRun
 from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.layout import OUTPUT_LOG, last_checkpoint
 from asr_ablations.runs.process import LAUNCHER, command, wait_for
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, reason, status_of
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import allow_files, keep_memory, rank
 from asr_ablations.training.assembly import assemble, device_count, use_native
@@ -34,6 +32,8 @@ from asr_ablations.training.ddp import quiet
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import start_from
+from asr_verdicts.config import ranks
+from asr_verdicts.errors import UsageError
 
 log = logging.getLogger(__name__)
 

@@ -16,15 +16,15 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import ALONE, METRICS
 from asr_ablations.runs.process import LAUNCHED
 from asr_ablations.runs.reader import read_metrics
-from asr_ablations.runs.record import SetResult, Summary, UtteranceRow, rates
 from asr_ablations.runs.sweep_history import PlannedRun
 from asr_ablations.tools.files import typed
 from asr_ablations.tools.machine import peak_memory
-from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import STREAMS, seed_of
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode, LoggerWithSummary, Recording
 from asr_ablations.training.task import CTCTask
+from asr_verdicts.record import SetResult, Summary, UtteranceRow, rates
+from asr_verdicts.terminal import console
 
 EXAMPLES = 10
 """Transcripts of each test set that a logger with tables shows."""

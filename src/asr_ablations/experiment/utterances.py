@@ -9,10 +9,10 @@ import torch
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.metrics.error_counts import character_errors, word_errors
-from asr_ablations.runs.record import UtteranceRow
 from asr_ablations.training.ddp import gathered, share_buffers
 from asr_ablations.training.task import CTCTask
+from asr_verdicts.error_counts import character_errors, word_errors
+from asr_verdicts.record import UtteranceRow
 
 
 class Transcribed(NamedTuple):

@@ -3,7 +3,7 @@
 import mmap
 from pathlib import Path
 
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 FORMAT = b"mmap lm http://kheafield.com/code format version 5\n"
 HAS_WORDS = 100

@@ -12,7 +12,7 @@ from typing import TypedDict
 import kenlm
 
 from asr_ablations.language_models.text import units
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 
 def find(name: str) -> Path | None:

@@ -15,9 +15,9 @@ import kenlm
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.binary import read_words as read_binary_words
 from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import write
-from asr_ablations.tools.text import clean, decode, lower
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import write
+from asr_verdicts.text import clean, decode, lower
 
 WORDS = "words.txt"
 """The word list that src/lm.py writes beside its model."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import whole_file
-from asr_ablations.tools.text import clean, decode, lower
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import whole_file
+from asr_verdicts.text import clean, decode, lower
 
 Entry = tuple[tuple[str, ...], float, float | None]
 """Words, log10 of the probability, log10 of the back-off weight; None for the highest order."""

@@ -17,7 +17,7 @@ from asr_ablations.language_models.lmplz import Fit
 from asr_ablations.language_models.model import RECURRENT
 from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.errors import UsageError, choices
 
 END = 0
 """The symbol that begins and ends a sentence; a letter is its place in the alphabet + 1."""

@@ -10,7 +10,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import open_text
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.errors import UsageError, choices
 
 
 class TextSource(TypedDict):

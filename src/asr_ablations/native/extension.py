@@ -15,9 +15,10 @@ from functools import cache
 from pathlib import Path
 
 from asr_ablations.tools.content_keys import content_key
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import sha256, whole_file, write
+from asr_ablations.tools.files import sha256
 from asr_ablations.tools.machine import one_at_a_time
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import whole_file, write
 
 AUTO, NONE = "auto", "none"
 _AVX2 = ("avx", "avx2", "fma", "bmi1", "bmi2", "f16c", "movbe")

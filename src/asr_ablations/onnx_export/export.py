@@ -19,12 +19,12 @@ from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import ENVIRONMENT, SUMMARY
 from asr_ablations.runs.reader import read_data, read_environment, read_overrides, read_summary
-from asr_ablations.runs.record import NO_SUMMARY, Environment, SetContent, Summary
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import whole_file, write, write_json
-from asr_ablations.tools.terminal import harmless
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import Trained, load_run
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import whole_file, write, write_json
+from asr_verdicts.record import NO_SUMMARY, Environment, SetContent, Summary
+from asr_verdicts.terminal import harmless
 
 UNKNOWN = "not recorded"
 CARD = "<!-- Delete this line to keep your changes: export.py replaces a card that has it. -->"

@@ -9,9 +9,9 @@ from torch.nn.functional import conv1d, pad
 
 from asr_ablations.components.features.framing import PowerSpectrum
 from asr_ablations.components.model.directions import Directions
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.masks import normalise_utterances
 from asr_ablations.training.task import CTCTask
+from asr_verdicts.errors import UsageError
 
 
 class ConvolvedSpectrum(nn.Module):

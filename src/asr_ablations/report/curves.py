@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.metrics_files import by_second, read_utilisation
 from asr_ablations.runs.reader import read_losses
-from asr_ablations.runs.record import RunRecord
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.record import Record
 
 Values = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class Band:
     high: Values
 
 
-def curve(run: RunRecord, metric: str, axis: str) -> Curve:
+def curve(run: Record, metric: str, axis: str) -> Curve:
     """The values of a metric over one of AXES; empty where the run has none, or was recorded without that axis."""
     known = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
     points = [(row, step + 1, value) for row, value in known if (step := _number(row, "step")) is not None]
@@ -53,7 +53,7 @@ def curve(run: RunRecord, metric: str, axis: str) -> Curve:
     return Curve(x, y) if len(x) == len(y) else _empty()
 
 
-def loss_curve(run: RunRecord, axis: str) -> Curve:
+def loss_curve(run: Record, axis: str) -> Curve:
     """The training loss of every step over one of AXES; of a run without losses.csv, as from W&B, of every tenth."""
     try:
         y = np.array([float(loss) for loss in read_losses(run.folder)])
@@ -64,7 +64,7 @@ def loss_curve(run: RunRecord, axis: str) -> Curve:
     return Curve(x, y) if len(x) == len(y) else _empty()
 
 
-def throughput_curve(run: RunRecord) -> Curve:
+def throughput_curve(run: Record) -> Curve:
     """Seconds of audio trained per second, second by second of the utilisation's samples, before the final evaluation.
     Empty for a run without samples.
     """
@@ -107,7 +107,7 @@ def smooth(values: ArrayLike, deviation: float) -> Values:
     return np.asarray(gaussian_filter1d(points, deviation, mode="nearest")) if len(points) else points
 
 
-def _at(run: RunRecord, axis: str, steps: Values) -> Values:
+def _at(run: Record, axis: str, steps: Values) -> Values:
     """Positions on an axis at these steps, interpolated between the ends of epochs; empty where unknown."""
     column = COLUMNS.get(axis, axis)
     ends: dict[float, float] = {}

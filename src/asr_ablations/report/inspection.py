@@ -10,16 +10,16 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from asr_ablations.data import audio
-from asr_ablations.metrics.error_counts import Pair, align, recorded_errors
-from asr_ablations.runs.record import RunRecord, UtteranceRow
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.error_counts import Pair, align, recorded_errors
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Record, UtteranceRow
 
 
 class OutsideCorpusError(UsageError):
     """A record names a file that is no part of its corpus."""
 
 
-def recorded_audio(run: RunRecord, row: UtteranceRow) -> Path:
+def recorded_audio(run: Record, row: UtteranceRow) -> Path:
     """The audio file of an utterance, links resolved. Raises OutsideCorpusError for one that does not lie in the
     folder data.root of the run's config, and where that folder holds everything of this user.
     """
@@ -73,7 +73,7 @@ def chosen(rows: Iterable[UtteranceRow]) -> dict[str, UtteranceRow]:
     return picked
 
 
-def inspect(run: RunRecord, sets: Sequence[str]) -> list[Inspected]:
+def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
     """The chosen utterances of these sets, passed through the run's model.
 
     Raises UsageError or OSError where its checkpoint or a recording is missing or cannot be read.

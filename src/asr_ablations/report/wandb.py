@@ -8,21 +8,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from asr_ablations.comparison.confounds import within
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.components.logger.wandb import typed_tags
 from asr_ablations.components.logger.wandb_run import LOGGER, begin, end, mode, sync_command
 from asr_ablations.config.option_names import plain_config
 from asr_ablations.report.curves import metric_names
-from asr_ablations.report.formats import body, preamble
-from asr_ablations.report.looks import look_rows
-from asr_ablations.report.sections import sections
-from asr_ablations.report.tables import contrast_row
-from asr_ablations.runs.listed_arms import OWN
+from asr_ablations.report.training_columns import TRAINING_COLUMNS
+from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config, read_environment
-from asr_ablations.runs.record import Rates
-from asr_ablations.tools.errors import UsageError, installs, refusals
-from asr_ablations.tools.files import Json
+from asr_ablations.tools.errors import installs, refusals
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.confounds import within
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
+from asr_verdicts.listed_arms import OWN
+from asr_verdicts.record import Rates
+from asr_verdicts.report.formats import body, preamble
+from asr_verdicts.report.looks import look_rows
+from asr_verdicts.report.tables import contrast_row
+from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows
 
 if TYPE_CHECKING:
     import wandb
@@ -71,7 +74,8 @@ def _curves(comparison: Comparison, reports: ModuleType) -> "PanelGrid":
     """The runs' own validation curves, grouped by arm: mean and span over the seeds."""
     groups = sorted({str(run.config.get("sweep") or comparison.title) for run in comparison.runs})
     runs = reports.Runset(name="arms", filters=f"Metric('Group') in {groups}")
-    key = next((key for key in [OWN, *comparison.differing] if within(key, comparison.factor)), None)
+    layout = comparison.design.layout
+    key = next((key for key in [OWN, *layout.differ] if within(key, layout.factor)), None)
     plain = None if key is None else key.removesuffix("._target_")  # as the logger writes it: rnn: lstm
     grouped = (
         {"groupby": reports.Config(plain), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"} if plain else {}
@@ -112,7 +116,7 @@ def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
     import wandb
 
     tables: dict[str, list[dict[str, object]]] = {
-        "table": [dict(row) for row in comparison.rows],
+        "table": [dict(row) for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])],
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
         "verdicts": [{"verdict": verdict.sentence} for verdict in comparison.answer],
         "looks": look_rows(comparison),
@@ -127,7 +131,7 @@ def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
             run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
     except refusals():
         return False
-    if comparison.course is not None:
+    if comparison.course.looks:
         run.summary["until/look"] = len(comparison.course.looks)
         run.summary.update(
             {f"until/state/{question.arm}": question.outcome for question in comparison.course.contrasts}

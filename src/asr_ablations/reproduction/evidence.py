@@ -8,12 +8,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.reproduction.original import Original
 from asr_ablations.runs.checkpoint import read_checkpoint, weights_hash
-from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity
+from asr_ablations.runs.identity import BEHAVIOUR, content, identity
 from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
 from asr_ablations.runs.reader import interpolation_in, read_losses
-from asr_ablations.runs.record import DataRecord, Environment, RunRecord
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.config import differences
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import DataRecord, Environment, Record
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
 """Beginnings of the keys of metrics.csv that do not depend on the speed of the machine."""
@@ -57,13 +58,13 @@ class BitComparison:
         return not (self.first_difference or self.metrics or self.hypotheses) and len({*filter(None, self.weights)}) < 2
 
 
-def refuse_damaged(run: RunRecord) -> None:
+def refuse_damaged(run: Record) -> None:
     """Raises UsageError for an original whose losses or weights cannot be read: before it is trained again."""
     _losses(run)
     weights_hash(last_checkpoint(run.folder))
 
 
-def compare_bits(original: RunRecord, reproduction: RunRecord) -> BitComparison:
+def compare_bits(original: Record, reproduction: Record) -> BitComparison:
     """Compare the records of two finished runs."""
     losses, new_losses = _losses(original), _losses(reproduction)
     epochs = original.summary.epochs or 1
@@ -82,7 +83,7 @@ def compare_bits(original: RunRecord, reproduction: RunRecord) -> BitComparison:
     )
 
 
-def _losses(run: RunRecord) -> list[str]:
+def _losses(run: Record) -> list[str]:
     """The losses of every step; none where the folder has no table of them."""
     return read_losses(run.folder) if (run.folder / LOSSES).exists() else []
 
@@ -96,7 +97,7 @@ def _first_difference(original: list[str], reproduction: list[str], epochs: int)
     return None
 
 
-def _differing_metrics(original: RunRecord, reproduction: RunRecord) -> list[str]:
+def _differing_metrics(original: Record, reproduction: Record) -> list[str]:
     rows, new_rows = ([_numbers(row) for row in run.metrics] for run in (original, reproduction))
     if len(rows) != len(new_rows):
         return [f"{len(rows)} rows, {len(new_rows)} rows"]
@@ -112,7 +113,7 @@ def _numbers(row: dict[str, float | None]) -> dict[str, float | None]:
     return {key: value for key, value in row.items() if key.startswith(NUMBERS)}
 
 
-def _differing_hypotheses(original: RunRecord, reproduction: RunRecord) -> list[str]:
+def _differing_hypotheses(original: Record, reproduction: Record) -> list[str]:
     texts, new_texts = (
         {f"{row['set']}/{row['id']}": (row["reference"], row["hypothesis"]) for row in run.utterances}
         for run in (original, reproduction)
@@ -120,7 +121,7 @@ def _differing_hypotheses(original: RunRecord, reproduction: RunRecord) -> list[
     return sorted(name for name in {*texts, *new_texts} if texts.get(name) != new_texts.get(name))
 
 
-def _rates(original: RunRecord, reproduction: RunRecord) -> dict[str, tuple[float, float]]:
+def _rates(original: Record, reproduction: Record) -> dict[str, tuple[float, float]]:
     sets, new_sets = original.measured, reproduction.measured
     names = [name for name in original.summary.test_sets if name in sets and name in new_sets]
     return {name: (sets[name].wer, new_sets[name].wer) for name in names}
@@ -146,7 +147,7 @@ ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up
 """Two runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
 
 
-def causes(original: Original, reproduction: RunRecord) -> list[Cause]:
+def causes(original: Original, reproduction: Record) -> list[Cause]:
     """All differences; config, data and code come first."""
     cfg = OmegaConf.create(reproduction.config)
     environment = original.record.environment

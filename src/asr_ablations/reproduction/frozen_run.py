@@ -10,11 +10,11 @@ from types import FrameType
 
 from omegaconf import DictConfig
 
-from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.process import LAUNCHER, announce_launcher, command, load_frozen
 from asr_ablations.runs.status import status_of
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING, stopping_signals
+from asr_verdicts.config import ranks
+from asr_verdicts.errors import UsageError
 
 
 class RunFailedError(Exception):

@@ -15,11 +15,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, STATUS, is_run, runs_in
 from asr_ablations.runs.reader import read_status
-from asr_ablations.runs.record import Code, RunRecord
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Code, Record
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Original:
 
     folder: Path
     cfg: DictConfig
-    record: RunRecord
+    record: Record
 
     @property
     def sweep(self) -> Path:

@@ -19,8 +19,8 @@ from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
 from asr_ablations.runs.records import read_run
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, write, write_json
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json, write, write_json
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from asr_ablations.comparison.confounds import content
-from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import load
-from asr_ablations.statistics.distributions import normal_bound, t_bound
-from asr_ablations.statistics.sample import mean_and_deviation
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.confounds import content
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.distributions import normal_bound, t_bound
+from asr_verdicts.statistics.sample import mean_and_deviation
 
 LIBRISPEECH_SEEDS = (0.0006, 0.0017)
 """WER of LibriSpeech test-clean varies by 0.06 to 0.17 points between seeds, in AlgoPerf's training logs."""
@@ -38,7 +38,7 @@ class SeedTolerance:
     source: str
 
 
-def noise(original: RunRecord, sweep: Path) -> dict[str, SeedTolerance]:
+def noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
     """The seed noise of every test set: from the runs of the sweep that differ from the original in their seed alone,
     where these are FEWEST_SEEDS or more, or else the published noise of LibriSpeech test-clean. ALPHA is shared by the
     sets (Bonferroni), or three sets would raise three chances of a false alarm.
@@ -57,7 +57,7 @@ def noise(original: RunRecord, sweep: Path) -> dict[str, SeedTolerance]:
     return result
 
 
-def siblings(original: RunRecord, sweep: Path) -> list[RunRecord]:
+def siblings(original: Record, sweep: Path) -> list[Record]:
     """The original, and the finished runs of its sweep that differ from it in the seed alone."""
     try:
         runs = load([sweep]).runs

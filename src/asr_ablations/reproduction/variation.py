@@ -15,10 +15,11 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import OWN_VARIABLES, of_the_environment_only
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
-from asr_ablations.runs.identity import MACHINE_KEYS, content, differences
+from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import CONFIG, OVERRIDES
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.config import MACHINE_KEYS, differences
+from asr_verdicts.errors import UsageError
 
 
 def run_variation(

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from asr_ablations.reproduction.evidence import DETERMINING, BitComparison, Cause, FirstDifference
 from asr_ablations.reproduction.seed_tolerance import FEWEST_SEEDS, SeedTolerance
-from asr_ablations.tools.terminal import console
+from asr_verdicts.terminal import console
 
 MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "cannot tell"
 

@@ -7,8 +7,10 @@ import zipfile
 from pathlib import Path
 from typing import IO
 
-from asr_ablations.tools.errors import UsageError, is_lack_of_memory
-from asr_ablations.tools.files import Json, is_regular, sha256
+from asr_ablations.tools.errors import is_lack_of_memory
+from asr_ablations.tools.files import sha256
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json, is_regular
 
 
 def read_checkpoint(path: Path) -> Json:

@@ -9,7 +9,7 @@ from asr_ablations.runs.reader import read_config, read_environment, readable
 from asr_ablations.runs.record import Status
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import RESULTS, fate, status_of
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 GROWING = (layout.METRICS, layout.LOSSES, layout.TRANSCRIPTS)
 """Tables that are cut to what the checkpoint has seen: the last line of an interrupted run may be half a line."""

@@ -3,9 +3,9 @@
 import functools
 import re
 
-from asr_ablations.runs.identity import Config, flatten
 from asr_ablations.runs.reader import load_yaml
 from asr_ablations.tools.files import CONF
+from asr_verdicts.config import Config, flatten
 
 REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*\w)\}")
 """A key that a value refers to; with a dot before it, a key beside its own."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 
 from asr_ablations.native import extension as native
-from asr_ablations.runs.record import Code, Composed, Environment, Hardware
 from asr_ablations.tools.files import PACKAGE, REPOSITORY
 from asr_ablations.tools.machine import cores, gpu_names, iso
+from asr_verdicts.record import Code, Composed, Environment, Hardware
 
 PACKAGES = (
     *("torch", "torchaudio", "pytorch-lightning", "hydra-core", "omegaconf", "wandb", "torchmetrics", "numpy"),

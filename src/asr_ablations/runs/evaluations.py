@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import LOOKS
 from asr_ablations.runs.reader import UnreadableFileError, read_evaluation, read_utterances
-from asr_ablations.runs.record import EvaluationRecord, RunRecord, SetResult, UtteranceRow
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import format_override, slug, typed
+from asr_ablations.runs.record import EvaluationRecord
+from asr_ablations.tools.files import format_override, typed
+from asr_verdicts.config import Config
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import slug
+from asr_verdicts.record import Record, SetResult, UtteranceRow
 
 
 def utterances_of(file: Path) -> Path:
@@ -17,7 +19,7 @@ def utterances_of(file: Path) -> Path:
     return file.with_suffix(".utterances.csv")
 
 
-def read_evaluations(folder: Path, run: RunRecord) -> list[RunRecord]:
+def read_evaluations(folder: Path, run: Record) -> list[Record]:
     """The records of <run>/evaluations, each with the decoder in the config's place and the evaluation's sets and
     utterances; no curves, since all share one training. Raises UsageError for a folder without any.
     """
@@ -77,7 +79,7 @@ def _labels(names: list[str], decoders: list[Config], stems: list[str]) -> list[
     return labels if len(set(labels)) == len(labels) else stems
 
 
-def _record(file: Path, evaluation: EvaluationRecord, label: str, run: RunRecord) -> RunRecord:
+def _record(file: Path, evaluation: EvaluationRecord, label: str, run: Record) -> Record:
     id_ = run.model.partition("/")[0]
     utterances = read_utterances(utterances_of(file))
     refuse_partial(utterances_of(file), utterances, evaluation.sets)

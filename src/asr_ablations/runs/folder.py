@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.runs import layout
 from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.environment import environment
-from asr_ablations.runs.identity import BEHAVIOUR, content, differences, identity, short_name
+from asr_ablations.runs.identity import BEHAVIOUR, content, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
 from asr_ablations.runs.reader import read_config, read_environment
 from asr_ablations.runs.record import Status
@@ -28,10 +28,13 @@ from asr_ablations.runs.status import (
     reason,
     status_of,
 )
-from asr_ablations.tools.errors import UsageError, stop_before
-from asr_ablations.tools.files import folder_name, free_name, remove_temporary, write, write_json
+from asr_ablations.tools.errors import stop_before
+from asr_ablations.tools.files import free_name, remove_temporary
 from asr_ablations.tools.machine import iso, rank
 from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.config import differences
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import folder_name, write, write_json
 
 
 class Run:

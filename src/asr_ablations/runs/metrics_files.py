@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from asr_ablations.runs.layout import UTILISATION
-from asr_ablations.tools.files import Json, write_csv
+from asr_verdicts.files import Json, write_csv
 
 FIGURES = ("loss", "wer", "cer", "cer_longer")
 """The figures of every validation set: its column of metrics.csv is validation/<set>/<figure>."""

@@ -15,24 +15,22 @@ from typing import TypeVar, cast
 import yaml
 
 from asr_ablations.runs import layout
-from asr_ablations.runs.identity import Config
 from asr_ablations.runs.record import (
     AnyKeys,
-    DataRecord,
     Declared,
-    Environment,
     EvaluationRecord,
     LogProbsRecord,
     Progress,
     Seeded,
     Status,
-    Summary,
     SweepManifest,
-    UtteranceRow,
 )
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import is_regular, read_json
+from asr_ablations.tools.files import read_json
 from asr_ablations.tools.typed_json import parse
+from asr_verdicts.config import Config
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import is_regular
+from asr_verdicts.record import DataRecord, Environment, Summary, UtteranceRow
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -11,7 +11,7 @@ from rich.progress import track
 
 from asr_ablations.runs import layout
 from asr_ablations.runs.evaluations import read_evaluations, refuse_partial
-from asr_ablations.runs.identity import BEHAVIOUR, Config, determining, identity_of
+from asr_ablations.runs.identity import BEHAVIOUR, identity_of
 from asr_ablations.runs.reader import (
     UnreadableFileError,
     read_config,
@@ -25,24 +25,26 @@ from asr_ablations.runs.reader import (
     read_summary,
     read_utterances,
 )
-from asr_ablations.runs.record import NO_SUMMARY, DataRecord, RunRecord, Seeded
-from asr_ablations.runs.status import Fate, UnfinishedState, fate_of
+from asr_ablations.runs.record import Seeded
+from asr_ablations.runs.status import Fate, fate_of
 from asr_ablations.runs.sweep_history import newest_declaration, places, searched_arms
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.terminal import console
+from asr_verdicts.config import Config, determining
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import NO_SUMMARY, DataRecord, Record, Records, Unfinished, UnfinishedState
+from asr_verdicts.terminal import console
 
 EDITED = "its config.yaml is not the one that it ran with: environment.json has another id"
 RENAMED = "its overrides are not those in its config.yaml: its arm may have the name of another"
 
 
-def edits(run: RunRecord) -> list[str]:
+def edits(run: Record) -> list[str]:
     """Changes of a run's record since the run, in a line each. An evaluation has none: its decoder is in the config."""
     if run.folder.parent.name == layout.EVALUATIONS:
         return []
     return [words for words, seen in ((EDITED, _is_edited(run)), (RENAMED, _is_renamed(run))) if seen]
 
 
-def _is_edited(run: RunRecord) -> bool:
+def _is_edited(run: Record) -> bool:
     """True if the config's id is not the recorded one, by the same behaviour of the code."""
     recorded, fingerprint = run.environment.id, run.environment.data_fingerprint
     if recorded is None or fingerprint is None or run.environment.behaviour != BEHAVIOUR:
@@ -50,7 +52,7 @@ def _is_edited(run: RunRecord) -> bool:
     return bool(identity_of(determining(run.config), fingerprint) != recorded)
 
 
-def _is_renamed(run: RunRecord) -> bool:
+def _is_renamed(run: Record) -> bool:
     """True if the file of overrides, by which arms are named, differs from the overrides in the config.
     They are compared as lines, since a value may hold several.
     """
@@ -67,44 +69,13 @@ KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Unfinished:
-    """A run without a result, with the reason in one line.
-
-    config, overrides: what was to run, from the run's folder or from the frozen config of its arm, so that the run can
-    be assigned to its arm; None and empty where neither can be read.
-    """
-
-    folder: Path
-    state: UnfinishedState
-    reason: str
-    config: Config | None = None
-    overrides: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Records:
-    """All runs of some folders. Every run is in exactly one of the three lists.
-
-    runs: the finished ones; diverged: those that ended with a loss that is no finite number, which is a result, too;
-    both in the order in which they were started. warnings: about where the runs come from. scored: the
-    texts that were scored, of systems that were given by their hypotheses.
-    """
-
-    runs: list[RunRecord]
-    diverged: list[RunRecord] = field(default_factory=list)
-    unfinished: list[Unfinished] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    scored: str = ""
-
-
 def load(folders: Sequence[Path]) -> Records:
     """All runs of the folders, each a run's, a sweep's, or the evaluations of a run.
 
     A run that has a result and cannot be read is among the unfinished, as damaged. Raises UsageError for a folder that
     holds none.
     """
-    records: dict[Path, RunRecord] = {}
+    records: dict[Path, Record] = {}
     unfinished: dict[Path, Unfinished] = {}
     sweeps = [folder for folder in folders if folder.name != layout.EVALUATIONS]
     for folder in folders:
@@ -141,7 +112,7 @@ def load(folders: Sequence[Path]) -> Records:
     )
 
 
-def read_run(folder: Path) -> RunRecord:
+def read_run(folder: Path) -> Record:
     """The record of one finished run, or of one that diverged. Raises UsageError for one that is not whole."""
     return _read(folder, fate_of(folder), _manifest(folder.resolve().parent))
 
@@ -160,7 +131,7 @@ def _manifest(sweep: Path) -> _Manifest:
     return _Manifest(searched_arms(sweep), places(sweep), newest_declaration(sweep))
 
 
-def _changed(run: RunRecord, declared: Config) -> set[str]:
+def _changed(run: Record, declared: Config) -> set[str]:
     """The keys that decide and that the run's own declaration has otherwise; none for a run that declared nothing."""
     own = run.config.get("ablation")
     if not isinstance(own, dict):
@@ -168,7 +139,7 @@ def _changed(run: RunRecord, declared: Config) -> set[str]:
     return {f"ablation.{key}" for key in DECIDING if own.get(key) != declared.get(key)}
 
 
-def _read(folder: Path, ended: Fate, manifest: _Manifest) -> RunRecord:
+def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
     """The record of a run that has a result."""
     diverged = ended.state == "diverged"
     try:
@@ -183,7 +154,7 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> RunRecord:
             refuse_partial(folder / layout.UTTERANCES, utterances, summary.sets)
         read_model(folder)  # only whether they can be read: tables and figures do so later
         _if_there(read_losses, folder, list[str]())
-        return RunRecord(
+        return Record(
             folder=folder,
             config=config,
             overrides=overrides,
@@ -252,5 +223,5 @@ def _id(folder: Path) -> str:
     return folder.name.rpartition("-")[2]
 
 
-def _started(run: RunRecord) -> tuple[str, str]:
+def _started(run: Record) -> tuple[str, str]:
     return run.environment.started or "", str(run.folder)

@@ -3,39 +3,20 @@ seed.
 """
 
 import json
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
-from asr_ablations.runs.identity import Config, determining
 from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_data, read_environment, read_summary
-from asr_ablations.runs.record import DataRecord, Environment, RunRecord
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import read_plan
-
-TOTALS = {"wer": "words", "cer": "characters"}
-"""The units in which a metric counts errors; a single error is the step in which a rate can change."""
-
-
-@dataclass(frozen=True)
-class SeedNoise:
-    """deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction; mean: of those rates.
-    runs, arms, sweeps: how many it comes from; it has runs − arms degrees of freedom.
-    """
-
-    deviation: float
-    mean: float
-    runs: int
-    arms: int
-    sweeps: int
+from asr_verdicts.config import Config, determining
+from asr_verdicts.record import DataRecord, Environment, Record
+from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise, pooled_deviation
 
 
-def seed_noise(outputs: Path, like: RunRecord, name: str, metric: str) -> SeedNoise | None:
+def seed_noise(outputs: Path, like: Record, name: str, metric: str) -> SeedNoise | None:
     """The seed noise of a metric on the test set of `like` that has this name, from the other sweeps under `outputs`.
 
     Counted are finished runs that were tested on the same data, in arms of at least two seeds; an arm is what agrees in
@@ -102,9 +83,3 @@ def content_but_seed(config: Config, data: DataRecord, environment: Environment)
     """Everything that determines the results of a run but its seed."""
     same = {key: value for key, value in determining(config).items() if key != "seed"}
     return json.dumps([same, data.hash("train"), environment.behaviour], sort_keys=True)
-
-
-def pooled_deviation(groups: Sequence[Sequence[float]], grain: float) -> float:
-    """√(Σ (n − 1) s² / Σ (n − 1)), and never less than the rounding to single errors, grain / √12."""
-    squares = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in groups)
-    return max(math.sqrt(squares / sum(len(group) - 1 for group in groups)), grain / math.sqrt(12))

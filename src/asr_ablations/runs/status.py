@@ -7,17 +7,15 @@ from typing import Literal
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.reader import UnreadableFileError, read_status
 from asr_ablations.runs.record import Status
-from asr_ablations.tools.errors import Stopped, UsageError, exit_code_of, is_lack_of_memory, is_limit, of_the_system
-from asr_ablations.tools.terminal import ignore_output
+from asr_ablations.tools.errors import Stopped, exit_code_of, is_lack_of_memory, is_limit, of_the_system
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import UnfinishedState
+from asr_verdicts.terminal import ignore_output
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
 DIVERGED = "diverged"
 """Key of a failed run's status, and of a logged row: the step at which the run diverged."""
 
-UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing", "damaged"]
-"""failed: the machine or the code ended it; interrupted: somebody did, or it died without a message; missing: it never
-started; damaged: its files cannot be read.
-"""
 State = Literal["done", "diverged"] | UnfinishedState
 """The state of a run; the first two are RESULTS."""
 RESULTS = ("done", "diverged")

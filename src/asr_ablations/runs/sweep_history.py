@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TypedDict
 
-from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import LEASES, LOOKS
 from asr_ablations.runs.reader import UnreadableFileError, interpolation_in, read_looks, read_standing, read_sweep
-from asr_ablations.runs.verdict_plan import arm_content, read_plan
-from asr_ablations.tools.files import write_json
+from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.machine import one_at_a_time
+from asr_verdicts.config import Config
+from asr_verdicts.files import write_json
+from asr_verdicts.plan import arm_content
 
 
 class Launch(TypedDict):

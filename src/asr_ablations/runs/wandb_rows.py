@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from asr_ablations.runs.layout import LOGGED
-from asr_ablations.tools.files import Json
+from asr_verdicts.files import Json
 
 Table: TypeAlias = Sequence[Any]
 """A table's columns and rows."""

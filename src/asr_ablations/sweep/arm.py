@@ -12,17 +12,18 @@ from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import content, ranks
+from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import OUTPUT_LOG, STATUS, frozen_config
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
-from asr_ablations.runs.listed_arms import LIST, OWN, ListedArm, read_arms
 from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_sweep
 from asr_ablations.runs.record import Progress, Status
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write, write_json
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.config import ranks
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write, write_json
+from asr_verdicts.listed_arms import LIST, OWN, ListedArm, read_arms
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.gpu_slots import machine_slots
 from asr_ablations.sweep.remote_arm import ANSWER, Job, RemoteArm, reason
 from asr_ablations.tools.checks import whole
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import cores, visible_gpus
 from asr_ablations.tools.signals import held_back
+from asr_verdicts.errors import UsageError, choices
 
 ATTEMPTS = 3
 """To start a local Ray: some of its processes get 15 seconds, in which a busy machine may not even have read them."""

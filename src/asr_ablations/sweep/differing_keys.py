@@ -6,24 +6,16 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
-from asr_ablations.comparison.arms import Arm, find_baseline, group
-from asr_ablations.comparison.confounds import (
-    ConfoundedError,
-    confounds,
-    differing,
-    find_factor,
-    replicated,
-    within,
-)
-from asr_ablations.comparison.declaration import Declaration, declaration
 from asr_ablations.config.targets import groups, options_by_name
-from asr_ablations.runs.arm_names import find_arm
 from asr_ablations.runs.derived_keys import derived_keys
-from asr_ablations.runs.listed_arms import LIST, OWN
-from asr_ablations.runs.record import NO_SUMMARY, Environment, RunRecord
-from asr_ablations.runs.records import Records
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.arm_differences import ArmDifference, arm_differences
+from asr_verdicts.arm_names import find_arm
+from asr_verdicts.arms import Arm, find_baseline, group
+from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, replicated, within
+from asr_verdicts.declaration import Declaration, declaration
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.listed_arms import LIST, OWN
+from asr_verdicts.record import NO_SUMMARY, Environment, Record, Records
 
 
 def print_differences(configs: Sequence[DictConfig]) -> None:
@@ -102,14 +94,14 @@ def differences_of(configs: Sequence[DictConfig]) -> list[ArmDifference]:
     return arm_differences({arm.name: arm.runs[0].config for arm in arms}, baseline.name, factor, runs)
 
 
-def _factor(runs: Sequence[RunRecord], declared: Declaration) -> list[str]:
+def _factor(runs: Sequence[Record], declared: Declaration) -> list[str]:
     """Raises ConfoundedError for runs that differ in several keys, of which none is declared."""
     if runs[0].config.get(LIST):
         return [OWN, *declared.factor]
     return declared.factor or find_factor(runs, differing(runs), [])
 
 
-def _arms(runs: Sequence[RunRecord], declared: Declaration) -> list[Arm]:
+def _arms(runs: Sequence[Record], declared: Declaration) -> list[Arm]:
     """The arms of these runs; none where `compare` would refuse them as confounded."""
     try:
         factor = _factor(runs, declared)
@@ -119,11 +111,11 @@ def _arms(runs: Sequence[RunRecord], declared: Declaration) -> list[Arm]:
     return group(Records(list(runs)), factor, keys)[0]
 
 
-def _record(number: int, cfg: DictConfig) -> RunRecord:
+def _record(number: int, cfg: DictConfig) -> Record:
     config = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(config, dict)
     whole = {str(key): value for key, value in config.items()}
-    return RunRecord(
+    return Record(
         folder=Path(str(number)),
         config=whole,
         overrides=[str(word) for word in whole.get("overrides") or []],

@@ -7,7 +7,7 @@ from typing import Protocol
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.gpu_slots import Slots, machine_slots
 from asr_ablations.sweep.processes import ArmProcess
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 
 class Process(Protocol):

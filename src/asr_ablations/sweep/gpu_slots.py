@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.checks import is_whole, whole
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import available_memory, cores, gpu_memory, mps_is_on, visible_gpus
+from asr_verdicts.errors import choices
 
 MEMORY = 2 * 2**30
 """Bytes of memory that an arm on a CPU is taken to need where nobody says how many run at a time; the default model

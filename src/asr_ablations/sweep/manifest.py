@@ -8,15 +8,17 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.runs.identity import Config
 from asr_ablations.runs.layout import LEASES, SWEEP, runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_recorded, read_sweep
 from asr_ablations.runs.sweep_history import launches
-from asr_ablations.runs.verdict_plan import KEY, VerdictPlan, changes, read_plan
+from asr_ablations.runs.verdict_plan import KEY, changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, free_name, write_json
+from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import one_at_a_time
+from asr_verdicts.config import Config
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json, write_json
+from asr_verdicts.plan import VerdictPlan
 
 ABLATION = "ablation"
 """The key of the declaration, in a config and in the manifest."""

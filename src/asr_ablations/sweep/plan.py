@@ -17,17 +17,17 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.experiment.run import set_up
-from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.machine import available_memory, device_clock, peak_memory
-from asr_ablations.tools.terminal import console
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.task import CTCTask
+from asr_verdicts.config import ranks
+from asr_verdicts.terminal import console
 
 
 @dataclass(frozen=True)

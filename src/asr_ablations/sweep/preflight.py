@@ -9,9 +9,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.declaration import parse
-from asr_ablations.comparison.failures import FailureRule
-from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.components.logger.wandb_run import (
     LOGGER,
     PATIENCE_FIRST,
@@ -25,11 +22,14 @@ from asr_ablations.config.build import build
 from asr_ablations.config.keys import unknown
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.experiment.finished import fingerprint_of, finished
-from asr_ablations.runs.identity import flatten
 from asr_ablations.runs.status import fate_of, reason
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import in_subprocess
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.config import flatten
+from asr_verdicts.declaration import parse
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.failures import FailureRule
+from asr_verdicts.metrics import find_metric
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.core.utils import JobReturn
 
 from asr_ablations.tools.checks import whole
-from asr_ablations.tools.errors import UsageError, choices, require
-from asr_ablations.tools.files import write
+from asr_ablations.tools.errors import require
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import write
 
 if TYPE_CHECKING:
     import optuna

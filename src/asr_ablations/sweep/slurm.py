@@ -24,8 +24,8 @@ from asr_ablations.runs.process import GRACE, LAUNCHER, child_environment, comma
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.checks import is_number, switch, whole
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.machine import visible_gpus
+from asr_verdicts.errors import UsageError, choices
 
 ARRAYS = ".slurm"
 """A folder in the sweep's, with one of links for each array."""

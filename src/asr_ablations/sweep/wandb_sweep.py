@@ -17,9 +17,9 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from asr_ablations.config.compose import compose
-from asr_ablations.runs.listed_arms import LIST
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import typed
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.listed_arms import LIST
 
 METHODS = ("grid", "random", "bayes")
 

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from asr_ablations.synthesis.recordings import SECONDS_PER_UTTERANCE, SpeakerJob, generate_speaker
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json, amount, read_json
+from asr_ablations.tools.files import amount, read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
-from asr_ablations.tools.terminal import bar
 from asr_ablations.tools.watchdog import end_with, start_of
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
+from asr_verdicts.terminal import bar
 
 SPEED = 200  # seconds of speech per second and core: for plans only
 WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more than it saves

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, TypedDict
 import espeakng_loader
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.tools.files import named, read_json, write
+from asr_ablations.tools.files import read_json
 from asr_ablations.tools.signals import deferred
+from asr_verdicts.files import named, write
 
 if TYPE_CHECKING:
     import numpy as np

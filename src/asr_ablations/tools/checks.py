@@ -1,12 +1,10 @@
 """Values that a person typed, checked where they are used: one message for one kind of mistake."""
 
 import math
-import re
 import unicodedata
-from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.errors import choices
 
 
 def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
@@ -84,32 +82,6 @@ def label_or_null(name: str, value: object) -> str | None:
 def printable(text: str) -> bool:
     """Return whether no character of a text steers a terminal."""
     return not any(unicodedata.category(letter) == "Cc" for letter in text)
-
-
-SHOWN = 5
-"""Ids that a message lists."""
-
-
-def some_of(ids: Sequence[str]) -> str:
-    """The number of ids, and the first of them."""
-    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-    return f"{len(ids)} id{'s' * (len(ids) > 1)} ({', '.join(ids[:SHOWN])}{more})"
-
-
-def speakers_of(ids: Iterable[str], pattern: str, name: str) -> dict[str, str]:
-    """The speaker in each id: the first group of a regular expression. Raises UsageError for a pattern that is none or
-    has no group, and for ids in which it finds nothing.
-    """
-    try:
-        compiled = re.compile(str(pattern))
-    except re.error as error:
-        raise UsageError(f"{name}={pattern}: no regular expression: {error}") from error
-    if compiled.groups < 1:
-        raise UsageError(f"{name}={pattern}: expected a group for the speaker, as in ^([^-]+)-")
-    speakers = {id_: match[1] if (match := compiled.search(id_)) else None for id_ in ids}
-    if lacking := [id_ for id_, speaker in speakers.items() if not speaker]:
-        raise UsageError(f"{name}={pattern}: finds no speaker in {some_of(lacking)}")
-    return {id_: speaker for id_, speaker in speakers.items() if speaker}
 
 
 def auto_or_one(name: str, value: object) -> None:

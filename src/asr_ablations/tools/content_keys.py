@@ -16,9 +16,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import sha256
 from asr_ablations.tools.source_code import hash_source
+from asr_verdicts.errors import UsageError
 
 VERSIONED = ("torch", "torchaudio", "soundfile", "numpy")
 """Libraries whose code decides samples, features and outputs of models; a key has their versions."""

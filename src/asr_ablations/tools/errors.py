@@ -4,22 +4,14 @@ import errno
 import signal
 from importlib.util import find_spec
 
+from asr_verdicts.errors import UsageError
+
 DEVICE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """The disk is full, or fails: no mistake in what was typed."""
 NAMELESS = (*DEVICE_ERRORS, errno.EROFS, errno.ENOLCK, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 """Errors of the system that say enough without a file: no locks, and limits of files and processes, too."""
 LIMITS = ("too many open files", "unable to open shared memory object", "can't start new thread")
 """Words of libraries' errors for a limit of the system's."""
-
-
-class UsageError(ValueError):
-    """A wrong value, a missing file: its message names the value and what was expected."""
-
-
-def choices(name: str, value: object, allowed: object) -> UsageError:
-    """The error for a value outside a list of choices."""
-    listed = ", ".join(map(str, allowed)) if isinstance(allowed, (list, tuple, set)) else str(allowed)
-    return UsageError(f"{name}={value}: expected {listed}")
 
 
 def of_the_system(error: OSError) -> str | None:

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.errors import UsageError, choices
 
 
 def cores() -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 INSTALLED = ("site-packages", "dist-packages")
 

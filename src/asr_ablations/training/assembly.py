@@ -24,9 +24,8 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.native import extension as native
 from asr_ablations.runs.checkpoint import first_line
-from asr_ablations.runs.identity import ranks
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import UsageError, is_lack_of_memory
+from asr_ablations.tools.errors import is_lack_of_memory
 from asr_ablations.tools.files import amount
 from asr_ablations.tools.machine import available_memory, rank
 from asr_ablations.tools.random_streams import stream
@@ -45,6 +44,8 @@ from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
 from asr_ablations.training.precision import MASTER, SCALED, TrainerOptions, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.utterance_chunks import cutting_order
+from asr_verdicts.config import ranks
+from asr_verdicts.errors import UsageError
 
 STREAMS = ("init", "order", "augment", "dropout")
 """Random streams: each has a seed of its own in `seeds`, or takes `seed`."""

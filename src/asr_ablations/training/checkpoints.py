@@ -10,8 +10,8 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from asr_ablations.runs.layout import BEST
-from asr_ablations.tools.files import whole_file
 from asr_ablations.training.contracts import Checkpoint
+from asr_verdicts.files import whole_file
 
 FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "workers")
 """Entries of a checkpoint that evaluation does not need: no run continues from its best checkpoint."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
-from asr_ablations.metrics.error_counts import Errors, character_errors, sum_errors, word_errors
+from asr_verdicts.error_counts import Errors, character_errors, sum_errors, word_errors
 
 
 class WordErrors(WordErrorRate):

@@ -17,12 +17,12 @@ from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CHECKPOINTS, CONFIG
 from asr_ablations.runs.reader import read_config
 from asr_ablations.runs.status import why_unfinished
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.checkpoints import FOR_TRAINING_ONLY
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
+from asr_verdicts.errors import UsageError, choices
 
 KINDS = ("last", "best")
 

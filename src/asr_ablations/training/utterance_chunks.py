@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 
 from asr_ablations.data.batch import Batch
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import CuttingOrder, FrameLoss, Loss
+from asr_verdicts.errors import UsageError
 
 
 class Chunks:

@@ -4,8 +4,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
 from asr_ablations.tools.checks import auto_or_one, number, path_or_none, switch, whole
-from asr_ablations.tools.errors import UsageError, choices, require
+from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
+from asr_verdicts.errors import UsageError, choices
 
 FORMATS = ("text", "json", "srt")
 SERVING = ("fastapi", "uvicorn")

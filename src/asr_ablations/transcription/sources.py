@@ -11,7 +11,7 @@ import soundfile
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import header, read
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 ENDINGS = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".oga", ".opus"}
 BLOCK = 30

@@ -20,12 +20,12 @@ from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.tools.checks import is_whole, number, whole
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import REPOSITORY
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_benchmarks.tables import Result
+from asr_verdicts.errors import UsageError, choices
 
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
 """Calls in which the host waits. A copy to pageable memory waits, too, in a cudaStreamSynchronize of its own."""

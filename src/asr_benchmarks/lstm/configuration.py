@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from asr_ablations.tools.checks import is_whole, number, switch, whole
-from asr_ablations.tools.errors import choices
 from asr_benchmarks.worker import Worker
+from asr_verdicts.errors import choices
 
 LOSSES = ("ce", "ctc")
 

@@ -7,8 +7,6 @@ from functools import partial
 
 from omegaconf import DictConfig
 
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.terminal import bar
 from asr_benchmarks.lstm.agreement import Agreement, Expected, refused
 from asr_benchmarks.lstm.configuration import Configuration, Implementation, choose
 from asr_benchmarks.lstm.published import rows as published_rows
@@ -17,6 +15,8 @@ from asr_benchmarks.plots import Plot, plot
 from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import Worker, WorkerError, missing
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.terminal import bar
 
 NOT_CUDNN = "on a CPU nn.LSTM is torch's own loop; the paper's PyTorch cuDNNLSTM, beside which it stands, ran on a GPU"
 

@@ -8,7 +8,6 @@ from typing import TypedDict
 from omegaconf import DictConfig
 
 from asr_ablations.tools.machine import cores
-from asr_ablations.tools.terminal import bar
 from asr_ablations.training.assembly import device_count
 from asr_benchmarks.networks import published
 from asr_benchmarks.networks.network import Framework, Network
@@ -19,6 +18,7 @@ from asr_benchmarks.plots import Plot, plot
 from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import Worker, WorkerError, missing
+from asr_verdicts.terminal import bar
 
 THIS_MACHINE = "this machine"
 

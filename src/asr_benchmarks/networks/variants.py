@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 
 from asr_ablations.tools.checks import is_number, is_whole
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.networks.layers import BatchNorm
 from asr_benchmarks.networks.network import Framework, Network, walk
 from asr_benchmarks.worker import Worker, WorkerError
+from asr_verdicts.errors import choices
 
 TOLERANCE = {False: 1e-4, True: 1e-2}
 """Allowed difference of outputs, as a share of the largest, without and with rounded products (tf32)."""

@@ -12,10 +12,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation.evaluate import log_probs_of
-from asr_ablations.metrics.error_counts import Errors, character_errors, word_errors
 from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.trained_model import load_run
 from asr_benchmarks.timing import Timing, in_turn
+from asr_verdicts.error_counts import Errors, character_errors, word_errors
 
 BeamRow = TypedDict(
     "BeamRow", {"beam width": int, "seconds": float, "WER %": float, "CER %": float, "CER (longer) %": float}

@@ -9,24 +9,24 @@ import psutil
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from asr_ablations.comparison.metrics import METRICS
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import ranks
 from asr_ablations.runs.layout import CONFIG
 from asr_ablations.runs.process import command, wait_for
-from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import is_number, is_whole, number
-from asr_ablations.tools.errors import choices
-from asr_ablations.tools.files import write
 from asr_ablations.training.contracts import Decoder
 from asr_benchmarks.platform import tables as platform_plots
 from asr_benchmarks.platform import tables as platform_tables
 from asr_benchmarks.platform.beam_widths import by_beam_width
 from asr_benchmarks.tables import Result, Table, published
 from asr_benchmarks.timing import check_counts, noise_notes
+from asr_verdicts.config import ranks
+from asr_verdicts.errors import choices
+from asr_verdicts.files import write
+from asr_verdicts.metrics import METRICS
+from asr_verdicts.record import Record
 
 SCRIPT = Path(__file__).with_name("timed_training.py")
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
@@ -138,7 +138,7 @@ def _memory() -> dict[str, object]:
     return {"memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB", **gpus}
 
 
-def _notes(run: RunRecord, minutes: float | None, reached: Sequence[platform_tables.TargetRow]) -> list[str]:
+def _notes(run: Record, minutes: float | None, reached: Sequence[platform_tables.TargetRow]) -> list[str]:
     spent, epochs = run.summary.seconds["train"] / 60, run.summary.epochs
     limit = f"max_epochs={run.config['max_epochs']}" if minutes is None else f"benchmark.minutes={minutes:g}"
     lines = [

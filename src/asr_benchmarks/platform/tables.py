@@ -7,18 +7,18 @@ from typing import TypedDict, TypeVar
 
 import numpy as np
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.metrics import CER, CER_LONGER, WER, Metric, find_metric
-from asr_ablations.comparison.result import TimeToAccuracy
-from asr_ablations.comparison.time_to_accuracy import curve, times_to_accuracy
+from asr_ablations.comparison.time_to_accuracy import curve, times_of_arms
+from asr_ablations.comparison.validation_costs import TimeToAccuracy
 from asr_ablations.report.curves import smooth, throughput_curve
 from asr_ablations.report.figures.training_curves import SMOOTHED_STEPS
 from asr_ablations.runs.metrics_files import read_utilisation
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.tools.files import Json
 from asr_benchmarks.platform.beam_widths import BeamRow
 from asr_benchmarks.plots import Plot, plot
 from asr_benchmarks.tables import Table
+from asr_verdicts.arms import Arm
+from asr_verdicts.files import Json
+from asr_verdicts.metrics import CER, CER_LONGER, WER, Metric, find_metric
+from asr_verdicts.record import Record
 
 SAMPLED = {
     "CPU %": "cpu_percent",
@@ -52,7 +52,7 @@ TargetRow = TypedDict(
 T = TypeVar("T")
 
 
-def figures(run: RunRecord) -> dict[str, object]:
+def figures(run: Record) -> dict[str, object]:
     """Single figures of the whole training."""
     return {
         "parameters": run.summary.parameters,
@@ -71,7 +71,7 @@ def recorded(value: T | None) -> T:
     return value
 
 
-def throughput(run: RunRecord) -> list[ThroughputRow]:
+def throughput(run: Record) -> list[ThroughputRow]:
     """Throughput of the training steps, and of the training with its validations and checkpoints.
 
     R: hours of audio per second; utterances are the elements of Baunsgaard2020 §4.1.3.
@@ -88,7 +88,7 @@ def throughput(run: RunRecord) -> list[ThroughputRow]:
     ]
 
 
-def phases(run: RunRecord) -> Table:
+def phases(run: Record) -> Table:
     """Seconds of each phase and its share of the time, from the set-up to the final evaluation."""
     by_phase = recorded(run.summary.phase_seconds)
     whole = sum(by_phase.values())
@@ -98,7 +98,7 @@ def phases(run: RunRecord) -> Table:
     ]
 
 
-def utilisation(run: RunRecord) -> Table:
+def utilisation(run: Record) -> Table:
     """Means over the samples of the training steps and over all samples; None for what the machine does not report."""
     rows = read_utilisation(run.folder)
     steps = [row for row in rows if row["phase"] == "train"]
@@ -108,7 +108,7 @@ def utilisation(run: RunRecord) -> Table:
     ]
 
 
-def waiting(run: RunRecord) -> float | None:
+def waiting(run: Record) -> float | None:
     """Share of training that is not spent in steps, in %, as the mean over the epochs."""
     known = [value for row in run.metrics if (value := row.get("train/waiting_percent")) is not None]
     return fmean(known) if known else None
@@ -123,13 +123,13 @@ def energy(rows: Sequence[Json], until: float | None = None) -> float | None:
     return float(joules) / 3.6e6
 
 
-def time_to_accuracy(run: RunRecord, targets: Mapping[str, Sequence[float]]) -> list[TargetRow]:
+def time_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) -> list[TargetRow]:
     """Return time and cost until each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
     samples = read_utilisation(run.folder)
     return [
         _target(find_metric(rate).label, attempt, samples)
         for rate, values in targets.items()
-        for attempt in (times_to_accuracy([Arm("", [run])], find_metric(rate), values)[0] if values else [])
+        for attempt in (times_of_arms([Arm("", [run])], find_metric(rate), values) if values else [])
     ]
 
 
@@ -146,7 +146,7 @@ def _target(rate: str, attempt: TimeToAccuracy, samples: Sequence[Json]) -> Targ
     }
 
 
-def accuracy(run: RunRecord) -> Table:
+def accuracy(run: Record) -> Table:
     """Error rates of the last weights on every set, with the run's own decoder (Baunsgaard2020 table 5)."""
     return [
         {
@@ -160,7 +160,7 @@ def accuracy(run: RunRecord) -> Table:
     ]
 
 
-def price(run: RunRecord, bought: Mapping[str, float | None]) -> Table:
+def price(run: Record, bought: Mapping[str, float | None]) -> Table:
     """Prices in any currency: the machine and its parts as bought, and an hour of the machine, this training and an
     hour of audio trained as rented.
     """
@@ -189,7 +189,7 @@ Line = dict[float, float | None]
 
 
 def plots(
-    run: RunRecord, throughput: Sequence[ThroughputRow], targets: Sequence[TargetRow], evaluated: Sequence[BeamRow]
+    run: Record, throughput: Sequence[ThroughputRow], targets: Sequence[TargetRow], evaluated: Sequence[BeamRow]
 ) -> list[Plot]:
     """The plots for which the run has something to show."""
     rates = {metric.label: _rates(run, metric) for metric in (WER, CER_LONGER)}
@@ -222,14 +222,14 @@ def _window(rows: Sequence[Json]) -> dict[str, Line]:
     return lines
 
 
-def _over_time(run: RunRecord) -> Line:
+def _over_time(run: Record) -> Line:
     samples = throughput_curve(run)
     parts = np.array_split(np.arange(len(samples.y)), min(POINTS, max(1, len(samples.y))))
     values = smooth(samples.y, SMOOTHED_STEPS)
     return {float(samples.x[part].mean()) / 60: float(values[part].mean()) for part in parts if len(part)}
 
 
-def _rates(run: RunRecord, metric: Metric) -> Line:
+def _rates(run: Record, metric: Metric) -> Line:
     """A rate in % by the minutes of training at each validation, without zeros, which have no logarithm."""
     points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}

@@ -17,12 +17,12 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import cores, device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.task import CTCTask
 from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, in_turn, noise_notes
+from asr_verdicts.errors import choices
 
 STEPS = 4
 """Batches that the model is measured on, spread over those that are read."""

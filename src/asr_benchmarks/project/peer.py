@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Count
 from asr_ablations.data.dataset import SpeechLoader
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.tools.random_streams import generator
 from asr_ablations.training.assembly import assemble, device_count, trainer
@@ -20,6 +19,7 @@ from asr_benchmarks.project.bare_step import B, stepper
 from asr_benchmarks.project.port import PortBatch, PortData, port_loader, usual_port
 from asr_benchmarks.tables import Result
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
+from asr_verdicts.errors import UsageError
 
 Batches = Sequence[list[int]]
 """The indices of the utterances of each batch."""

@@ -9,11 +9,11 @@ from functools import partial
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.tools.checks import is_whole, number
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import cores, mps_is_on
 from asr_benchmarks.tables import Result
 from asr_benchmarks.timing import check_counts
 from asr_benchmarks.worker import Worker
+from asr_verdicts.errors import choices
 
 BATCHES = 20
 """Batches that a training goes through again and again, those that its first epoch begins with."""

@@ -18,7 +18,6 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Unreadable, collate
 from asr_ablations.native.extension import NONE, use
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock, peak_memory
 from asr_ablations.training.assembly import assemble, device_count, trainer, use_native
 from asr_benchmarks.project.bare_step import stepper
@@ -34,6 +33,7 @@ from asr_benchmarks.project.parts import (
 from asr_benchmarks.project.port import usual_port
 from asr_benchmarks.tables import Result, Row
 from asr_benchmarks.timing import Timing, in_turn, noise_notes
+from asr_verdicts.errors import choices
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
 """Operations per second of dense 16-bit products, from NVIDIA's data sheets of the SXM modules."""

@@ -15,11 +15,11 @@ from scipy import stats
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.tools.checks import is_number, whole
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.utilisation import Utilisation
 from asr_benchmarks.tables import Result
+from asr_verdicts.errors import choices
 
 FEWEST_PAIRS = 6
 """With five pairs, no interval of a median holds 95 %."""

@@ -14,10 +14,10 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.entry import entry
 from asr_ablations.data.batch import Batch
 from asr_ablations.experiment.run import set_up
-from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import device_clock, peak_memory
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.ddp import quiet
+from asr_verdicts.files import write_json
 
 
 class StepClock(pl.Callback):

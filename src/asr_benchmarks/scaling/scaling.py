@@ -17,12 +17,13 @@ from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.process import LAUNCHER, announce_launcher, child_environment, command
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import read_json, write
+from asr_ablations.tools.files import read_json
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.plots import Plot, plot
 from asr_benchmarks.tables import Result, published
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import write
 
 SCRIPT = Path(__file__).with_name("rank_steps.py")
 ERROR = re.compile(r"[Ee]rror: ")

@@ -10,12 +10,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.tools.checks import is_number, is_whole
-from asr_ablations.tools.errors import choices
 from asr_benchmarks.tables import Result, Row, published
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
 from asr_benchmarks.toolkit.averaged import averaged_workers
 from asr_benchmarks.toolkit.network import Engine, Epoch, Settings, generate
 from asr_benchmarks.worker import Worker, missing
+from asr_verdicts.errors import choices
 
 WARMUP = 1
 """Epochs that each trains without being timed: the first compiles, allocates and reads the files."""

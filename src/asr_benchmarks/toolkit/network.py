@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from asr_ablations.tools.errors import choices
+from asr_verdicts.errors import choices
 
 if TYPE_CHECKING:
     import torch

@@ -39,7 +39,7 @@ class SearchSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         from asr_ablations.sweep.search import search, space_of
-        from asr_ablations.tools.errors import choices
+        from asr_verdicts.errors import choices
 
         assert self.hydra_context is not None
         assert self.launcher is not None

@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, how_started, say_that_it_begins
 
 if TYPE_CHECKING:

@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asr_ablations.comparison.design import Options, design_of
-from asr_ablations.comparison.evidence import ANYTIME
-from asr_ablations.comparison.samples import measure_set
 from asr_ablations.runs.records import load
-from asr_ablations.statistics.alpha_spending import GroupSequential, planned_looks
-from asr_ablations.statistics.estimate import contrast_estimate
-from asr_ablations.statistics.power import FixedLength, Procedure
-from asr_ablations.statistics.sample import Sample
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.design import Options, assign
+from asr_verdicts.errors import UsageError
+from asr_verdicts.samples import measure_set
+from asr_verdicts.statistics.alpha_spending import GroupSequential, planned_looks
+from asr_verdicts.statistics.estimate import contrast_estimate
+from asr_verdicts.statistics.procedures import ANYTIME, FixedLength, Procedure
+from asr_verdicts.statistics.sample import Sample
 from tests.campaign.part import Context, Report
 
 NAME = "same"
@@ -52,7 +51,7 @@ def run(context: Context) -> Report:
 
 def samples(folder: Path) -> dict[str, Sample]:
     """The WER of the one arm in a folder by test set. Raises UsageError where there are several, or too few runs."""
-    arms = design_of(load([folder]), Options()).arms
+    arms = assign(load([folder]), Options()).layout.arms
     runs = len(arms[0].results) if len(arms) == 1 else 0
     if runs < FEWEST:
         raise UsageError(

@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-from asr_ablations.tools.files import slug
+from asr_verdicts.files import slug
 from tests.campaign.input_places import SPLITS
 from tests.campaign.part import Context, Report
 from tests.campaign.trainings import Boundary, boundaries, printed, train

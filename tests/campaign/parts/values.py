@@ -16,8 +16,8 @@ import asr_ablations.transcription.request as transcribe
 from asr_ablations.config.build import one_line
 from asr_ablations.config.plain_keys import check
 from asr_ablations.evaluation.request import check_requests
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.terminal import harmless
+from asr_verdicts.errors import UsageError
+from asr_verdicts.terminal import harmless
 from tests.campaign.commands import Result
 from tests.campaign.input_places import InputPlaces
 from tests.campaign.input_table import FINE, Case, judge

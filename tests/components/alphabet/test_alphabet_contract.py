@@ -13,8 +13,8 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF, component, compose, group_options
 
 WORDS = ["cool bees see", "aa a aaa", "llama", "no"]

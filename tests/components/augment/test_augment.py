@@ -13,7 +13,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch_order import EpochBatch
 from asr_ablations.data.dataset import Perturbation, Speech
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import file_keys
 from tests.helpers.support import component, group_options, knobs, turned
 

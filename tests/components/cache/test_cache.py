@@ -24,8 +24,8 @@ from asr_ablations.data.dataset import Items, collate
 from asr_ablations.data.recording_cache import CacheFolder, cache_key
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import identity
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble, trainer
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, compose, group_options, tiny_overrides
 
 FORK = multiprocessing.get_context("fork")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.ctc_reference import exhaustive
 from tests.helpers.small_models import LETTERS, bigrams, decoder, folder, models, spelled
 from tests.helpers.support import described, group_options, shared_data

@@ -16,8 +16,8 @@ from asr_ablations.components.features.framing import (
     in_few_shapes,
     rounded_up,
 )
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.masks import normalise_utterances
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import exempt
 from tests.helpers.support import component, group_options, knobs, shared_data, turned
 

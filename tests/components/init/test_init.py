@@ -10,8 +10,8 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
+from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit, model_of
 from tests.helpers.support import component, compose, group_options, standing_corpus
 

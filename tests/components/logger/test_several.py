@@ -17,8 +17,9 @@ from asr_ablations.experiment.summary import finish, log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.layout import DATA
-from asr_ablations.runs.record import SetResult, Summary, UtteranceRow
-from asr_ablations.tools.files import CONF, write_json
+from asr_ablations.tools.files import CONF
+from asr_verdicts.files import write_json
+from asr_verdicts.record import SetResult, Summary, UtteranceRow
 from tests.helpers.wandb_file import read_run
 
 SUMMARY = Summary(

@@ -7,7 +7,7 @@ import pytest
 import wandb
 
 from asr_ablations.components.logger import wandb_run
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.dead_server import dead_server
 from tests.helpers.wandb_file import read_run
 

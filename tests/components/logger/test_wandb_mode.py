@@ -6,7 +6,7 @@ import pytest
 
 from asr_ablations.components.logger.wandb_run import mode, refuse_mode
 from asr_ablations.runs.identity import identity
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 
 

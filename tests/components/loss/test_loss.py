@@ -17,8 +17,8 @@ from asr_ablations.components.loss.framewise import linear_alignment, separated
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
+from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.support import component, compose, tiny_overrides
 from tests.helpers.trained_runs import write_trained

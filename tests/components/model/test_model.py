@@ -14,8 +14,8 @@ from asr_ablations.components.model.convolution import CEILING, Convolution, Pad
 from asr_ablations.components.model.directions import KINDS
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.config.build import build
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.assembly import assemble
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import exempt
 from tests.helpers.support import another, component, compose, group_options, knobs, shared_tool, standing_corpus
 

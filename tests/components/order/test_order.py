@@ -9,8 +9,8 @@ import torch
 
 from asr_ablations.data.batch import BatchSize, Count, Seconds
 from asr_ablations.data.batch_order import BatchOrder
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.random_streams import generator
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import exempt, refused
 from tests.helpers.support import component, group_options, knobs, turned
 

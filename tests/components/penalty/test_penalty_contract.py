@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, group_options
 
 

@@ -12,8 +12,8 @@ from asr_ablations.components.pruning.median import MedianStopping, curve
 from asr_ablations.experiment.run import run
 from asr_ablations.runs.identity import identity
 from asr_ablations.runs.records import load
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import write_csv, write_json
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write_csv, write_json
 from tests.helpers.support import compose, tiny_overrides
 
 KEY = "validation/dev/wer"

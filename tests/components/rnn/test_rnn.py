@@ -7,7 +7,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from asr_ablations.components.model.directions import KINDS, Directions, autocast_of_recurrences, flipped, reversal
 from asr_ablations.components.model.ds2 import Lookahead
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, group_options
 
 LENGTHS = torch.tensor([6, 0, 1, 4])

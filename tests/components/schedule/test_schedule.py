@@ -17,7 +17,7 @@ from asr_ablations.experiment import run as experiment
 from asr_ablations.experiment.fit import TrainingRun
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.run_results import results, same
 from tests.helpers.support import component, compose, group_options, knobs, tiny_overrides, turned

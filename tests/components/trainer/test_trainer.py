@@ -17,9 +17,9 @@ from asr_ablations.data.batch import batch_size
 from asr_ablations.data.batch_order import BatchOrder
 from asr_ablations.data.dataset import collate
 from asr_ablations.experiment import run as experiment
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import SOURCE
 from asr_ablations.training.assembly import assemble, device_count, trainer
+from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit, model_of, same
 from tests.helpers.interpreter import expect
 from tests.helpers.ranks import run_ranks

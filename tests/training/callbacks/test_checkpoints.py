@@ -21,11 +21,12 @@ from asr_ablations.runs import checkpoint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
-from asr_ablations.tools.errors import Stopped, UsageError
+from asr_ablations.tools.errors import Stopped
 from asr_ablations.training.callbacks import resume
 from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.trained_model import load_run
+from asr_verdicts.errors import UsageError
 from tests.helpers.run_results import SignalAt, results, same, with_callbacks
 from tests.helpers.support import compose, tiny_overrides
 

@@ -2,8 +2,8 @@
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.tools.errors import choices
-from asr_ablations.tools.text import clean
+from asr_verdicts.errors import choices
+from asr_verdicts.text import clean
 
 
 def spelled(corpus: Corpus, *, characters: str, separation: str | None) -> Alphabet:

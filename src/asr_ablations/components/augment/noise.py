@@ -9,9 +9,9 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.data import audio
 from asr_ablations.tools.content_keys import visible_files
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import expanded
 from asr_ablations.tools.random_streams import uniforms
+from asr_verdicts.errors import UsageError
 
 
 class Noise(NoAugmentation):

@@ -4,10 +4,10 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.components.averaging.base import Averaging, Weights, weights_of
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.optimizer_steps import ends_update
 from asr_ablations.training.task import task_of
+from asr_verdicts.errors import UsageError
 
 
 class ExponentialAverage(Averaging):

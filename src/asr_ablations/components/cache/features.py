@@ -12,9 +12,9 @@ from asr_ablations.data import audio
 from asr_ablations.data.recording_cache import Cached, CacheFolder, Recording, cache_key
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.content_keys import hash_object
-from asr_ablations.tools.errors import UsageError, choices
 from asr_ablations.tools.files import expanded
 from asr_ablations.training.contracts import Features
+from asr_verdicts.errors import UsageError, choices
 
 
 class FeatureCache:

@@ -10,7 +10,7 @@ from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_whole, whole
-from asr_ablations.tools.errors import choices
+from asr_verdicts.errors import choices
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -10,8 +10,8 @@ from pathlib import Path
 from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
 from asr_ablations.data.corpus import Paths, entries, faulty, text_of
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.text import clean, spelled_on_disk
+from asr_verdicts.errors import UsageError
+from asr_verdicts.text import clean, spelled_on_disk
 
 
 class Kaldi(Paths):

@@ -22,8 +22,8 @@ from asr_ablations.data.corpus import (
 )
 from asr_ablations.data.download import check_source
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.text import clean
+from asr_verdicts.errors import UsageError
+from asr_verdicts.text import clean
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

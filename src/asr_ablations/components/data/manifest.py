@@ -15,9 +15,9 @@ from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
 from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_number, is_whole
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.text import clean, spelled_on_disk
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
+from asr_verdicts.text import clean, spelled_on_disk
 
 LONE = re.compile("[\ud800-\udfff]")
 """Halves of characters, which JSON can hold and no file can."""

@@ -12,8 +12,8 @@ from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, text_of
 from asr_ablations.data.download import check_source
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.text import spelled_on_disk
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.text import spelled_on_disk
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

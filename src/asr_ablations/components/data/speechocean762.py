@@ -13,7 +13,7 @@ from asr_ablations.data.corpus import CorpusOptions
 from asr_ablations.data.download import check_source
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import whole
-from asr_ablations.tools.errors import choices
+from asr_verdicts.errors import choices
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

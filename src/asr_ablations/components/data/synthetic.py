@@ -9,7 +9,7 @@ from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.synthesis.request import SPEAKERS, SPLITS, Request
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.errors import UsageError, choices
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

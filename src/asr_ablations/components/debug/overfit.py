@@ -6,12 +6,12 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.data.dataset import Speech
-from asr_ablations.metrics.error_counts import character_errors, sum_errors
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
 from asr_ablations.training.contracts import Checkpoint, Debugging
 from asr_ablations.training.task import task_of
+from asr_verdicts.error_counts import character_errors, sum_errors
 
 
 class Overfit(Debugging):

@@ -8,9 +8,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from asr_ablations.runs.layout import PROFILE, TRACE
 from asr_ablations.tools.checks import whole
-from asr_ablations.tools.files import write
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Debugging
+from asr_verdicts.files import write
 
 ROWS = 30
 """Operations in the table, those with the most time of their own."""

@@ -5,7 +5,7 @@ import numpy as np
 from asr_ablations.components.decoder.beam_search import LanguageModelSearch, best_texts, prefix_search
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.recurrent import load
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 
 class BeamRescored(LanguageModelSearch):

@@ -12,7 +12,7 @@ from pyctcdecode.language_model import AbstractLanguageModel
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.tools.checks import is_number, whole
-from asr_ablations.tools.errors import UsageError, choices
+from asr_verdicts.errors import UsageError, choices
 
 WIDEST = 65_536
 """Hypotheses: with more, a single utterance takes hours and the machine's memory."""

@@ -12,7 +12,8 @@ import torch
 from asr_ablations.components.decoder.beam_search import distance, rows, width
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import read_words
-from asr_ablations.tools.errors import UsageError, installs
+from asr_ablations.tools.errors import installs
+from asr_verdicts.errors import UsageError
 
 if TYPE_CHECKING:
     from torchaudio.models.decoder import CTCDecoder

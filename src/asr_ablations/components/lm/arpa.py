@@ -5,7 +5,7 @@ from pathlib import Path
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.model import install
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 
 class ArpaFile:

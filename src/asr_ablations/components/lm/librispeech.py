@@ -8,9 +8,9 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.download import download
 from asr_ablations.language_models.model import install
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.files import sha256
 from asr_ablations.tools.machine import one_at_a_time
+from asr_verdicts.errors import choices
 
 
 class Expected(TypedDict):

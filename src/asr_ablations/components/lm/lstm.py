@@ -10,7 +10,7 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.recurrent import LetterLSTM, save, train
 from asr_ablations.language_models.text import collect
 from asr_ablations.tools.checks import number, path_or_none, whole
-from asr_ablations.tools.terminal import bar
+from asr_verdicts.terminal import bar
 
 
 class LSTM:

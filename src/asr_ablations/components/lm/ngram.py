@@ -10,8 +10,8 @@ from asr_ablations.language_models.model import ARPA, SPACE, WORDS
 from asr_ablations.language_models.ngram import estimate, write_arpa
 from asr_ablations.language_models.text import collect, units
 from asr_ablations.tools.checks import is_whole, path_or_none, whole
-from asr_ablations.tools.errors import choices
-from asr_ablations.tools.files import write
+from asr_verdicts.errors import choices
+from asr_verdicts.files import write
 
 ORDERS = (2, 6)
 """Smallest and largest order: an n-gram with a context has 2 words, and KenLM's Python module is compiled for 6."""

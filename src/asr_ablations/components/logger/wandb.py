@@ -17,8 +17,9 @@ from asr_ablations.runs.reader import read_data, read_environment
 from asr_ablations.runs.sweep_history import declared, evidence, places
 from asr_ablations.runs.wandb_rows import Logged
 from asr_ablations.tools.checks import label_or_null, whole
-from asr_ablations.tools.errors import choices, refusals
-from asr_ablations.tools.files import Json
+from asr_ablations.tools.errors import refusals
+from asr_verdicts.errors import choices
+from asr_verdicts.files import Json
 
 if TYPE_CHECKING:
     import wandb

@@ -20,8 +20,10 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.wandb_rows import Logged
-from asr_ablations.tools.errors import UsageError, choices, refusals
-from asr_ablations.tools.files import Json, quote_word
+from asr_ablations.tools.errors import refusals
+from asr_ablations.tools.files import quote_word
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import Json
 
 if TYPE_CHECKING:
     import wandb

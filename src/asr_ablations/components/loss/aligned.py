@@ -17,11 +17,11 @@ from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.metrics.ctc_alignment import letter_frames
 from asr_ablations.tools.content_keys import content_key, hash_classes, library_versions
-from asr_ablations.tools.errors import UsageError
-from asr_ablations.tools.files import whole_file
 from asr_ablations.tools.machine import one_at_a_time
-from asr_ablations.tools.terminal import bar
 from asr_ablations.training.trained_model import find, load
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import whole_file
+from asr_verdicts.terminal import bar
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import torch
 
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
+from asr_verdicts.errors import choices
 
 
 class Reduction:

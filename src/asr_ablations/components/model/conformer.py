@@ -12,9 +12,9 @@ from asr_ablations.components.model.convolution import InputLayer, InputLayerFac
 from asr_ablations.components.model.dropout import Dropout
 from asr_ablations.config.plain_keys import MOST
 from asr_ablations.tools.checks import whole
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
+from asr_verdicts.errors import choices
 
 MOST_IN_A_KERNEL = 10_001
 """Frames: 400 seconds of the longest frames here."""

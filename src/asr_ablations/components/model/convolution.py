@@ -8,9 +8,9 @@ from torch import nn
 
 from asr_ablations.components.norm.batch import BatchNorm
 from asr_ablations.tools.checks import is_whole, whole
-from asr_ablations.tools.errors import choices
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory
+from asr_verdicts.errors import choices
 
 MOST_CHANNELS = 2**16
 """Beyond what anybody trains: a machine hangs before it says anything."""

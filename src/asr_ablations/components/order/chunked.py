@@ -6,7 +6,7 @@ import torch
 from asr_ablations.components.order.shuffled import shuffled
 from asr_ablations.data.batch import BatchSize
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.errors import UsageError
 
 
 class Chunked:

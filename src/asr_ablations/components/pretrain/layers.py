@@ -3,9 +3,9 @@
 import pytorch_lightning as pl
 
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.contracts import GrowingModel, Pretraining
 from asr_ablations.training.task import task_of
+from asr_verdicts.errors import UsageError
 
 
 class GrowLayers(Pretraining):

@@ -6,9 +6,9 @@ import pytorch_lightning as pl
 
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.tools.checks import number, whole
-from asr_ablations.tools.errors import choices
 from asr_ablations.training.contracts import Checkpoint, Stopping
 from asr_ablations.training.task import task_of
+from asr_verdicts.errors import choices
 
 
 class Patience(Stopping):

@@ -1,15 +1,11 @@
 """The figures of a comparison."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from matplotlib import rc_context
-
-from asr_ablations.comparison.metrics import CER, CER_LONGER, LOSS, WER
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.figures.error_rates import draw_differences, draw_looks, draw_noise, draw_rates, draw_seeds
+from asr_ablations.report.figures.noise import draw_noise
 from asr_ablations.report.figures.search import draw_loss_against_wer, draw_search
 from asr_ablations.report.figures.training_curves import (
     draw_by,
@@ -19,23 +15,23 @@ from asr_ablations.report.figures.training_curves import (
 )
 from asr_ablations.report.figures.training_times import draw_batch_phases, draw_scaling, draw_time_to_accuracy
 from asr_ablations.report.figures.utilisation import draw_phases, draw_utilisation
-from asr_ablations.tools.errors import choices
-from asr_ablations.tools.plotting import LOOK
-from asr_ablations.tools.terminal import bar
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.errors import choices
+from asr_verdicts.metrics import CER, CER_LONGER, LOSS, WER
+from asr_verdicts.report import figures as of_verdicts
+from asr_verdicts.report.figures import Draw
 
-Draw = Callable[[Comparison, Path], list[Path]]
-"""Draws a figure into a folder, and returns its files; none where the runs have no data for it."""
 CURVES: dict[str, Draw] = {
     f"{metric.name}_by_{axis}": partial(draw_by, metric, axis)
     for axis in ("epoch", "step", "time")
     for metric in (WER, CER, LOSS, CER_LONGER)
 }
 FIGURES: dict[str, Draw] = {
-    "differences": draw_differences,
-    "error_rates": draw_rates,
+    "differences": of_verdicts.draw_differences,
+    "error_rates": of_verdicts.draw_rates,
     **CURVES,
-    "looks": draw_looks,
-    "seeds": draw_seeds,
+    "looks": of_verdicts.draw_looks,
+    "seeds": of_verdicts.draw_seeds,
     "sources_of_noise": draw_noise,
     "time_to_accuracy": draw_time_to_accuracy,
     "loss_against_wer": draw_loss_against_wer,
@@ -65,13 +61,7 @@ def check_figures(names: Iterable[str]) -> list[str]:
 def write_figures(comparison: Comparison, folder: Path, names: Iterable[str] = ()) -> list[Path]:
     """Write these figures, by default every one for which the runs have the data, as PNG, SVG and PDF; their paths."""
     wanted = list(names) or [name for name in FIGURES if _is_of(name, comparison)]
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    with rc_context(LOOK), bar("drawing", len(wanted)) as advance:
-        for name in wanted:
-            paths += FIGURES[name](comparison, folder)
-            advance(1)
-    return paths
+    return of_verdicts.write_figures(comparison, folder, {name: FIGURES[name] for name in wanted})
 
 
 def _is_of(name: str, comparison: Comparison) -> bool:

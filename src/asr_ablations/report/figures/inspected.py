@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from asr_ablations.report.inspection import Inspected, error_spans
-from asr_ablations.tools.plotting import LOOK, PAGE, panels, save
+from asr_verdicts.plotting import LOOK, PAGE, panels, save
 
 ROW = 1.8
 """Height of one panel, inches; each utterance has two, one above the other."""

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from asr_ablations.comparison.derived_tables import Hyperparameter
-from asr_ablations.comparison.metrics import LOSS, WER
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import COLOURS, grid, legend, marker, plain_numbers, save, wrapped
+from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.files import Json
+from asr_verdicts.metrics import LOSS, WER
+from asr_verdicts.plotting import COLOURS, grid, legend, marker, plain_numbers, save, wrapped
 
 FEW = 6
 """Different values, of which each has its own tick."""
@@ -18,7 +18,7 @@ def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
     """search: a small panel per hyperparameter, a point per run that the search proposed, a star for the best of them.
     The axis is logarithmic where the search drew logarithmically.
     """
-    tried = comparison.hyperparameters
+    tried = hyperparameters(comparison)
     if not tried:
         return []
     figure, axes = grid(len(tried), sharey=True)
@@ -53,7 +53,7 @@ def _panel(panel: Axes, tried: Hyperparameter) -> None:
 
 def draw_loss_against_wer(comparison: Comparison, folder: Path) -> list[Path]:
     """loss_against_wer: a panel for what is set against what, a marker per arm, the rank correlation above it."""
-    measured = comparison.loss_against_wer
+    measured = loss_against_wer(comparison.arms, comparison.sets)
     if not measured:
         return []
     figure, axes = grid(len(measured))

@@ -6,16 +6,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from asr_ablations.comparison.arms import Arm
 from asr_ablations.comparison.derived_tables import observed
-from asr_ablations.comparison.metrics import LOSS, Metric, different_losses
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.comparison.table_columns import TRAINING_LOSS
+from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.report.curves import AXES, Values, arm_band, loss_curve, metric_names, smooth, throughput_curve
+from asr_ablations.report.training_columns import TRAINING_LOSS
 from asr_ablations.runs.reader import read_gradient_norms
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import bar, grid, legend, line, log_scale, marker, panels, save, wrapped
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.files import Json
+from asr_verdicts.metrics import LOSS, Metric, different_losses
+from asr_verdicts.plotting import bar, grid, legend, line, log_scale, marker, panels, save, wrapped
+from asr_verdicts.record import Record
 
 
 def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> list[Path]:
@@ -48,7 +49,7 @@ def _panel(comparison: Comparison, panel: Axes, metric: Metric, column: str, axi
         panel.fill_between(band.x, scale * band.low, scale * band.high, **colour)
         drawn += [*(scale * band.low), *(scale * band.high)]
     log_scale(panel, drawn)
-    declared = [time for time in comparison.times_to_accuracy if not time.chosen]
+    declared = [time for time in times_to_accuracy(comparison) if not time.chosen]
     for target in {time.target for time in declared if column.endswith(f"/{time.metric}")}:
         panel.axhline(scale * target, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))
         place = (1, scale * target)  # at the right edge, on the line
@@ -116,7 +117,7 @@ def draw_gradient_norm(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "gradient_norm")
 
 
-def _line(panel: Axes, run: RunRecord, options: Json) -> list[float]:
+def _line(panel: Axes, run: Record, options: Json) -> list[float]:
     """Draw one run; the values drawn."""
     steps, norms = largest_of_stretches(np.array(read_gradient_norms(run.folder)))
     if not len(norms):

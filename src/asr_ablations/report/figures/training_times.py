@@ -8,15 +8,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from asr_ablations.comparison.metrics import Ratio, find_metric
-from asr_ablations.comparison.result import Comparison, TimeToAccuracy
-from asr_ablations.comparison.training_times import Scaling
+from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
+from asr_ablations.comparison.training_times import Scaling, scaling
+from asr_ablations.comparison.validation_costs import Ratio, TimeToAccuracy
 from asr_ablations.report.figures.utilisation import PERCENT, draw_each_gpu, draw_lines
 from asr_ablations.runs.metrics_files import read_utilisation
-from asr_ablations.runs.record import RunRecord
-from asr_ablations.statistics.distributions import t_bound
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import bar, grid, legend, line, marker, save, whole_legend, wrapped
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.files import Json
+from asr_verdicts.metrics import find_metric
+from asr_verdicts.plotting import bar, grid, legend, line, marker, save, whole_legend, wrapped
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.distributions import t_bound
 
 MEASURES = {"seconds": "seconds", "audio_hours": "hours of audio", "epochs": "epochs"}
 
@@ -25,7 +27,7 @@ def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
     """time_to_accuracy: a panel per measure, a dot per seed; a bar for the mean over seeds, with its 95 % interval,
     only where every seed reached the target: the mean of those that did would flatter.
     """
-    times = comparison.times_to_accuracy
+    times = times_to_accuracy(comparison)
     measures = [measure for measure in MEASURES if _known(times, measure)]
     if not measures:
         return []
@@ -89,7 +91,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
     """scaling: minutes per epoch and the speed-up over the fewest processes, a line per series; the price of an epoch
     where it is known. Nothing where all runs have the same number.
     """
-    rows = comparison.scaling
+    rows = scaling(comparison.arms)
     if not rows:
         return []
     priced = [row for row in rows if row.price is not None]
@@ -160,7 +162,7 @@ def draw_batch_phases(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "batch_phases")
 
 
-def window(run: RunRecord) -> list[Json]:
+def window(run: Record) -> list[Json]:
     """The samples of a few batches in the middle of training; empty where there are too few samples per batch."""
     rows = read_utilisation(run.folder)
     trained = [row["seconds"] for row in rows if row["phase"] == "train" and row["part"]]

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.runs.metrics_files import by_second, read_utilisation
-from asr_ablations.tools.files import Json
-from asr_ablations.tools.plotting import ACROSS, HATCHES, LINES, panels, save, whole_legend, width_for, wrapped
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.files import Json
+from asr_verdicts.plotting import ACROSS, HATCHES, LINES, panels, save, whole_legend, width_for, wrapped
 
 PHASES = {
     "train": "#0072b2", "validate": "#e69f00", "decode": "#56b4e9", "checkpoint": "#009e73", "evaluate": "#aa4499",

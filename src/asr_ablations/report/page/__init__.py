@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.files import plain
 from asr_ablations.report.inspection import Inspected
 from asr_ablations.report.page.content import content
 from asr_ablations.report.page.utterances import single
-from asr_ablations.tools.files import write
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.files import write
+from asr_verdicts.report.files import plain
 
 _PLACE = re.compile(r"@@(\w+)@@")
 SCRIPTS = ("tables.js", "curves.js", "main.js")

@@ -8,23 +8,26 @@ from dataclasses import asdict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.contrast import AGAIN
-from asr_ablations.comparison.metrics import METRICS
-from asr_ablations.comparison.result import Comparison, TimeToAccuracy
-from asr_ablations.comparison.time_to_accuracy import relative_time
-from asr_ablations.comparison.training_times import EpochTimes, Scaling
+from asr_ablations.comparison.derived_tables import hyperparameters
+from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
+from asr_ablations.comparison.training_times import EpochTimes, Scaling, epoch_times, scaling
+from asr_ablations.comparison.validation_costs import TimeToAccuracy, ratio_text
 from asr_ablations.report.curves import AXES, curve, metric_names, throughput_curve
 from asr_ablations.report.figures.utilisation import gpu_lines
-from asr_ablations.report.looks import cost_section, furthest, look_rows, shown_margin
 from asr_ablations.report.page.utterances import worst
-from asr_ablations.report.section import ratio_text
-from asr_ablations.report.tables import contrast_row
-from asr_ablations.runs.identity import flatten
+from asr_ablations.report.training_columns import TRAINING_COLUMNS
 from asr_ablations.runs.metrics_files import COLUMNS, TEXTS, by_second, read_utilisation
 from asr_ablations.runs.reader import read_model
-from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.config import flatten
+from asr_verdicts.contrast import AGAIN
+from asr_verdicts.metrics import METRICS
+from asr_verdicts.record import Record
+from asr_verdicts.report.looks import cost_section, furthest, look_rows, shown_margin
+from asr_verdicts.report.tables import contrast_row
+from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows, validation_rows
 
 DEFINITIONS = {
     "difference": "The arm's mean over seeds minus the baseline's, in percentage points (nats for the loss), on the "
@@ -83,30 +86,31 @@ Series = dict[str, Numbers]
 
 def content(comparison: Comparison) -> dict[str, object]:
     """Everything except the page's own code. Values from run folders are text or numbers, never markup."""
+    evidence, columns = comparison.evidence, [*RATE_COLUMNS, *TRAINING_COLUMNS]
     metrics = [*metric_names(comparison, "validation/"), *metric_names(comparison, "train/")]
     return {
         "title": comparison.title,
         "question": comparison.question,
-        "source": comparison.source,
-        "factor": comparison.factor,
+        "source": comparison.design.layout.declared.source,
+        "factor": comparison.design.layout.factor,
         "metric": comparison.metric,
         "metrics": {name: {**asdict(metric), "heading": metric.heading} for name, metric in METRICS.items()},
         "baseline": comparison.baseline,
         "verdicts": [verdict.sentence for verdict in comparison.answer],
-        "evidence": f"{comparison.evidence.test}: {comparison.evidence.reason} (look {comparison.evidence.look})."
+        "evidence": f"{evidence.procedure.test}: {evidence.reason} (look {evidence.look})."
         + (f" {comparison.scored}." if comparison.scored else ""),
         "definitions": list(DEFINITIONS.items()),
         "warnings": comparison.warnings,
         "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
-        "rows": comparison.rows,
-        "validated": comparison.validated,
+        "rows": rate_rows(comparison, columns),
+        "validated": validation_rows(comparison, columns),
         "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
-        "search": [asdict(tried) for tried in comparison.hyperparameters],
+        "search": [asdict(tried) for tried in hyperparameters(comparison)],
         "looks": look_rows(comparison),
         "plan": _plan(comparison),
-        "equal": comparison.equal_cost,
-        "epochs": [_epochs(times) for times in comparison.epochs],
-        "scaling": [_scaled(row) for row in comparison.scaling],
+        "equal": at_equal_cost(comparison.arms, comparison.design.metric),
+        "epochs": [_epochs(times) for times in epoch_times(comparison.arms, comparison.baseline)],
+        "scaling": [_scaled(row) for row in scaling(comparison.arms)],
         "reached": _times_to_accuracy(comparison),
         "axes": AXES,
         "arms": [{"name": arm.name, "runs": [_run(run, metrics) for run in arm.runs]} for arm in comparison.arms],
@@ -120,14 +124,16 @@ def content(comparison: Comparison) -> dict[str, object]:
 
 def _plan(comparison: Comparison) -> dict[str, object] | None:
     """The plan's values for the chart of the looks, and its cost; None without a plan."""
-    plan, rows = comparison.plan, look_rows(comparison)
-    if plan is None or not rows:
+    rows = look_rows(comparison)
+    if not rows:
         return None
+    plan = comparison.course.plan
+    assert plan is not None
     reach = furthest(rows, shown_margin(plan))
     return {"margin": shown_margin(plan), "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
 
 
-def _run(run: RunRecord, metrics: Sequence[str]) -> dict[str, object]:
+def _run(run: Record, metrics: Sequence[str]) -> dict[str, object]:
     series: dict[str, Series] = {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
@@ -140,14 +146,15 @@ def _run(run: RunRecord, metrics: Sequence[str]) -> dict[str, object]:
 
 
 def _times_to_accuracy(comparison: Comparison) -> list[dict[str, object]]:
+    reached = times_to_accuracy(comparison)
     groups: dict[tuple[str, float, str], list[TimeToAccuracy]] = defaultdict(list)
-    for time in comparison.times_to_accuracy:
+    for time in reached:
         groups[time.metric, time.target, time.arm].append(time)
     rows = []
     for (metric, target, arm), times in groups.items():
         count = sum(time.steps is not None for time in times)
         row: dict[str, object] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{count} of {len(times)}"}
-        row["relative"] = ratio_text(relative_time(comparison.times_to_accuracy, arm, comparison.baseline, target))
+        row["relative"] = ratio_text(relative_time(reached, arm, comparison.baseline, target))
         for key in ("seconds", "steps", "audio_hours", "epochs", "cost"):
             known = [value for time in times if (value := getattr(time, key)) is not None]
             if known or key != "cost":  # which needs a price

@@ -9,10 +9,7 @@ from collections.abc import Sequence
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.comparison.arms import Arm
-from asr_ablations.comparison.result import Comparison
 from asr_ablations.data import audio
-from asr_ablations.metrics.error_counts import align, recorded_errors, total_errors
 from asr_ablations.report.figures.inspected import as_address
 from asr_ablations.report.inspection import (
     Inspected,
@@ -21,8 +18,11 @@ from asr_ablations.report.inspection import (
     recorded_audio,
     word_confusions,
 )
-from asr_ablations.runs.record import RunRecord, UtteranceRow
-from asr_ablations.tools.errors import UsageError
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.error_counts import align, recorded_errors, total_errors
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Record, UtteranceRow
 
 SHOWN = 10
 AUDIO_BYTES = 600_000
@@ -34,7 +34,7 @@ LONGEST = 40.0
 def worst(comparison: Comparison) -> list[dict[str, object]]:
     """The test utterances with the highest word error rate over all runs; among equal rates the longer ones first."""
     rows_by_utterance: dict[tuple[str, str], list[UtteranceRow]] = defaultdict(list)
-    first: dict[tuple[str, str], RunRecord] = {}
+    first: dict[tuple[str, str], Record] = {}
     for run in comparison.runs:
         for row in run.utterances:
             if row["set"] in comparison.sets:
@@ -57,7 +57,7 @@ def worst(comparison: Comparison) -> list[dict[str, object]]:
     return shown
 
 
-def recording(run: RunRecord, row: UtteranceRow, limit: int) -> dict[str, object]:
+def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
     """audio: a data: address with the utterance's audio as MP3, which every browser plays; None where the file is
     missing, is not audio, or makes an address of more than `limit` characters. silent: why it is None, where the file
     is none of the run's corpus.
@@ -103,7 +103,7 @@ def single(comparison: Comparison, inspected: Sequence[Inspected]) -> dict[str, 
     }
 
 
-def _utterance(run: RunRecord, seen: Inspected) -> dict[str, object]:
+def _utterance(run: Record, seen: Inspected) -> dict[str, object]:
     return {
         "kind": seen.kind,
         "set": seen.row["set"],

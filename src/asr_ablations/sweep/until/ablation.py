@@ -9,24 +9,27 @@ from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.contrast import Contrast
-from asr_ablations.comparison.planned_looks import follow, planned_arms
-from asr_ablations.comparison.sequential_result import Course
-from asr_ablations.runs.identity import BEHAVIOUR, content, differences
+from asr_ablations.runs.identity import BEHAVIOUR, content
 from asr_ablations.runs.layout import STANDING, STATUS
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment
-from asr_ablations.runs.records import KEPT_ASIDE, Records, load
+from asr_ablations.runs.records import KEPT_ASIDE, load
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.sweep_history import searched_arms
-from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.launch import ArmsFailedError, freeze
 from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.sweep.until.terminal import print_failures, print_look, print_taken
-from asr_ablations.tools.files import write_json
+from asr_verdicts.arms import planned_arms
+from asr_verdicts.config import differences
+from asr_verdicts.contrast import Contrast
+from asr_verdicts.files import write_json
+from asr_verdicts.plan import VerdictPlan
+from asr_verdicts.planned_looks import follow
+from asr_verdicts.record import Records
+from asr_verdicts.sequential_result import Course
 
 
 def write_standing(folder: Path, plan: VerdictPlan, course: Course) -> None:

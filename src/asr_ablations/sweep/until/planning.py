@@ -8,23 +8,23 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.comparison.contrast import Question
-from asr_ablations.comparison.declaration import margin_on
-from asr_ablations.comparison.design import Design, Options, design_of
-from asr_ablations.comparison.metrics import margin_text
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.runs.derived_keys import derived_keys
-from asr_ablations.runs.identity import Config, determining, flatten
-from asr_ablations.runs.record import Environment, RunRecord, Summary
-from asr_ablations.runs.records import Records
-from asr_ablations.runs.seed_noise import TOTALS, SeedNoise, noise_of_set
-from asr_ablations.runs.verdict_plan import PlannedArm, VerdictPlan, arm_content
-from asr_ablations.statistics.alpha_spending import seeds_to_equal, seeds_to_find
-from asr_ablations.tools.errors import UsageError
+from asr_ablations.runs.seed_noise import noise_of_set
 from asr_ablations.tools.machine import iso
+from asr_verdicts.config import Config, determining, flatten
+from asr_verdicts.contrast import Question
+from asr_verdicts.declaration import margin_on
+from asr_verdicts.design import Design, Options, assign
+from asr_verdicts.errors import UsageError
+from asr_verdicts.metrics import margin_text
+from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
+from asr_verdicts.record import Environment, Record, Records, Summary
+from asr_verdicts.statistics.alpha_spending import seeds_to_equal, seeds_to_find
+from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,17 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
 
     Raises UsageError for arms of which nothing can be asked, and ConfoundedError for arms that differ in too much.
     """
-    design = design_of(Records([_record(number, variant) for number, variant in enumerate(variants)]), Options())
+    design = assign(Records([_record(number, variant) for number, variant in enumerate(variants)]), Options())
     if not design.questions:
         raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
     if not design.primary:
         raise UsageError("until=verdict: the arms have no test set; expected one in data.test, or metric=loss")
     margin = wanted.stated_margin()
-    scale = "relative" if str(margin).endswith("%") and not design.declared.margin else design.declared.scale
+    declared = design.layout.declared
+    scale = "relative" if str(margin).endswith("%") and not declared.margin else declared.scale
     belongs = _belonging_to_seeds(variants)
     looks = wanted.look_seeds(most)
-    by_arm = [(arm, variants[int(arm.runs[0].folder.name)]) for arm in design.arms]
+    by_arm = [(arm, variants[int(arm.runs[0].folder.name)]) for arm in design.layout.arms]
     plan = VerdictPlan(
         arms=[
             PlannedArm(arm.levels, variant.overrides, arm_content(_plain(variant.first), belongs))
@@ -80,7 +81,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
         belongs=belongs,
         made=iso(time.time()),
         scale=scale,
-        failed=design.declared.failed,
+        failed=declared.failed,
         hours=wanted.hours,
     )
     return Planned(plan, design.questions, design)
@@ -151,11 +152,11 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
     return noise_of_set(outputs, content_hash(utterances), plan.set, plan.metric, total)
 
 
-def _record(number: int, variant: ArmConfigs) -> RunRecord:
+def _record(number: int, variant: ArmConfigs) -> Record:
     """A run of the arm as if it had one, so that what is asked is read as it will be read of the runs."""
     config = _plain(variant.first)
     corpus: Corpus = build(variant.first.data)  # which names its sets: the config of a manifest has paths
-    return RunRecord(
+    return Record(
         folder=Path(str(number)),
         config=config,
         overrides=variant.overrides,

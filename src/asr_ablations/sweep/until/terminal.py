@@ -8,16 +8,16 @@ from textwrap import wrap
 from rich.table import Table
 from rich.text import Text
 
-from asr_ablations.comparison.contrast import Contrast, Verdict
-from asr_ablations.comparison.metrics import Metric
-from asr_ablations.comparison.sequential_result import Course, PlannedLook
 from asr_ablations.runs.status import fate_of
-from asr_ablations.runs.verdict_plan import VerdictPlan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.tools.files import typed
-from asr_ablations.tools.terminal import VERDICT_STYLES, console
+from asr_verdicts.contrast import Contrast, Verdict
+from asr_verdicts.metrics import Metric
+from asr_verdicts.plan import VerdictPlan
+from asr_verdicts.sequential_result import Course, PlannedLook
+from asr_verdicts.terminal import VERDICT_STYLES, console
 
 
 def print_plan(lines: Sequence[str], reused: bool) -> None:
@@ -38,7 +38,7 @@ def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
     for contrast in look.contrasts:
         table.add_row(*_row(contrast, metric, plan))
     terminal.print(table)
-    upto = Course([one for one in course.looks if one.number <= look.number])
+    upto = Course(plan, looks=[one for one in course.looks if one.number <= look.number])
     terminal.print(_spent(upto, planned), soft_wrap=True)
 
 

@@ -11,9 +11,9 @@ import torch
 from asr_ablations.data.batch import Batch, BatchSize, batch_size
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Unreadable, collate
-from asr_ablations.tools.errors import UsageError
 from asr_ablations.training.ddp import several
 from asr_ablations.training.task import CTCTask, task_of
+from asr_verdicts.errors import UsageError
 
 OPTIMIZER_COPIES = 2
 """Tensors of a weight's size that Adam keeps; other optimizers need fewer."""

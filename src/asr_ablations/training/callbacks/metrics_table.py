@@ -12,10 +12,10 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from asr_ablations.runs.layout import LOSSES, METRICS
 from asr_ablations.runs.metrics_files import truncate
-from asr_ablations.tools.files import write_csv
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import task_of
+from asr_verdicts.files import write_csv
 
 
 class MetricsTable(CSVLogger):

@@ -12,12 +12,12 @@ from rich.progress import Progress as Bars
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.layout import PROGRESS
 from asr_ablations.runs.record import EVALUATING, TRAINING
-from asr_ablations.tools.files import write_json
 from asr_ablations.tools.machine import rank
-from asr_ablations.tools.terminal import console
 from asr_ablations.training.callbacks.metrics_table import step_loss
 from asr_ablations.training.optimizer_steps import trained_batches
 from asr_ablations.training.task import task_of
+from asr_verdicts.files import write_json
+from asr_verdicts.terminal import console
 
 SECONDS_BETWEEN_FILES = 2.0
 """Seconds between two progress files, which a sweep's live table reads."""

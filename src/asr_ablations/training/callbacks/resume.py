@@ -12,13 +12,13 @@ from pytorch_lightning.loops.progress import _ProcessedTracker
 
 from asr_ablations.runs.layout import LAST
 from asr_ablations.tools.errors import Stopped
-from asr_ablations.tools.files import Json
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.ddp import gathered
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import Sums, task_of
+from asr_verdicts.files import Json
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0
 """About so often the first rank broadcasts whether to save or to stop: several ranks must do so at the same step, and

@@ -15,11 +15,11 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import Batch
 from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.metrics_files import COLUMNS
-from asr_ablations.tools.files import Json
 from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint, Decoder
 from asr_ablations.training.task import task_of
+from asr_verdicts.files import Json
 
 
 class Utilisation(pl.Callback):

@@ -21,12 +21,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
-from asr_ablations.tools.errors import UsageError, is_lack_of_memory
+from asr_ablations.tools.errors import is_lack_of_memory
 from asr_ablations.tools.machine import give_memory_back
 from asr_ablations.transcription.recogniser import Recogniser
 from asr_ablations.transcription.sources import read_whole
 from asr_ablations.transcription.transcribe import recogniser
 from asr_ablations.transcription.transcript import Transcript, as_srt, doubt
+from asr_verdicts.errors import UsageError
 
 PAGE = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
 HEADERS = {

@@ -1,0 +1,117 @@
+"""The comparison of runs in folders, with what earlier sweeps tell, and the record of each look."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from asr_ablations.comparison.time_to_accuracy import untimed_warnings
+from asr_ablations.runs.layout import EVALUATIONS
+from asr_ablations.runs.records import load
+from asr_ablations.runs.seed_noise import seed_noise
+from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, record_look
+from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.tools.machine import iso
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.evidence import UNDECLARED, Evidence
+from asr_verdicts.record import Record, Records
+from asr_verdicts.statistics.procedures import ANYTIME, FIXED
+from asr_verdicts.statistics.seed_noise import SeedNoise
+
+
+@dataclass(frozen=True)
+class SweepsBeside:
+    """The other sweeps under the same outputs. sweep: the folder that is compared."""
+
+    sweep: Path
+
+    def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
+        return seed_noise(self.sweep.resolve().parent, like, set_, metric)
+
+    def sweeps_with(self, runs: Sequence[Record]) -> list[str]:
+        names = {run.folder.name for run in runs}
+        own = self.sweep.resolve()
+        sweeps = [path for path in sorted(own.parent.iterdir()) if path.is_dir() and path != own]
+        return [path.name for path in sweeps if any((path / name).exists() for name in names)]
+
+
+def compare_folders(folders: Sequence[Path], options: Options) -> Comparison:
+    """Compare the runs in folders, and record the look.
+
+    Raises ConfoundedError if they differ in more than the factor, and UsageError for what cannot be asked.
+    """
+    records = load(folders)
+    title = " ".join(folder.resolve().name for folder in folders)
+    plan = read_plan(folders[0]) if len(folders) == 1 else None
+    seen = evidence(_models(records))
+    comparison = compare(records, options, title, gather(folders, records), plan)
+    unkept = [] if comparison.course.sets else _keep_look(folders[0], seen, comparison)
+    return with_times(comparison, unkept)
+
+
+def with_times(comparison: Comparison, more: Sequence[str] = ()) -> Comparison:
+    """The comparison with the warnings of what only trainings have, and more of them."""
+    return replace(comparison, warnings=[*comparison.warnings, *untimed_warnings(comparison), *more])
+
+
+def _models(records: Records) -> list[str]:
+    return sorted({run.model for run in [*records.runs, *records.diverged]})
+
+
+def gather(folders: Sequence[Path], records: Records) -> Evidence:
+    """The evidence in folders. The fixed-length test is for a sweep whose first launch named all its runs, if they all
+    have ended, no other was added, and no look came before. Everything else can be looked at at any time, and gets the
+    interval that holds however often it is.
+
+    Raises UnreadableFileError for a damaged record of looks.
+    """
+    models, folder = _models(records), folders[0]
+    history = SweepsBeside(folder)
+    seen = evidence(models)
+    before = [look for look in looks(folder) if look.runs != seen]
+    number = len({look.runs for look in before}) + 1
+    planned = _declared_runs(folders, models)
+    if planned is not None:
+        return Evidence(ANYTIME, planned, number, history=history)
+    if before:  # of a sweep, at a part of its runs; of evaluations, at other models
+        reason = f"there were earlier looks, at other runs ({number - 1})"
+        return Evidence(ANYTIME, reason, number, complete=True, history=history)
+    return Evidence(FIXED, "all runs that were declared have ended", number, complete=True, history=history)
+
+
+def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None:
+    """The reason why the results differ from the declaration; None if they agree. Evaluations add no trained model:
+    those that there are were there before the first evaluation.
+    """
+    if all(folder.name == EVALUATIONS for folder in folders):
+        return None
+    if len(folders) > 1:
+        return "several folders were put together"
+    wanted = declared(folders[0])
+    if wanted is None:
+        return UNDECLARED.reason
+    ids = {model.partition("/")[0] for model in models}
+    if ids - wanted:
+        return "runs were added after the first launch"
+    missing = len(wanted - ids)
+    return f"{missing} of {len(wanted)} declared runs have not ended" if missing else None
+
+
+def _keep_look(folder: Path, seen: str, comparison: Comparison) -> list[str]:
+    """Record this look if verdicts were shown; a warning if that is not possible."""
+    contrasts = comparison.contrasts
+    if not any(contrast.p is not None for contrast in contrasts):
+        return []
+    look = Look(
+        when=iso(time.time()),
+        arms={arm.name: len(arm.results) for arm in comparison.arms},
+        runs=seen,
+        complete=comparison.evidence.complete,
+        baseline=comparison.baseline,
+        metric=contrasts[0].metric,
+        set=contrasts[0].set,
+        procedure=comparison.evidence.procedure.name,
+    )
+    unkept = record_look(folder, look)
+    return [unkept] if unkept else []

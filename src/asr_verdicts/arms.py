@@ -1,0 +1,206 @@
+"""An arm of a comparison: runs that are grouped, and a name."""
+
+import json
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from asr_verdicts.arm_names import find_arm, name_of
+from asr_verdicts.config import Config, flatten
+from asr_verdicts.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
+from asr_verdicts.errors import UsageError
+from asr_verdicts.plan import VerdictPlan, arm_content
+from asr_verdicts.record import Record, Records, Unfinished
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A choice of the factor, run with one or more seeds.
+
+    runs: the finished ones; diverged: those whose loss was no number, which are results too: a WER of 100 %; absent:
+    the runs of the arm without a result. levels: its choices by key or group.
+    """
+
+    name: str
+    runs: list[Record]
+    diverged: list[Record] = field(default_factory=list)
+    absent: list[Unfinished] = field(default_factory=list)
+    levels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def results(self) -> list[Record]:
+        """Finished and diverged runs, in the order of seeds."""
+        return sorted([*self.runs, *self.diverged], key=lambda run: run.seed)
+
+    def of_seeds(self, seeds: Container[int]) -> "Arm":
+        """The arm with the results of these seeds alone."""
+        runs, diverged = ([run for run in of if run.seed in seeds] for of in (self.runs, self.diverged))
+        return replace(self, runs=runs, diverged=diverged)
+
+
+@dataclass
+class _Members:
+    """The runs of one choice of the factor, in the order of their folders."""
+
+    runs: list[Record] = field(default_factory=list)
+    diverged: list[Record] = field(default_factory=list)
+    absent: list[Unfinished] = field(default_factory=list)
+
+    @property
+    def first(self) -> Record:
+        return (self.runs or self.diverged)[0]
+
+
+def group(
+    records: Records, factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
+) -> tuple[list[Arm], list[str]]:
+    """Arms in the order of their first run with their runs in the order of seeds, and warnings. explained: keys that
+    no name mentions.
+
+    Runs that differ in a key that was allowed are different arms. Of several runs with the same choice and seed the
+    first counts, and a warning names the others. A run that a search proposed is no evidence beside runs that were
+    started afterwards to confirm it. Unfinished runs belong to the arm that their config says; those of an arm without
+    any result are left to `records.unfinished`.
+    """
+    keys = [key for key in differing if not within(key, [FINGERPRINT])]
+    by_choice: dict[str, _Members] = {}
+    for run in records.runs:
+        by_choice.setdefault(_content_of(content(run), keys), _Members()).runs.append(run)
+    for run in records.diverged:
+        by_choice.setdefault(_content_of(content(run), keys), _Members()).diverged.append(run)
+    for unfinished in records.unfinished:
+        if unfinished.config is not None and (choice := _content_of(leaves(unfinished.config), keys)) in by_choice:
+            by_choice[choice].absent.append(unfinished)
+    named = [key for key in keys if not within(key, explained)]
+    choices = _choices([members.first for members in by_choice.values()], factor, named)
+    arms, warnings = [], []
+    for levels, members in zip(choices, by_choice.values(), strict=True):
+        name = name_of(levels)
+        results, reasons = _one_per_seed(name, [*members.runs, *members.diverged])
+        warnings += reasons
+        arms.append(
+            Arm(
+                name,
+                [run for run in results if run.diverged_at is None],
+                diverged=[run for run in results if run.diverged_at is not None],
+                absent=members.absent,
+                levels=levels,
+            )
+        )
+    return arms, warnings
+
+
+def _content_of(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
+    return json.dumps([leaves_.get(key) for key in keys], default=str)
+
+
+def _one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list[str]]:
+    """A run per seed, in the order of seeds, and warnings about the others."""
+    confirming = [run for run in runs if not run.searched]
+    warnings = []
+    if confirming and len(confirming) < len(runs):
+        chosen = ", ".join(str(run.seed) for run in runs if run.searched)
+        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so it is no evidence: left out")
+    seeds: dict[int, Record] = {}
+    for run in confirming or runs:
+        if run.seed in seeds:
+            warnings.append(f"{name}, seed {run.seed}: there are two runs; {run.folder} is left out")
+        seeds.setdefault(run.seed, run)
+    return [seeds[seed] for seed in sorted(seeds)], warnings
+
+
+def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
+    """The arms of the plan with their runs in the order of seeds, and warnings about runs that are not the plan's."""
+    arms, taken = [], set()
+    for planned in plan.arms:
+        mine = [run for run in [*records.runs, *records.diverged] if _belongs(run.config, planned.content, plan)]
+        seeds: dict[int, Record] = {}
+        for run in mine:
+            if run.seed in plan.seeds and not run.searched:
+                seeds.setdefault(run.seed, run)
+        kept = [seeds[seed] for seed in sorted(seeds)]
+        absent = [run for run in records.unfinished if run.config and _belongs(run.config, planned.content, plan)]
+        taken |= {id(run) for run in [*kept, *absent]}
+        arms.append(
+            Arm(
+                planned.name,
+                [run for run in kept if run.diverged_at is None],
+                [run for run in kept if run.diverged_at is not None],
+                absent,
+                planned.levels,
+            )
+        )
+    rest: list[Record | Unfinished] = [*records.runs, *records.diverged, *records.unfinished]
+    others = [run.folder.name for run in rest if id(run) not in taken]
+    names = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    return arms, [f"{names}: no run of the plan, left out"] if others else []
+
+
+def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
+    """True if a run is of the arm with this content. A key that came into the configs after the plan was made has no
+    say, unless the run's own overrides set it.
+    """
+    own, planned = flatten(arm_content(config, plan.belongs)), flatten(content)
+    typed = [str(override).partition("=")[0].lstrip("+~") for override in config.get("overrides") or []]
+    return {key: value for key, value in own.items() if key in planned or within(key, typed)} == planned
+
+
+def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
+    """The baseline that a user means by a name, as find_arm reads it. Raises UsageError with the choices."""
+    baseline = find_arm(name, arms)
+    if baseline is None:
+        raise UsageError(f"baseline={name}: expected {' or '.join(arm.name for arm in arms)}")
+    return baseline
+
+
+def _choices(runs: Sequence[Record], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
+    """The choices of each run by key or group: of the factor and of keys beyond it, where these tell the runs apart,
+    else of every key that differs, too.
+    """
+    explained = [*factor, *derived(factor, references(runs))]
+    # the seed is the factor of a sweep that asks what chance does: its runs are one arm
+    differing = [*factor, *(key for key in keys if not within(key, explained))]
+    roots = [root for root in dict.fromkeys(differing) if root != "seed"]
+    choices = [{root: choice_of(run, root) for root in roots} for run in runs]
+    if len(set(map(name_of, choices))) == len(choices):
+        return choices
+    plain = [key for key in keys if not key.endswith("_target_")]
+    return [
+        {**levels, **{key: value_text(of_run[key]) for key in plain if key in of_run}}
+        for levels, of_run in zip(choices, map(content, runs), strict=True)
+    ]
+
+
+def _node(run: Record, root: str) -> object:
+    node: object = run.config
+    for part in root.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
+    return node
+
+
+NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
+"""Groups whose option `none` is null in a config."""
+
+
+def _is_none(run: Record, root: str) -> bool:
+    return root in NULL_GROUPS and _node(run, root) is None
+
+
+def choice_of(run: Record, root: str) -> str:
+    """The option of a group as the user named it, else by its class; the value of a plain key."""
+    node = _node(run, root)
+    if _is_none(run, root):
+        return "none"
+    if not isinstance(node, dict):
+        return value_text(content(run).get(root, node))
+    typed = [line.partition("=")[2] for line in run.overrides if line.lstrip("+").startswith(f"{root}=")]
+    if typed and re.fullmatch(r"[\w.-]+", typed[-1]):
+        return typed[-1]
+    target = str(node.get("_target_", root)).split(".")
+    return target[-2] if target[0] == "asr_ablations" and len(target) > 2 else target[-1].lower()
+
+
+def is_search(arms: Sequence[Arm]) -> bool:
+    """True if a search proposed all runs, several of them: no run was started to confirm one."""
+    results = [run for arm in arms for run in arm.results]
+    return len(results) > 1 and all(run.searched for run in results)

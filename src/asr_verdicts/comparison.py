@@ -1,0 +1,138 @@
+"""Runs compared: checked for confounds, grouped into arms, measured, decided."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.contrast import Contrast, Verdict
+from asr_verdicts.contrasts import Family, contrasts
+from asr_verdicts.design import Design, Options, assign
+from asr_verdicts.errors import UsageError
+from asr_verdicts.evidence import UNDECLARED, Evidence
+from asr_verdicts.failures import FailureRule
+from asr_verdicts.plan import VerdictPlan
+from asr_verdicts.planned_looks import follow_plan
+from asr_verdicts.record import Record, Records, Unfinished
+from asr_verdicts.sequential_result import NO_LOOKS, Course
+from asr_verdicts.verdict import verdict
+from asr_verdicts.warnings import seed_noise_text, warnings_about
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The answer to a comparison's questions; what else a report shows is a function of it.
+
+    design: arms, baseline, questions and sets, before any measurement. arms: those that have results. verdicts: on the
+    set that decides, then on the others, which describe. evidence: which test decides, and why. course: the looks of a
+    sweep that adds seeds until it knows; NO_LOOKS for any other. unfinished: the runs without a result. scored: the
+    texts that were scored, of systems that were given by their hypotheses; "" for runs.
+    """
+
+    title: str
+    design: Design
+    arms: list[Arm]
+    verdicts: list[Verdict]
+    evidence: Evidence = UNDECLARED
+    course: Course = NO_LOOKS
+    warnings: list[str] = field(default_factory=list)
+    unfinished: list[Unfinished] = field(default_factory=list)
+    scored: str = ""
+
+    @property
+    def baseline(self) -> str:
+        return self.design.baseline.name
+
+    @property
+    def metric(self) -> str:
+        return self.design.metric.name
+
+    @property
+    def set(self) -> str:
+        """The set that decides."""
+        return self.design.primary
+
+    @property
+    def sets(self) -> list[str]:
+        return self.design.sets
+
+    @property
+    def question(self) -> str | None:
+        return self.design.layout.declared.question
+
+    @property
+    def answer(self) -> list[Verdict]:
+        """The verdicts on the set that decides."""
+        return [verdict for verdict in self.verdicts if verdict.contrast.primary]
+
+    @property
+    def contrasts(self) -> list[Contrast]:
+        return [verdict.contrast for verdict in self.verdicts]
+
+    @property
+    def runs(self) -> list[Record]:
+        return [run for arm in self.arms for run in arm.runs]
+
+
+REASONS = 3
+"""Runs without a result that an error names; the others are counted."""
+
+
+def compare(
+    records: Records,
+    options: Options,
+    title: str,
+    evidence: Evidence = UNDECLARED,
+    plan: VerdictPlan | None = None,
+) -> Comparison:
+    """Compare runs. plan: of their sweep, if it has one; what it asks is answered by its looks.
+
+    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for what cannot be asked.
+    """
+    if not records.runs:
+        raise UsageError(f"{title}: no run is finished: {_reasons(records)}")
+    design = assign(records, options, plan)
+    arms = [arm for arm in design.layout.arms if arm.results]
+    course, evidence = follow_plan(design, plan, evidence)
+    measured, uncompared = _measure(design, arms, evidence, course)
+    noise = seed_noise_text(evidence, arms, design)
+    return Comparison(
+        title=title,
+        design=design,
+        arms=arms,
+        verdicts=[verdict(contrast, arms, noise) for contrast in measured],
+        evidence=evidence,
+        course=course,
+        warnings=[*records.warnings, *warnings_about(design, arms, evidence), *uncompared],
+        unfinished=records.unfinished,
+        scored=records.scored,
+    )
+
+
+def _reasons(records: Records) -> str:
+    reasons = [f"{run.folder.name} diverged at step {run.diverged_at}" for run in records.diverged]
+    reasons += [f"{run.folder.name} {run.reason}" for run in records.unfinished]
+    more = [f"and {len(reasons) - REASONS} more"] if len(reasons) > REASONS else []
+    return "; ".join([*reasons[:REASONS], *more])
+
+
+def _measure(
+    design: Design, arms: Sequence[Arm], evidence: Evidence, course: Course
+) -> tuple[list[Contrast], list[str]]:
+    """All contrasts, those on the deciding set first, and warnings about what could not be compared."""
+    if not design.baseline.results:
+        return [], [f"{design.baseline.name}, the baseline, has no result yet"]
+    names = {arm.name for arm in arms}
+    questions = [question for question in design.questions if names >= {*question.weights}]
+    family = Family(
+        arms,
+        design.baseline,
+        questions,
+        evidence.describing,
+        design.size,
+        rule=FailureRule.parse(design.layout.declared.failed),
+        scale=design.layout.declared.scale,
+        margin=design.margin,
+    )
+    sets = [name for name in design.sets if name not in course.sets]
+    measured, warnings = contrasts(family, sets, design.primary, design.metric.name)
+    return [*course.contrasts, *measured], warnings

@@ -1,0 +1,91 @@
+"""What in a config decides a result."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from omegaconf import DictConfig
+
+Config: TypeAlias = dict[str, Any]
+"""A resolved config, or a part of one: foreign content, whose keys the components define."""
+
+
+MACHINE_KEYS = (
+    *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
+    *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
+    *("pruning", "until", "arms", "arm", "weights"),
+)
+"""Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
+
+
+WHEREABOUTS = ("root", "download")
+"""Keys of data that say where it lies or comes from; the fingerprint tells what it is."""
+
+
+SHA256 = "_sha256"
+"""End of a key that holds the hash of what the key before it names: `folder_sha256` of `folder`."""
+
+
+ROLES = ("train", "validation", "test")
+"""Keys of data that take one name or several."""
+
+
+def by_content(node: Config) -> Config:
+    """A resolved config, or a part of one, with equal content in one form: a file or folder whose hash stands beside it
+    counts by the hash and not by its path, and a list of one split as its name.
+    """
+    located = {key for key, value in node.items() if value is not None and node.get(f"{key}{SHA256}") is not None}
+    return {key: _by_content(key, value) for key, value in node.items() if key not in located}
+
+
+def _by_content(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        inner = by_content(value)
+        if key == "data":
+            several = {role: inner[role] for role in ROLES if isinstance(inner.get(role), list)}
+            inner |= {role: names[0] for role, names in several.items() if len(names) == 1}
+        return inner
+    return [_by_content("", entry) for entry in value] if isinstance(value, list) else value
+
+
+def determining(whole: Config) -> Config:
+    """Everything in a resolved config that can change the result."""
+    whole = by_content(whole)
+    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # where it lies and how large it may be
+    kept: Config = {
+        key: {name: child for name, child in value.items() if name not in without[key]}
+        if key in without and isinstance(value, dict)
+        else value
+        for key, value in whole.items()
+        if key not in MACHINE_KEYS
+    }
+    if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
+        kept["ranks"] = ranks(kept)
+        del kept["gpus"]
+    return kept
+
+
+def ranks(cfg: DictConfig | Config) -> int:
+    """Processes that train together: one per GPU, or the key `ranks`."""
+    if cfg.get("ranks") is not None:
+        return int(cfg["ranks"])
+    gpus = cfg["gpus"]
+    return gpus if isinstance(gpus, int) and gpus > 1 else 1
+
+
+def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """The leaves of a config by dotted key. A list is a single leaf, and so is an object without keys."""
+    leaves: dict[str, object] = {}
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            leaves |= flatten(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
+
+
+def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:
+    """(dotted key, first value, second value) of every value that differs; None for what is missing."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = sorted({*first, *second}, key=str)
+        return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]
+    return [] if first == second else [(prefix.removesuffix("."), first, second)]

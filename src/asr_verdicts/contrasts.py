@@ -1,0 +1,325 @@
+"""Every question measured on every test set, and decided."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.contrast import EQUIVALENT, NOT_LEARNED, SHOWN, Contrast, Outcome, Question
+from asr_verdicts.failures import DEFAULT, DIVERGED, FailureRule
+from asr_verdicts.identical_arms import count_once
+from asr_verdicts.record import ONE_SYSTEM
+from asr_verdicts.samples import SetSamples, measure_set
+from asr_verdicts.statistics.estimate import Estimate, Scale, contrast_estimate, kept_runs, paired_estimate
+from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
+from asr_verdicts.statistics.multiple_testing import holm_decisions
+from asr_verdicts.statistics.power import found_in_four_of_five, levers, repetition
+from asr_verdicts.statistics.procedures import ALPHA, Procedure
+from asr_verdicts.statistics.sample import Sample
+
+TRIMMED_FROM = 5
+"""Seeds an arm from which Yuen's trimmed test is used where a run failed; it drops one at each end of five."""
+DIFFERENCES = (0.005, 0.01, 0.02)
+"""True differences for which the needed seeds and speakers are listed, as fractions."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """The contrasts that are decided together, at a rate `alpha` of false claims.
+
+    size: comparisons that are corrected for at least, such as those that could have been chosen instead. typical: the
+    claims are about typical runs: means where no run failed, else trimmed means from five runs on, and none from fewer;
+    False: about means, in which a run that diverged counts as 100 %. rule: by which a run failed. scale, margin: on
+    which questions are decided, and the difference on it that would not matter. paired: runs of a seed are pairs.
+    describe: with what decides nothing and takes time: matched pairs, and what such runs would find.
+    """
+
+    arms: Sequence[Arm]
+    baseline: Arm
+    questions: Sequence[Question]
+    procedure: Procedure
+    size: int = 0
+    alpha: float = ALPHA
+    typical: bool = True
+    rule: FailureRule = DEFAULT
+    scale: Scale = "points"
+    margin: float | None = None
+    paired: bool = False
+    describe: bool = True
+
+
+def contrasts(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Contrast], list[str]]:
+    """All questions on all sets, the primary set first, and warnings about what could not be compared.
+
+    The questions on a set are one family, corrected together. The primary set's are the answer; those on other sets
+    describe, each set for itself.
+    """
+    measured, warnings = [], []
+    for name in sorted(sets, key=lambda name: name != primary):
+        samples = measure_set(family.arms, family.baseline, name, metric)
+        of_set = [
+            _measure(question, family, samples, name, metric)
+            for question in family.questions
+            if all(arm in samples.samples for arm in question.weights)
+        ]
+        measured += [replace(contrast, primary=name == primary) for contrast in _decide(of_set, family)]
+        warnings += [*samples.warnings, *_without_partner(family.questions, samples, name)]
+    return measured, warnings
+
+
+def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
+    """Warnings about replicates, such as folds, that an arm of a question lacks: the others are compared."""
+    warnings: dict[str, None] = {}
+    for question in questions:
+        if not samples.replicates or not all(arm in samples.models for arm in question.weights):
+            continue
+        common = samples.common_replicates(question.weights)
+        for arm in question.weights:
+            alone = [one for one in samples.models[arm] if one not in common]
+            if alone:
+                lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner"
+                warnings[f"{lacking}: compared on the {len(common)} of {' and '.join(question.weights)}"] = None
+    return list(warnings)
+
+
+def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Contrast:
+    """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
+    arms, few = count_once(question.weights, family.arms, paired=family.paired)  # the baseline is the last of two
+    if arms is not family.arms:
+        baseline = next(arm for arm in arms if arm.name == family.baseline.name)
+        samples = measure_set(arms, baseline, name, metric)
+    terms = _terms(question, samples)
+    arms = [arm for arm in arms if arm.name in terms]
+    # where each seed has test speakers of its own, a high rate is theirs
+    rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
+    failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
+    paired = family.paired or _paired(question, samples, terms)
+    trimmed, untold = (False, "") if paired else _trimming(terms, failed, family)
+    estimates = {scale: _estimate(question, terms, samples, scale, paired, trimmed) for scale in SCALES}
+    estimate = estimates[family.scale]
+    noiseless = _without_noise(estimate, terms)
+    kept = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
+    sides = [_side(question, kept, sign) for sign in (1, -1)]
+    pairs = _pairs(question, samples, metric) if family.describe else math.nan
+    return Contrast(
+        question=question,
+        set=name,
+        metric=metric,
+        primary=False,
+        arm_mean=sides[0],
+        baseline_mean=sides[1],
+        seeds={arm.name: len(terms[arm.name].rates) for arm in arms},
+        failed=failed,
+        diverged={arm.name: len(arm.diverged) for arm in arms},
+        difference=sides[0] - sides[1],
+        outcome="undecided",
+        estimate=None if noiseless else estimate,
+        other=None if noiseless else estimates["relative" if family.scale == "points" else "points"],
+        reason=_refusal(arms) or few or untold or noiseless,
+        procedure=family.procedure,
+        margin=family.margin,
+        superiority=_superiority(question, terms),
+        alone=all(samples.models.get(arm) == [ONE_SYSTEM] for arm in terms),
+        rule=rule,
+        p_pairs=pairs,
+        p_pairs_holm=pairs,
+    )
+
+
+SCALES: tuple[Scale, ...] = ("points", "relative")
+
+
+def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
+    """The samples of a question by arm; of replicates, such as folds, those rows that all its arms have."""
+    terms = {arm: samples.samples[arm] for arm in question.weights}
+    common = samples.common_replicates(question.weights)
+    if not samples.replicates or len(common) < 2:
+        return terms
+    rows = {arm: np.array([samples.models[arm].index(one) for one in common]) for arm in terms}
+    return {arm: sample.of_runs(rows[arm]) for arm, sample in terms.items()}
+
+
+def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
+    """Whether means are trimmed, and why runs some of which failed show nothing of typical ones; empty if they do."""
+    if not family.typical or not any(failed.values()):
+        return False, ""
+    if min(len(sample.rates) for sample in terms.values()) >= TRIMMED_FROM:
+        return True, ""
+    named = " and ".join(f"{count} of {len(terms[arm].rates)} runs of {arm}" for arm, count in failed.items() if count)
+    return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs an arm do not show what a typical one does"
+
+
+def _superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
+    """The share of pairs of a run of the arm and one of the baseline in which the arm's is better; ties count half."""
+    if question.kind != "arm":
+        return None
+    own, base = (terms[arm].rates for arm in question.weights)
+    return float(np.mean((own[:, None] < base) + 0.5 * (own[:, None] == base)))
+
+
+def _side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
+    """The weighted mean of the rates on one side of a question."""
+    return sum(
+        abs(weight) * float(terms[arm].rates.mean()) for arm, weight in question.weights.items() if sign * weight > 0
+    )
+
+
+def _refusal(arms: Sequence[Arm]) -> str:
+    """The reasons why runs are no evidence; empty if they are evidence."""
+    for arm in arms:
+        pruned = sum(run.state == "pruned" for run in arm.absent)
+        if pruned:
+            runs = f"{pruned} of {len(arm.results) + len(arm.absent)} runs of {arm.name}"
+            return f"{runs} were pruned for their results, so those that are left are no fair sample"
+    return ""
+
+
+def _estimate(
+    question: Question, terms: Mapping[str, Sample], samples: SetSamples, scale: Scale, paired: bool, trimmed: bool
+) -> Estimate | None:
+    weighted = [(question.weights[arm], sample) for arm, sample in terms.items()]
+    if paired:
+        return paired_estimate(weighted, replicates=samples.replicates, overlap=samples.overlap, scale=scale)
+    apart = any(arm in samples.apart for arm in terms)
+    return contrast_estimate(weighted, trimmed=trimmed, own_speakers=apart, scale=scale)
+
+
+def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
+    """The reason why an estimate has no noise to judge by; empty where it has."""
+    if estimate is None:
+        return "the noise of seeds is unknown"
+    if all(sample.errors is None and not sample.grain and not sample.rates.std() for sample in terms.values()):
+        return "the seeds' rates are equal and there are no utterances, so the noise is unknown"
+    if not math.isfinite(estimate.standard_error) or not math.isfinite(estimate.value):
+        return "the noise cannot be computed"
+    return ""
+
+
+def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
+    """True if the arms' rows are of the same trained models, or of the same replicates."""
+    if samples.replicates:
+        return len(next(iter(terms.values())).rates) == len(samples.common_replicates(question.weights))
+    first, *others = (samples.models[name] for name in question.weights)
+    return all(other == first for other in others) and all(first) and len(first) == len(set(first))
+
+
+def _decide(measured: Sequence[Contrast], family: Family) -> list[Contrast]:
+    """Holm's procedure over what can be decided, and what each contrast shows."""
+    open_ = [contrast for contrast in measured if contrast.estimate is not None and not contrast.reason]
+    ps = [family.procedure.p(contrast.estimate) for contrast in open_ if contrast.estimate is not None]
+    size = max(1, len(ps), family.size)
+    decisions = iter(zip(ps, holm_decisions([*ps, *[1.0] * (size - len(ps))], family.alpha), strict=False))
+    decided = []
+    for contrast, p_pairs_holm in zip(measured, _corrected_pairs(measured), strict=True):
+        held = replace(contrast, p_pairs_holm=p_pairs_holm, family=size)
+        if contrast.reason or contrast.estimate is None:
+            decided.append(held)
+            continue
+        p, decision = next(decisions)
+        by_scale = {
+            each.scale: _interval(each, family.procedure, decision.level)
+            for each in (contrast.estimate, contrast.other)
+            if each is not None
+        }
+        in_points, relative = by_scale.get("points"), by_scale.get("relative")
+        if relative and in_points and contrast.scale == "points" and math.isinf(in_points.low):
+            relative = Range(relative.value, -math.inf, math.inf)  # as on the scale that decides
+        shown = replace(
+            held,
+            outcome=_outcome(contrast, contrast.estimate, family, decision.rejected, size),
+            p=p,
+            p_adjusted=decision.p_adjusted,
+            level=decision.level,
+            low=None if in_points is None else in_points.low,
+            high=None if in_points is None else in_points.high,
+            relative=relative,
+        )
+        decided.append(_described(shown, contrast.estimate, decision.level, family) if family.describe else shown)
+    return decided
+
+
+def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
+    half = procedure.half_width(estimate, level)
+    return Range(estimate.value, estimate.value - half, estimate.value + half)
+
+
+def _described(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> Contrast:
+    """With what such runs would find, what would find more, and how likely the verdict would come again."""
+    return replace(
+        contrast,
+        detectable=found_in_four_of_five(estimate, level, family.procedure),
+        levers={size: levers(size, estimate, level) for size in DIFFERENCES},
+        repeated=_repeated(contrast, estimate, level, family),
+    )
+
+
+def _repeated(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> float | None:
+    """The chance of the same verdict from as many fresh runs; None where so few could show nothing."""
+    if contrast.low is not None and math.isinf(contrast.low):
+        return None
+    chances = repetition(estimate, level, family.margin, equal_level(family.alpha, contrast.family), family.procedure)
+    if chances is None or contrast.outcome == "not learned":
+        return None
+    if contrast.outcome in SHOWN:
+        return chances.above if estimate.value > 0 else chances.below
+    if contrast.outcome in EQUIVALENT:
+        return chances.equal
+    return 1 - chances.above - chances.below - chances.equal
+
+
+def _outcome(contrast: Contrast, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:
+    sides = [arm for arm in family.arms if arm.name in contrast.question.weights]
+    if contrast.metric == "wer" and not any(has_learned(arm, contrast.set) for arm in sides):
+        return "not learned"
+    if shown:
+        if contrast.question.kind == "interaction":
+            return "interaction shown"
+        return "worse" if estimate.value > 0 else "better"
+    equal = _interval(estimate, family.procedure, equal_level(family.alpha, size))
+    if family.margin is not None and -family.margin < equal.low and equal.high < family.margin:
+        return equivalence(contrast)
+    return "no interaction shown" if contrast.question.kind == "interaction" else "no difference shown"
+
+
+def equal_level(alpha: float, questions: int) -> float:
+    """The two-sided level of the interval that shows equivalence: each of two one-sided tests has half of it."""
+    return min(0.999, 2 * alpha / questions)
+
+
+def equivalence(contrast: Contrast) -> Outcome:
+    """The claim of arms that are equal within the margin. Where runs failed, how often they do may differ."""
+    about_typical = contrast.estimate is not None and contrast.estimate.trimmed
+    return "typical runs equivalent" if about_typical else "equivalent"
+
+
+def has_learned(arm: Arm, set_: str) -> bool:
+    """True if any run of the arm gets a tenth of the words right."""
+    rates = [run.value(set_, "wer") for run in arm.runs]
+    return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
+
+
+def _corrected_pairs(measured: Sequence[Contrast]) -> list[float]:
+    """Holm's correction of the matched pairs over the arms of a set; none where a p is nan."""
+    ps = [contrast.p_pairs for contrast in measured]
+    return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
+
+
+def _pairs(question: Question, samples: SetSamples, metric: str) -> float:
+    """p of MAPSSWE for words; for characters the pairs are whole utterances; nan for other questions than two arms."""
+    if question.kind != "arm" or not all(samples.hypotheses.get(arm) for arm in question.weights):
+        return math.nan
+    own, base = question.weights
+    if metric != "wer":
+        errors = [samples.samples[name].errors for name in (own, base)]
+        assert errors[0] is not None
+        assert errors[1] is not None
+        return matched_pairs((errors[0].mean(axis=0) - errors[1].mean(axis=0)).tolist()).p
+    segments: list[float] = []
+    for index, text in enumerate(samples.references):
+        ours = [error_places(text, hypotheses[index]) for hypotheses in samples.hypotheses[own]]
+        theirs = [error_places(text, hypotheses[index]) for hypotheses in samples.hypotheses[base]]
+        segments += segment_differences(ours, theirs)
+    return matched_pairs(segments).p

@@ -1,0 +1,115 @@
+"""The declaration of a sweep file: the question, and the data that decide it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.record import Record
+
+Scale = Literal["points", "relative"]
+
+FACTORIAL = "factorial"
+"""contrasts: factorial asks for all main effects, simple effects and interactions of two factors."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The keys of `ablation` in a config, which a sweep file sets.
+
+    factor: keys or groups in which the arms may differ. baseline: an arm. set: the test set that decides, by default
+    the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (comparison.questions), by default
+    every arm with the baseline, or all effects where two factors are crossed. scale: points or relative; margin: the
+    difference that would not matter, in points of the metric or in percent of the rate (5%); failed: which runs failed
+    (comparison.failures). targets: rates for the time to accuracy, 0.2 is 20 %.
+    """
+
+    question: str | None = None
+    source: str | None = None
+    factor: list[str] = field(default_factory=list)
+    baseline: str | None = None
+    set: str | None = None
+    metric: str | None = None
+    contrasts: list[str] = field(default_factory=list)
+    scale: Scale = "points"
+    margin: float | str | None = None
+    failed: object = None
+    targets: list[float] = field(default_factory=list)
+
+
+TEXTS = ("question", "source", "baseline", "set", "metric")
+OF_PUBLISHING = ("published", "claim", "expected", "withdrawn", "earlier")
+"""Keys that sweeps/publish reads: what a source says, and what was answered before."""
+
+
+def declaration(runs: Sequence[Record]) -> Declaration:
+    """The declaration of the first run that has one. Raises UsageError for keys and values of another form, and for
+    runs that declare different factors.
+    """
+    declared = [parse(run.config["ablation"]) for run in runs if run.config.get("ablation")]
+    factors = {tuple(one.factor) for one in declared if one.factor}
+    if len(factors) > 1:
+        names = " and ".join(sorted(", ".join(factor) for factor in factors))
+        raise UsageError(f"the runs declare different factors (ablation.factor): {names}")
+    return declared[0] if declared else Declaration()
+
+
+def parse(node: object) -> Declaration:
+    """The declaration in a config's `ablation`. Raises UsageError for what is none."""
+    if not isinstance(node, Mapping):
+        raise UsageError(f"ablation={node}: expected keys such as question and factor")
+    known = [*(one.name for one in fields(Declaration)), *OF_PUBLISHING]
+    for key in node:
+        if key not in known:
+            raise choices("ablation", key, f"one of {', '.join(known)}")
+    given = {str(key): value for key, value in node.items() if value is not None}
+    for key in TEXTS:
+        if isinstance(given.get(key), (Mapping, list)):
+            raise UsageError(f"ablation.{key}={given[key]}: expected one text")
+    return Declaration(
+        **{key: str(given[key]) for key in TEXTS if key in given},
+        factor=_texts(given.get("factor")),
+        contrasts=_texts(given.get("contrasts")),
+        scale=_scale(given.get("scale"), given.get("margin")),
+        margin=given.get("margin"),
+        failed=given.get("failed"),
+        targets=_numbers(given.get("targets")),
+    )
+
+
+def _scale(value: object, margin: object) -> Scale:
+    if value not in (None, "points", "relative"):
+        raise choices("ablation.scale", value, "points or relative")
+    scale: Scale = "relative" if value == "relative" or (value is None and str(margin).endswith("%")) else "points"
+    if margin is not None:
+        margin_on(margin, scale, 1.0, "ablation.margin")  # refuses one that cannot be meant
+    return scale
+
+
+def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
+    """A margin as it is typed, 2.0 points or 5%, on the scale: a fraction, or a difference of logarithms. unit: from a
+    recorded value to the points of its metric. Raises UsageError for another form, or one of the other scale.
+    """
+    text = str(margin)
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 100 or isinstance(margin, bool):
+        raise choices(name, margin, "the difference that would not matter: 2.0 for 2 points, or 5% of the rate")
+    if text.endswith("%") != (scale == "relative"):
+        wanted = "a percentage, such as 5%," if scale == "relative" else "points, such as 2.0,"
+        raise choices(name, margin, f"{wanted} since ablation.scale is {scale}")
+    return math.log1p(value / 100) if scale == "relative" else value / unit
+
+
+def _texts(value: object) -> list[str]:
+    return [] if value is None else [str(item) for item in value] if isinstance(value, list) else [str(value)]
+
+
+def _numbers(value: object) -> list[float]:
+    try:
+        return [float(text) for text in _texts(value)]
+    except ValueError as error:
+        raise choices("ablation.targets", value, "rates as fractions: 0.2 is 20 %") from error

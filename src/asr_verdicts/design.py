@@ -1,0 +1,243 @@
+"""The design of a comparison, before any measurement: arms, baseline, questions, metric, sets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from asr_verdicts.arms import Arm, find_baseline, group, is_search, planned_arms
+from asr_verdicts.confounds import (
+    ConfoundedError,
+    Differing,
+    confounds,
+    content,
+    differing,
+    find_factor,
+    replicated,
+    value_text,
+    within,
+)
+from asr_verdicts.contrast import Question
+from asr_verdicts.declaration import Declaration, declaration, margin_on
+from asr_verdicts.errors import choices
+from asr_verdicts.listed_arms import OWN, ListedArm
+from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
+from asr_verdicts.plan import VerdictPlan
+from asr_verdicts.questions import (
+    beyond_the_list,
+    changes_of,
+    default_baseline,
+    explained,
+    in_order,
+    listed_arms,
+    of_the_list,
+    questions,
+)
+from asr_verdicts.record import Record, Records
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices of a user that override the sweep file. targets: of the metric, rates as fractions."""
+
+    baseline: str | None = None
+    allow: list[str] = field(default_factory=list)
+    metric: str | None = None
+    set: str | None = None
+    targets: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The runs as arms.
+
+    differ: all keys that differ; overruled: those beyond the factor that --allow accepted. default: the baseline unless
+    the user names another; None for the arm that was named first. changes: what each arm of a list changes.
+    """
+
+    declared: Declaration
+    factor: list[str]
+    differ: Differing
+    overruled: Differing
+    arms: list[Arm]
+    warnings: list[str]
+    default: str | None
+    changes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def differing(self) -> dict[str, list[str]]:
+        """All keys that differ, with their values as text."""
+        return {key: [value_text(value) for value in values] for key, values in self.differ.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What is asked of the arms.
+
+    primary: the set that decides. size: comparisons that are corrected for at least. chosen: warnings about what was
+    chosen afterwards. targets: of the time to accuracy, as recorded.
+    """
+
+    layout: Layout
+    baseline: Arm
+    metric: Metric
+    sets: list[str]
+    primary: str
+    questions: list[Question]
+    size: int
+    chosen: list[str]
+    targets: list[float]
+
+    @property
+    def margin(self) -> float | None:
+        """The difference that would not matter, on the scale that decides; None if none was declared."""
+        declared = self.layout.declared
+        if declared.margin is None:
+            return None
+        return margin_on(declared.margin, declared.scale, self.metric.scale, "ablation.margin")
+
+
+def assign(records: Records, options: Options, plan: VerdictPlan | None = None) -> Design:
+    """Assign runs to arms, and decide what is asked.
+
+    plan: of the sweep, if it has one; its arms are those that it names, with or without results.
+
+    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for what cannot be asked.
+    """
+    runs = [*records.runs, *records.diverged]
+    _check_allowed(options.allow, runs)
+    if plan is not None:
+        layout = _planned(records, plan, options)
+    elif listed := listed_arms(runs):
+        layout = _listed(records, listed, options)
+    else:
+        layout = _by_factor(records, options)
+    declared, arms = layout.declared, layout.arms
+    default = layout.default or _first_named(arms).name
+    baseline = find_baseline(str(options.baseline or default), arms)
+    metric = find_metric(options.metric or declared.metric or "wer")
+    check_comparable(metric, records.runs)
+    sets = measured_sets(metric, records.runs)
+    chosen, size = _chosen_afterwards(options, declared, default, arms, baseline)
+    searched = _only_searched(arms, options, declared)
+    return Design(
+        layout=layout,
+        baseline=baseline,
+        metric=metric,
+        sets=sets,
+        primary=_primary(options, declared, sets),
+        questions=[] if searched else questions(arms, baseline, layout.factor, declared.contrasts),
+        size=size,
+        chosen=chosen,
+        targets=[metric.check_target(target) for target in options.targets or _declared_targets(declared, metric)],
+    )
+
+
+def _by_factor(records: Records, options: Options) -> Layout:
+    """An arm for each choice of the declared factor, or of the only one."""
+    runs = [*records.runs, *records.diverged]
+    declared = declaration(runs)
+    differ, factor, overruled = _find_factor(runs, declared, options.allow)
+    arms, warnings = group(records, factor, list(differ))
+    return Layout(declared, factor, differ, overruled, arms, warnings, declared.baseline)
+
+
+def _listed(records: Records, listed: Sequence[ListedArm], options: Options) -> Layout:
+    """The arms of a list, each of which may differ in what it changes."""
+    declared = declaration([*records.runs, *records.diverged])
+    records, left_out = of_the_list(records, listed)
+    runs = [*records.runs, *records.diverged]
+    differ, factor = _differing(runs), [OWN, *declared.factor]
+    arms, warnings = group(records, factor, list(differ), explained(listed, runs))
+    arms = in_order(arms, listed)
+    default = declared.baseline or default_baseline(arms, listed)
+    reference = find_baseline(str(options.baseline or default), arms)
+    overruled = beyond_the_list(arms, reference, listed, declared.factor, options.allow)
+    warnings = [*left_out, *warnings]
+    return Layout(declared, factor, differ, overruled, arms, warnings, default, changes_of(arms, listed))
+
+
+def _planned(records: Records, plan: VerdictPlan, options: Options) -> Layout:
+    """The arms of a plan. Those of a list differ as they did when the plan was made."""
+    arms, warnings = planned_arms(plan, records)
+    runs = [run for arm in arms for run in arm.results]
+    declared = declaration(runs)
+    if plan.listed:
+        factor = [OWN, *declared.factor]
+        return Layout(declared, factor, _differing(runs), {}, arms, warnings, plan.baseline, plan.listed)
+    differ, factor, overruled = _find_factor(runs, declared, options.allow)
+    return Layout(declared, factor, differ, overruled, arms, warnings, declared.baseline)
+
+
+def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration) -> bool:
+    """True if all runs are a search's, and no question is asked: a search chooses by luck, too."""
+    return is_search(arms) and options.baseline is None and declared.baseline is None and not declared.contrasts
+
+
+def _check_allowed(allow: Sequence[str], runs: Sequence[Record]) -> None:
+    """Raises UsageError for a key of --allow that no run has: it would excuse nothing."""
+    known = list(dict.fromkeys(key for run in runs for key in content(run)))
+    for key in allow:
+        if known and not any(within(name, [key]) for name in known):
+            near = ", ".join(get_close_matches(key, known, n=3)) or "a key of config.yaml, or a group"
+            raise choices("allow", key, near)
+
+
+def _differing(runs: Sequence[Record]) -> Differing:
+    """All keys that differ and that are no matter of the seed."""
+    return {key: values for key, values in differing(runs).items() if not within(key, replicated(runs))}
+
+
+def _find_factor(
+    runs: Sequence[Record], declared: Declaration, allow: Sequence[str]
+) -> tuple[Differing, list[str], Differing]:
+    """All differing keys, the factor, and the keys beyond it, which all were allowed. Raises ConfoundedError."""
+    differ = _differing(runs)
+    factor = declared.factor or find_factor(runs, differ, allow)
+    beyond = confounds(runs, factor, differ)
+    refused = {key: values for key, values in beyond.items() if not within(key, allow)}
+    if refused:
+        raise ConfoundedError(factor, refused)
+    return differ, factor, beyond
+
+
+def _primary(options: Options, declared: Declaration, sets: Sequence[str]) -> str:
+    """The test set that decides. Raises UsageError for one that was not tested."""
+    name = options.set or declared.set or (sets[0] if sets else "")
+    if sets and name not in sets:
+        raise choices("set", name, list(sets))
+    return name
+
+
+def _first_named(arms: Sequence[Arm]) -> Arm:
+    """The arm whose run was named first where its sweep was launched, or else was started first."""
+
+    def place(arm: Arm) -> float:
+        return min((run.place for run in arm.results if run.place is not None), default=float("inf"))
+
+    return min(arms, key=place)
+
+
+def _chosen_afterwards(
+    options: Options, declared: Declaration, default: str, arms: Sequence[Arm], baseline: Arm
+) -> tuple[list[str], int]:
+    """Warnings about what the command chose in place of what was declared, and over how many comparisons the verdicts
+    are corrected at least: with a free choice of the baseline, all pairs of arms. default: the baseline otherwise.
+    """
+    warnings, size = [], 0
+    if options.baseline is not None and find_baseline(default, arms) is not baseline:
+        size = len(arms) * (len(arms) - 1) // 2
+        warnings.append(
+            f"the baseline {baseline.name} was chosen by --baseline, in place of {default}: verdicts are corrected "
+            "over all pairs of arms"
+        )
+    for name, given, own in (("metric", options.metric, declared.metric or "wer"), ("set", options.set, declared.set)):
+        if given is not None and own is not None and given != own:
+            warnings.append(
+                f"the {name} {given} was chosen by --{name}, in place of {own}: its verdicts are exploratory"
+            )
+    return warnings, size
+
+
+def _declared_targets(declared: Declaration, metric: Metric) -> list[float]:
+    """The targets of the sweep file, if they are of this metric."""
+    return declared.targets if metric.name == (declared.metric or "wer") else []

@@ -1,0 +1,87 @@
+"""Runs that failed: those that diverged, and those that ended far above the other runs of their arm."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import median
+from typing import Literal
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.seed_noise import TOTALS
+
+MEDIANS = 1.5
+"""Times the median of its arm above which a run counts as failed, unless something else is declared."""
+DEVIATIONS = 4
+"""Poisson deviations of the median's number of errors by which a run exceeds it, too: below 1 % WER half as many errors
+again are no rare chance.
+"""
+
+
+@dataclass(frozen=True)
+class FailureRule:
+    """The rule by which a run that did not diverge failed. above: times the median of the arm's finished runs, or a
+    rate as a fraction.
+    """
+
+    kind: Literal["median", "rate", "diverged"] = "median"
+    above: float = MEDIANS
+
+    @classmethod
+    def parse(cls, value: object) -> "FailureRule":
+        """`ablation.failed`: diverged, {median: 1.5} or {rate: 50}, in percent. Raises UsageError for anything else."""
+        if value is None:
+            return cls()
+        if value == "diverged":
+            return DIVERGED
+        if isinstance(value, Mapping) and len(value) == 1:
+            (kind, above), *_ = value.items()
+            if isinstance(above, (int, float)) and not isinstance(above, bool):
+                if kind == "median" and above > 1:
+                    return cls("median", float(above))
+                if kind == "rate" and 0 < above <= 100:
+                    return cls("rate", above / 100)
+        raise UsageError(
+            f"ablation.failed={value}: expected diverged, {{median: 1.5}} (times the arm's), or {{rate: 50}} (percent)"
+        )
+
+    def failed(self, arm: Arm, set_: str, metric: str) -> list[Record]:
+        """The runs of an arm that failed, in the order of seeds."""
+        rates = {id(run): rate for run in arm.runs if (rate := run.value(set_, metric)) is not None}
+        bound = float("inf")
+        if self.kind == "rate":
+            bound = self.above
+        elif self.kind == "median" and rates:
+            typical = median(rates.values())
+            total = arm.runs[0].value(set_, TOTALS.get(metric, ""))
+            bound = max(self.above * typical, typical + DEVIATIONS * sqrt(typical / total) if total else 0.0)
+        return [run for run in arm.results if run.diverged_at is not None or rates.get(id(run), 0.0) > bound]
+
+    @property
+    def text(self) -> str:
+        """The rule as the reports say it."""
+        if self.kind == "diverged":
+            return "diverged"
+        if self.kind == "rate":
+            return f"diverged or ended above {100 * self.above:g} %"
+        return f"diverged or ended above {self.above:g} times the median of its arm"
+
+
+DEFAULT, DIVERGED = FailureRule(), FailureRule("diverged", 0.0)
+
+
+def missed(runs: int, rate: float = 0.1) -> float:
+    """The probability that none of so many runs fails, where one fails with this probability."""
+    return float((1 - rate) ** runs)
+
+
+def counts_text(arms: Sequence[tuple[str, int, int]]) -> str:
+    """Failed runs with Clopper and Pearson's exact interval (1934). arms: name, failed runs, all runs."""
+    from asr_verdicts.statistics.distributions import binomial_interval  # scipy: a sweep checks its rule without it
+
+    texts = []
+    for name, failed, runs in arms:
+        low, high = binomial_interval(failed, runs)
+        texts.append(f"{failed} of {runs} of {name} ({100 * low:.0f} to {100 * high:.0f} %)")
+    return " and ".join(texts)

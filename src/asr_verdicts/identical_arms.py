@@ -1,0 +1,94 @@
+"""Runs of two arms that are one training, and arms whose difference did nothing."""
+
+import itertools
+from collections.abc import Collection, Sequence
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.confounds import content, within
+from asr_verdicts.contrast import Question
+from asr_verdicts.record import Record
+
+PLACES = ("audio", "offset", "duration", "channel")
+"""The place of an utterance, which may differ for the same speech."""
+
+
+def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[str]:
+    """A warning for every two arms of a question that share trainings, and for other arms with equal results."""
+    shared = [copies for question in questions for copies in shared_runs(question.weights, arms)]
+    warnings = [f"{_text(*copies)} (same config and results): counted for {copies[1].name} alone" for copies in shared]
+    for one, other in itertools.combinations(arms, 2):
+        pairs = _pairs(one, other)
+        same = [str(run.seed) for run, its in pairs if _same_results(run, its) and not _same_config(run, its)]
+        if same:
+            part = f"; {len(same)} of {len(pairs)} runs" if len(same) < len(pairs) else ""
+            alike = f"alike to the last utterance with the same seed ({', '.join(same)}{part})"
+            warnings.append(f"{one.name} and {other.name} are {alike}: what they differ in did nothing in these runs")
+    return list(dict.fromkeys(warnings))
+
+
+def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = False) -> tuple[Sequence[Arm], str]:
+    """The arms, without runs of a name that a later name has, too; and why too few are left, else "". paired: a run is
+    left out with its partner.
+    """
+    shared = shared_runs(names, arms)
+    counted = []
+    for arm in arms:
+        copies = [seeds for one, _, seeds in shared if one is arm or (paired and arm.name in names)]
+        counted.append(arm.of_seeds({run.seed for run in arm.results}.difference(*copies)))
+    if shared and min(len(arm.results) for arm in counted if arm.name in names) < 2:
+        return arms, f"{'; '.join(_text(*copies) for copies in shared)}, and too few are left"
+    return (counted if shared else arms), ""
+
+
+def shared_runs(names: Collection[str], arms: Sequence[Arm]) -> list[tuple[Arm, Arm, set[int]]]:
+    """Two of these arms, and the seeds of the first one's runs that are one training with a run of the second."""
+    sides = [arm for name in names for arm in arms if arm.name == name]
+    shared = []
+    for one, other in itertools.combinations(sides, 2):
+        pairs = [(run, its) for run in one.runs for its in other.runs]
+        seeds = {run.seed for run, its in pairs if _same_results(run, its) and _same_config(run, its)}
+        shared += [(one, other, seeds)] if seeds else []
+    return shared
+
+
+def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
+    """Return whether all runs of two arms have the same results with the same seed, as by an option without effect."""
+    own = [arm for arm in arms if arm.name in question.weights]
+    pairs = [_pairs(one, other) for one, other in itertools.combinations(own, 2)]
+    return any(of_two and all(itertools.starmap(_same_results, of_two)) for of_two in pairs)
+
+
+def _text(one: Arm, other: Arm, seeds: set[int]) -> str:
+    return f"{one.name} shares {len(seeds)} of {len(one.results)} runs with {other.name}"
+
+
+def _pairs(one: Arm, other: Arm) -> list[tuple[Record, Record]]:
+    """Their finished runs with equal seeds; none where a run does not say what it recognised."""
+    seeds = {run.seed: run for run in other.runs if run.utterances}
+    pairs = [(run, seeds[run.seed]) for run in one.runs if run.seed in seeds and run.utterances]
+    # a run that was taken for both arms would be no pair
+    return [] if any(first.folder.resolve() == second.folder.resolve() for first, second in pairs) else pairs
+
+
+def _same_config(*runs: Record) -> bool:
+    """Return whether two configs differ in seeds alone. If not, the same results say that an option did nothing."""
+    one, other = ({key: leaf for key, leaf in content(run).items() if not within(key, ["seeds"])} for run in runs)
+    return one == other
+
+
+def _same_results(one: Record, other: Record) -> bool:
+    """Return whether two runs wrote the same words, some of them wrong, and have the same validations."""
+    texts, others = ([row["hypothesis"] for row in run.utterances] for run in (one, other))
+    wrong = texts != [row["reference"] for row in one.utterances]
+    # models that write nothing, or make no error, are equal by chance
+    return any(texts) and wrong and texts == others and _found(one) == _found(other)
+
+
+def _found(run: Record) -> list[object]:
+    """The hypotheses of a run, and its validations."""
+    texts = [{key: value for key, value in row.items() if key not in PLACES} for row in run.utterances]
+    validations = [
+        {key: value for key, value in row.items() if key.startswith("validation/") and value is not None}
+        for row in run.metrics
+    ]
+    return [texts, [row for row in validations if row]]

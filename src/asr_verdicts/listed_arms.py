@@ -1,0 +1,149 @@
+"""Arms as a list, `arms` in a sweep file: each names what it changes, and everything else is as in the others."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from asr_verdicts.config import MACHINE_KEYS, Config, flatten
+from asr_verdicts.errors import UsageError, choices
+
+LIST, OWN = "arms", "arm"
+"""Keys of a run's config: the list of its sweep, and the name of the arm that the run belongs to."""
+NAME = "name"
+FULL = "full"
+"""The name of an arm that changes nothing, unless it has one."""
+
+FORM = "a list such as [{}, {norm: none}, {rnn: gru, width: 256}]"
+NOT_VARIED = ("seed", "hydra", "defaults", *MACHINE_KEYS)
+"""Keys that make no arm: seeds are repeated for each arm, and the others change no result."""
+PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
+"""Texts that stand in an override without quotes."""
+
+
+@dataclass(frozen=True)
+class ListedArm:
+    """changes: values by dotted keys; empty for the full model."""
+
+    name: str
+    changes: dict[str, object]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that it changes, without the + of those that are added."""
+        return [key.lstrip("+~") for key in self.changes]
+
+    @property
+    def text(self) -> str:
+        """The changes of the arm, for people."""
+        return " ".join(_words(self.changes)) or "nothing"
+
+    @property
+    def overrides(self) -> list[str]:
+        """The overrides of a run of this arm."""
+        return [f"{OWN}={override_text(self.name)}", *_words(self.changes)]
+
+
+def read_arms(node: object) -> list[ListedArm]:
+    """The arms of a list; none of null. Raises UsageError for another form, and for two arms that are one."""
+    if node is None:
+        return []
+    if not isinstance(node, Sequence) or isinstance(node, str) or len(node) < 2:
+        raise UsageError(f"{LIST}={node}: expected {FORM}, of two arms or more")
+    arms = [_read_arm(entry) for entry in node]
+    for number, arm in enumerate(arms):
+        for other in arms[:number]:
+            if arm.changes == other.changes:
+                raise UsageError(f"{LIST}: {other.name} and {arm.name} change the same; expected each arm once")
+            if arm.name == other.name:
+                raise UsageError(f"{LIST}: two arms have the name {arm.name}; expected a {NAME} for each")
+    return arms
+
+
+def _read_arm(entry: object) -> ListedArm:
+    if not isinstance(entry, Mapping):
+        raise UsageError(
+            f"{LIST}: {entry}: expected the keys that the arm changes, as {{norm: none}}, or {{}} for none"
+        )
+    changes = flatten({str(key): value for key, value in entry.items() if key != NAME})
+    for key, value in changes.items():
+        root = key.lstrip("+~").partition(".")[0]
+        if root in NOT_VARIED:
+            where = "hydra.sweeper.params" if root == "seed" else "the sweep file, for all arms"
+            raise UsageError(f"{LIST}: {key}: no arm is made by it; expected it in {where}")
+        if "${" in str(value):
+            raise UsageError(f"{LIST}: {key}={value}: expected a value, and no reference to another key")
+    name = entry.get(NAME)
+    if name is not None and (not isinstance(name, str) or not name.strip() or "\n" in name):
+        raise UsageError(f"{LIST}: {NAME}={name}: expected a text of one line")
+    return ListedArm(name or ", ".join(f"{key}={_shown(value)}" for key, value in changes.items()) or FULL, changes)
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else override_text(value)
+
+
+def _words(changes: Mapping[str, object]) -> list[str]:
+    return [f"{key}={override_text(value)}" for key, value in changes.items()]
+
+
+def override_text(value: object) -> str:
+    """A value as Hydra reads it on a command line."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{override_text(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, str):
+        plain = PLAIN.fullmatch(value) and value.lower() not in ("null", "true", "false", "nan", "inf")
+        if plain:
+            return value
+        # Hydra reads a backslash as itself, but for those before a quote, or before the end
+        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value) + "'"
+    if isinstance(value, Sequence):
+        return "[" + ",".join(map(override_text, value)) + "]"
+    return str(value)
+
+
+def arm_of(config: Config) -> str | None:
+    """The name of the arm that a run belongs to, by its config; None where its sweep has no list."""
+    name = config.get(OWN)
+    return None if name is None else str(name)
+
+
+def merged(lists: Iterable[object]) -> list[ListedArm]:
+    """The arms of several records of a list that grew while its runs were made, in the order of the longest.
+
+    Raises UsageError for a name that two lists give to different arms.
+    """
+    arms: dict[str, ListedArm] = {}
+    for listed in sorted((read_arms(node) for node in lists), key=len, reverse=True):
+        for arm in listed:
+            if arms.setdefault(arm.name, arm).changes != arm.changes:
+                both = f"{arms[arm.name].text} and {arm.text}"
+                raise UsageError(f"{LIST}: {arm.name} stands for different changes in these runs: {both}")
+    return list(arms.values())
+
+
+def check_arm(config: Mapping[str, object]) -> None:
+    """Raises UsageError for a run beside a list of arms that is none of them, and for an arm without a list."""
+    arms = read_arms(config.get(LIST))
+    if not arms and config.get(OWN) is not None:
+        raise choices(OWN, config.get(OWN), f"null, or the name of one of the arms in {LIST}, which a sweep sets")
+    if arms and config.get(OWN) not in [arm.name for arm in arms]:
+        names = ", ".join(arm.name for arm in arms)
+        raise UsageError(
+            f"{LIST}: a list of arms ({names}) is for a sweep with -m and Hydra's own sweeper; {LIST}=null takes none"
+        )
+
+
+def name_in(overrides: Iterable[str]) -> str | None:
+    """The name of the arm that overrides make a run of; None where there is no list."""
+    for word in overrides:
+        key, _, text = word.partition("=")
+        if key == OWN:
+            quoted = text.startswith("'")
+            return re.sub(r"((?:\\\\)*)(\\'|$)", _unescaped, text[1:-1]) if quoted else text
+    return None
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return found[1][: len(found[1]) // 2] + ("'" if found[2] else "")

@@ -1,0 +1,94 @@
+"""Tables of a single arm: its rate, and its spread over seeds."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.metrics import (
+    LOSS,
+    METRICS,
+    Metric,
+    measured_sets,
+)
+from asr_verdicts.samples import measure_set
+from asr_verdicts.statistics.estimate import contrast_estimate, paired_estimate
+from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.statistics.procedures import ALPHA, FixedLength
+from asr_verdicts.statistics.sample import Sample, Spread, describe
+from asr_verdicts.verdict import speakers_text
+
+
+@dataclass(frozen=True)
+class Description:
+    """A metric of the last weights on a set, over the runs of an arm; rates as fractions, losses in nats."""
+
+    arm: str
+    set: str
+    metric: Metric
+    spread: Spread
+
+
+def one_arm(arms: Sequence[Arm]) -> bool:
+    """True if there is one arm with several seeds: a question about chance, not about a factor."""
+    return len(arms) == 1 and len(arms[0].runs) > 1
+
+
+def descriptions(comparison: Comparison) -> list[Description]:
+    """Every metric on every set, the first validation set before the test sets; empty unless there is one arm."""
+    arms = comparison.arms
+    if not one_arm(arms):
+        return []
+    return [
+        Description(arms[0].name, name, metric, describe(Sample.of_rates(np.array(values))))
+        for metric in METRICS.values()
+        for name in measured_sets(LOSS, arms[0].runs)
+        if len(values := final_values(arms[0], name, metric)) > 1
+    ]
+
+
+@dataclass(frozen=True)
+class ArmRate:
+    """The error rate of an arm on a test set, a fraction, with its 95 % interval over seeds and speakers."""
+
+    arm: str
+    set: str
+    metric: Metric
+    rate: Range
+    sentence: str
+
+
+def lone_rates(comparison: Comparison) -> list[ArmRate]:
+    """The rate of a comparison's only arm on each set; empty where there are more arms, or no utterances.
+
+    The interval is Student's t: over seeds and speakers, and of one system over speakers alone.
+    """
+    metric = comparison.design.metric
+    if len(comparison.arms) != 1 or not metric.is_rate:
+        return []
+    (arm,), found = comparison.arms, []
+    for name in comparison.sets:
+        sample = measure_set([arm], arm, name, metric.name).samples.get(arm.name)
+        if sample is None or sample.errors is None:
+            continue
+        several = len(sample.rates) > 1
+        estimate = contrast_estimate([(1.0, sample)]) if several else paired_estimate([(1.0, sample)])
+        if estimate is None or not math.isfinite(half := FixedLength().half_width(estimate, ALPHA)):
+            continue
+        rate = Range(estimate.value, estimate.value - half, estimate.value + half)
+        ends = f"{metric.text(rate.low)} to {metric.text(rate.high)} at 95 %"
+        models = f"{len(sample.rates)} seeds" if several else "one system, of which alone it speaks"
+        sentence = (
+            f"{arm.name}: {metric.text(rate.value)} % {metric.label} on {name} "
+            f"({ends}; {models}, {speakers_text(estimate)})"
+        )
+        found.append(ArmRate(arm.name, name, metric, rate, sentence))
+    return found
+
+
+def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:
+    """The metric of every run that recorded it, in the order of seeds."""
+    return [value for run in arm.runs if (value := run.value(name, metric.name)) is not None]

@@ -1,0 +1,170 @@
+"""The look of all figures: as wide as a column or a page of a journal, with text of 8 pt; arms differ in colour, line
+style, marker and hatch, so that they can be read in grey.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from asr_verdicts.files import Json, named
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#333333", "#999933")
+"""Okabe and Ito's colours, which colour-blind readers can tell apart, with the yellow replaced."""
+LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
+COLUMN, PAGE = 84 / 25.4, 174 / 25.4
+"""Widths of a figure, inches."""
+HEIGHT = 58 / 25.4
+"""Of a row of panels, inches."""
+ACROSS = 3
+"""Panels beside each other at most."""
+LETTER = 4.8
+"""Mean width of a letter of the text, points."""
+FORMATS: dict[str, Json] = {
+    "png": {"dpi": 300},  # as journals ask for
+    "svg": {"metadata": {"Date": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
+"""Options of Figure.savefig for every figure."""
+TALL = 0.6
+"""The least share of a figure's height that a legend leaves to the panels."""
+LOOK: Any = {
+    "pdf.fonttype": 42,  # text that can be searched; some printers refuse matplotlib's default
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "legend.fontsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.handlelength": 2.8,
+    "hatch.linewidth": 0.6,
+    "text.usetex": False,
+    "text.parse_math": False,  # names of arms are no formulas
+    "svg.fonttype": "none",
+    "svg.hashsalt": "asr-ablations",  # the same comparison gives the same file
+}
+
+
+def panels(
+    columns: int, rows: int = 1, *, width: float | None = None, height: float = HEIGHT, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure of rows × columns panels, and the panels row by row. width: of the figure, by default a column for one
+    column of panels, else a page; height: of a row.
+    """
+    width = width or (COLUMN if columns == 1 else PAGE)
+    figure = Figure(figsize=(width, rows * height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, list(axes.flat)
+
+
+def grid(count: int, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, at most ACROSS in a row."""
+    rows = math.ceil(count / ACROSS)
+    figure, axes = panels(math.ceil(count / rows), rows, **options)
+    for empty in axes[count:]:
+        figure.delaxes(empty)
+    return figure, axes[:count]
+
+
+def width_for(labels: Iterable[str]) -> float:
+    """The width of a figure with such labels beside its only panel: a column, where they leave half of it."""
+    return COLUMN if 2 * LETTER * max(map(len, labels), default=0) < 72 * COLUMN else PAGE
+
+
+def wrapped(panel: Axes, text: str, share: float = 0.9) -> str:
+    """The text in lines that fit into this share of the width that the figure has for a panel."""
+    place = panel.get_subplotspec()
+    columns = 1 if place is None else place.get_gridspec().ncols
+    figure = panel.get_figure(root=True)
+    assert figure is not None
+    letters = max(8, int(share * 72 * figure.get_figwidth() / columns / LETTER))
+    return fill(text, letters, break_long_words=False, break_on_hyphens=False)
+
+
+def line(arm: int) -> Json:
+    """Options of Axes.plot for the arm with this number."""
+    return {"color": COLOURS[arm % 8], "linestyle": LINES[arm % 8], "linewidth": 1.5}
+
+
+def marker(arm: int) -> Json:
+    """Options of a marker for the arm with this number."""
+    return {"marker": MARKERS[arm % 8], "markersize": 4.5, "markerfacecolor": "white", "color": COLOURS[arm % 8]}
+
+
+def bar(arm: int) -> Json:
+    """Options of Axes.bar for the arm with this number."""
+    return {"facecolor": COLOURS[arm % 8] + "bb", "edgecolor": "#222222", "linewidth": 0.7, "hatch": HATCHES[arm % 8]}
+
+
+LEADING = (1, 2, 5)
+"""Digits with which the labels of a logarithmic axis begin."""
+FEWEST_LABELS = 3
+"""Labels without which a logarithmic axis cannot be read."""
+
+
+def log_scale(axes: Axes, values: Iterable[float]) -> None:
+    """A logarithmic y axis with plain numbers, where every value is above 0 and they span FEWEST_LABELS labels."""
+    numbers = list(values)
+    if not numbers or min(numbers) <= 0:
+        return
+    least, most = min(numbers), max(numbers)
+    powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+    if sum(least <= digit * 10.0**power <= most for power in powers for digit in LEADING) < FEWEST_LABELS:
+        return
+    axes.set_yscale("log")
+    plain_numbers(axes.yaxis, LEADING)
+
+
+def plain_numbers(axis: Axis, leading: Sequence[int]) -> None:
+    """Plain numbers at a logarithmic axis, those with these leading digits."""
+    axis.set_major_locator(LogLocator(subs=leading))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def legend(figure: Figure, axes: Axes) -> None:
+    """One legend for all panels, above them."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        whole_legend(figure, handles, labels)
+
+
+def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
+    """A legend above all panels with as many columns as fit, long labels in several lines. A figure that would leave
+    the panels less than TALL of its height is made taller by the legend.
+    """
+    letters = int(0.8 * 72 * figure.get_figwidth() / LETTER)
+    labels = [fill(label, letters, break_on_hyphens=False) for label in labels]
+    for columns in range(len(labels), 0, -1):
+        box = figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, **options)
+        extent = box.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+        if extent.width <= figure.bbox.width or columns == 1:
+            break
+        box.remove()
+    height = extent.height / figure.dpi
+    if height > (1 - TALL) * figure.get_figheight():
+        figure.set_figheight(figure.get_figheight() + height)
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """<folder>/<name>.png, .svg and .pdf: for a page, an editor and LaTeX."""
+    paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
+    for kind, path in paths.items():
+        with named(path):
+            figure.savefig(path, **FORMATS[kind])
+    return list(paths.values())

@@ -1,0 +1,214 @@
+"""The questions of a comparison: every arm against the baseline, or the effects of two crossed factors."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.confounds import (
+    ConfoundedError,
+    Differing,
+    confounds,
+    derived,
+    differing,
+    references,
+    replicated,
+    within,
+)
+from asr_verdicts.contrast import Question
+from asr_verdicts.declaration import FACTORIAL
+from asr_verdicts.errors import choices
+from asr_verdicts.listed_arms import LIST, OWN, ListedArm, arm_of, merged
+from asr_verdicts.record import Record, Records
+
+FORMS = (
+    f"{FACTORIAL}, a factor (its main effect), two factors as a:b (their interaction), or a factor within a choice of "
+    "the other, as in 'order | norm=none'"
+)
+
+
+def questions(arms: Sequence[Arm], baseline: Arm, factor: Sequence[str], declared: Sequence[str]) -> list[Question]:
+    """The questions in the order of reading. declared: `ablation.contrasts`; where it is empty, and two factors are
+    fully crossed, all effects are measured. Raises UsageError for a contrast that the arms cannot answer.
+    """
+    crossed = _Crossed.of(arms, baseline, factor)
+    if crossed is None:
+        if declared:
+            reason = "contrasts of two factors, and every choice of both crossed; these arms are not"
+            raise choices("ablation.contrasts", ", ".join(declared), reason)
+        return against_baseline(arms, baseline)
+    entries = declared or [FACTORIAL]
+    return list({question.name: question for text in entries for question in crossed.effects(text)}.values())
+
+
+def against_baseline(arms: Sequence[Arm], baseline: Arm) -> list[Question]:
+    """Every other arm against the baseline."""
+    return [
+        Question("arm", arm.name, baseline.name, {arm.name: 1.0, baseline.name: -1.0})
+        for arm in arms
+        if arm is not baseline
+    ]
+
+
+class _Crossed:
+    """Arms that are all combinations of two factors. The baseline's choices are the references of both."""
+
+    def __init__(self, factors: Sequence[str], levels: Sequence[list[str]], names: dict[tuple[str, str], str]) -> None:
+        self.factors, self.levels, self.names = list(factors), [list(of) for of in levels], names
+
+    @classmethod
+    def of(cls, arms: Sequence[Arm], baseline: Arm, factor: Sequence[str]) -> "_Crossed | None":
+        """None where the arms are not the full product of exactly two factors with several choices each."""
+        if len(factor) != 2 or any(set(arm.levels) != set(factor) for arm in arms):
+            return None
+        levels = [list(dict.fromkeys([baseline.levels[one], *(arm.levels[one] for arm in arms)])) for one in factor]
+        names = {(arm.levels[factor[0]], arm.levels[factor[1]]): arm.name for arm in arms}
+        complete = len(names) == len(arms) == len(levels[0]) * len(levels[1])
+        return cls(factor, levels, names) if complete and min(map(len, levels)) > 1 else None
+
+    def effects(self, text: str) -> list[Question]:
+        """The questions of one entry of `ablation.contrasts`."""
+        if text == FACTORIAL:
+            first, second = self.factors
+            simple = [f"{one} | {other}={level}" for one, other, levels in self._sides() for level in levels]
+            return [
+                question for entry in (first, second, *simple, f"{first}:{second}") for question in self.effects(entry)
+            ]
+        head, bar, place = (part.strip() for part in text.partition("|"))
+        for one, other, levels in self._sides():
+            if head == one and not bar:
+                return self._differences(
+                    "main effect", one, {level: 1 / len(levels) for level in levels}, f"averaged over {other}"
+                )
+            if head == one and bar and place in [f"{other}={level}" for level in levels]:
+                return self._differences("simple effect", one, {place.partition("=")[2]: 1.0}, f"at {place}")
+        if not bar and sorted(part.strip() for part in head.split(":")) == sorted(self.factors):
+            return self._interactions()
+        named = ", ".join(
+            f"{one}={level}" for one, levels in zip(self.factors, self.levels, strict=True) for level in levels
+        )
+        raise choices("ablation.contrasts", text, f"{FORMS}; the factors are {' and '.join(self.factors)} ({named})")
+
+    def _sides(self) -> list[tuple[str, str, list[str]]]:
+        """Each factor with the other one and its levels."""
+        (first, second), (of_first, of_second) = self.factors, self.levels
+        return [(first, second, of_second), (second, first, of_first)]
+
+    def _differences(self, kind: str, factor: str, shares: dict[str, float], within: str) -> list[Question]:
+        """Every choice of a factor against its reference, where the other factor's levels have these shares."""
+        reference, *others = self.levels[self.factors.index(factor)]
+        return [
+            Question(
+                kind,  # type: ignore[arg-type]
+                self._label(factor, choice),
+                self._label(factor, reference),
+                {
+                    self._arm(factor, level, other): sign * share
+                    for level, sign in ((choice, 1.0), (reference, -1.0))
+                    for other, share in shares.items()
+                },
+                within,
+            )
+            for choice in others
+        ]
+
+    def _interactions(self) -> list[Question]:
+        """Differences of differences: each choice's effect at another level of the second factor less that at its
+        reference.
+        """
+        (first, second), (of_first, of_second) = self.factors, self.levels
+        return [
+            Question(
+                "interaction",
+                self._label(first, choice),
+                self._label(first, of_first[0]),
+                {
+                    self.names[choice, level]: 1.0,
+                    self.names[of_first[0], level]: -1.0,
+                    self.names[choice, of_second[0]]: -1.0,
+                    self.names[of_first[0], of_second[0]]: 1.0,
+                },
+                f"at {second}={level} less at {second}={of_second[0]}",
+            )
+            for choice, level in itertools.product(of_first[1:], of_second[1:])
+        ]
+
+    def _arm(self, factor: str, level: str, other: str) -> str:
+        pair = (level, other) if factor == self.factors[0] else (other, level)
+        return self.names[pair]
+
+    @staticmethod
+    def _label(factor: str, level: str) -> str:
+        return f"{factor}={level}"
+
+
+def listed_arms(runs: Sequence[Record]) -> list[ListedArm]:
+    """The list that the runs were made from; empty where there was none. Raises UsageError for lists that contradict
+    each other.
+    """
+    return merged(run.config[LIST] for run in runs if run.config.get(LIST))
+
+
+def of_the_list(records: Records, listed: Sequence[ListedArm]) -> tuple[Records, list[str]]:
+    """The records of the listed arms, and warnings about the others."""
+    names = [arm.name for arm in listed]
+    others = [run.folder.name for run in [*records.runs, *records.diverged] if arm_of(run.config) not in names]
+    kept = replace(
+        records,
+        runs=[run for run in records.runs if arm_of(run.config) in names],
+        diverged=[run for run in records.diverged if arm_of(run.config) in names],
+    )
+    return kept, [f"{name}: no run of an arm in the list, left out" for name in others]
+
+
+def explained(listed: Sequence[ListedArm], runs: Sequence[Record]) -> list[str]:
+    """The keys that some arm changes, and those that follow from them."""
+    keys = [key for arm in listed for key in arm.keys]
+    return [*dict.fromkeys([*keys, *sorted(derived(keys, references(runs)))])]
+
+
+def in_order(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> list[Arm]:
+    """The arms in the order of the list."""
+    names = [arm.name for arm in listed]
+    return sorted(arms, key=lambda arm: names.index(arm.levels[OWN]))
+
+
+def default_baseline(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> str:
+    """The name of the arm that changes nothing, else of the first one."""
+    unchanged = [entry.name for entry in listed if not entry.changes]
+    return next((arm.name for arm in arms if arm.levels[OWN] in unchanged), arms[0].name)
+
+
+def changes_of(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> dict[str, str]:
+    """The changes of each arm, as text, by its name."""
+    texts = {entry.name: entry.text for entry in listed}
+    return {arm.name: texts[arm.levels[OWN]] for arm in arms}
+
+
+def beyond_the_list(
+    arms: Sequence[Arm], baseline: Arm, listed: Sequence[ListedArm], factor: Sequence[str], allowed: Sequence[str]
+) -> Differing:
+    """The keys in which an arm differs from the baseline beyond what the two change, all of them allowed.
+
+    factor: keys in which all arms may differ. Raises ConfoundedError, with the arm, for others.
+    """
+    changes = {entry.name: entry.keys for entry in listed}
+    of_seeds = replicated([run for arm in arms for run in arm.results])
+    overruled: Differing = {}
+    for arm in [baseline, *(arm for arm in arms if arm is not baseline)]:
+        runs = [*baseline.results, *(arm.results if arm is not baseline else [])]
+        name, other = arm.levels[OWN], baseline.levels[OWN]
+        own = [*changes[other], *changes[name], *factor]
+        beyond = confounds(runs, [*own, *of_seeds], differing(runs))
+        refused = {key: values for key, values in beyond.items() if not within(key, allowed)}
+        if refused:
+            raise ConfoundedError([], refused, _reason(name, other, changes[name]))
+        overruled |= beyond
+    return overruled
+
+
+def _reason(name: str, baseline: str, changes: Sequence[str]) -> str:
+    if name == baseline:
+        return f"the runs of the arm {name} differ:"
+    declared = ", ".join(changes) or "nothing"
+    return f"the arm {name} differs from {baseline} in more than it changes by the list ({declared}):"

@@ -1,0 +1,330 @@
+"""A run as comparisons read it: its config and seed, what each set got, where it was made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal, NotRequired, TypedDict
+
+from asr_verdicts.config import Config
+from asr_verdicts.error_counts import total_errors
+
+
+class UtteranceRow(TypedDict):
+    """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds. unit: what
+    was drawn independently, a kind and a name; empty or absent for the speaker. channel: from 0; −1 for their mean.
+    """
+
+    set: str
+    id: str
+    speaker: str
+    unit: NotRequired[str]
+    reference: str
+    hypothesis: str
+    words: int
+    substitutions: int
+    deletions: int
+    insertions: int
+    characters: NotRequired[int]
+    character_substitutions: NotRequired[int]
+    character_deletions: NotRequired[int]
+    character_insertions: NotRequired[int]
+    audio: NotRequired[str]
+    offset: NotRequired[float]
+    duration: NotRequired[float]
+    channel: NotRequired[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """WER and CER of a set as fractions, and its counts; the errors are word errors. cer_longer: the CER over the
+    longer of reference and hypothesis.
+    """
+
+    utterances: int | None = None
+    words: int | None = None
+    wer: float
+    cer: float | None = None
+    cer_longer: float | None = None
+    substitutions: int | None = None
+    deletions: int | None = None
+    insertions: int | None = None
+
+
+def rates(rows: Sequence[UtteranceRow]) -> Rates:
+    """WER, CER and counts over the rows of one set; no CER for rows without counts of characters."""
+    words, known = total_errors(rows, "wer"), all("characters" in row for row in rows)
+    return Rates(
+        utterances=len(rows),
+        words=words.total,
+        wer=words.rate,
+        cer=total_errors(rows, "cer").rate if known else None,
+        cer_longer=total_errors(rows, "cer_longer").rate if known else None,
+        substitutions=words.substitutions,
+        deletions=words.deletions,
+        insertions=words.insertions,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetResult(Rates):
+    """The result of a set. loss: of the loss component, nats, the mean over the utterances; None if not finite."""
+
+    null: ClassVar = ("loss",)
+
+    loss: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The results of a run: summary.json. Times are in seconds, memory in bytes, rates are fractions.
+
+    seconds: by phase, wall-clock; phase_seconds: by phase, of the utilisation's record. launch_seconds: from the
+    launcher's start to the end of the first step. metrics: the latest row of metrics.csv. until: PlannedRun.
+    """
+
+    null: ClassVar = ("best_validation_wer", "launch_seconds")
+
+    id: str | None = None
+    name: str | None = None
+    sets: dict[str, SetResult]
+    test_sets: list[str]
+    best_validation_wer: float | None = None
+    parameters: int | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    train_utterances: int | None = None
+    train_hours: float | None = None
+    left_out: list[str] | None = None
+    precision: str | None = None
+    seed_streams: dict[str, int] | None = None
+    ranks: int | None = None
+    launch_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    audio_hours_seen: float | None = None
+    train_batch_seconds: float | None = None
+    audio_hours_per_second: float | None = None
+    phase_seconds: dict[str, float] | None = None
+    until: dict[str, object] | None = None
+    metrics: dict[str, float] | None = None
+
+    def value(self, set_: str, name: str) -> float | None:
+        """A rate, loss or count of a set; None if the run did not record it."""
+        value: float | None = getattr(self.sets.get(set_), name, None)
+        return value
+
+
+NO_SUMMARY = Summary(sets={}, test_sets=[])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Machine, processor, cores of the process, threads of torch, GPUs. buses: a line per GPU; links: by pair of GPUs.
+    Both are empty if nvidia-smi is absent or fails, and None without a GPU. native: target of the native library, none
+    for PyTorch's operations; None in a record of before there was one.
+    """
+
+    machine: str | None = None
+    processor: str | None = None
+    cores: int | None = None
+    threads: int | None = None
+    native: str | None = None
+    gpus: list[str] = field(default_factory=list)
+    buses: list[str] | None = None
+    links: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """commit, dirty_diff: of git, None outside a checkout; files: hashes of the source files by path."""
+
+    commit: str | None = None
+    dirty_diff: str | None = None
+    files: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed:
+    """The file that Hydra composed the config from, and the folder of -cd."""
+
+    null: ClassVar = ("config_name", "config_dir")
+
+    config_name: str | None
+    config_dir: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The machine, code and versions of a run: environment.json. started: UTC, ISO 8601.
+
+    composed: None for a config that was frozen before. derived: `derived_keys` of the config. resumed: the environments
+    in which an interrupted run continued.
+    """
+
+    null: ClassVar = ("composed",)
+
+    started: str | None = None
+    command: list[str] | None = None
+    composed: Composed | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    hardware: Hardware = field(default_factory=Hardware)
+    code: Code = field(default_factory=Code)
+    behaviour: int | None = None
+    id: str | None = None
+    derived: dict[str, list[str]] | None = None
+    data_fingerprint: str | None = None
+    resumed: list["Environment"] | None = None
+
+    @property
+    def sessions(self) -> list["Environment"]:
+        """The environment in which the run began, and those in which it continued."""
+        return [self, *(self.resumed or [])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetContent:
+    """The content of a set of a corpus. sha256: over texts and audio; left_out: ids by reason;
+    in_training: how many of its utterances, speakers and sentences are in training, too.
+    """
+
+    utterances: int | None = None
+    hours: float | None = None
+    speakers: int | None = None
+    units: int | None = None
+    words: int | None = None
+    vocabulary: int | None = None
+    sha256: str | None = None
+    left_out: dict[str, list[str]] | None = None
+    infeasible: list[str] | None = None
+    in_training: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecord:
+    """The content of a run's corpus: data.json. training_counts: how often the training set has each word of the
+    other sets.
+    """
+
+    fingerprint: str | None = None
+    sets: dict[str, SetContent] = field(default_factory=dict)
+    training_counts: dict[str, int] | None = None
+    alphabet: str | None = None
+    separation: str | None = None
+
+    def trained_on(self, set_: str) -> str:
+        """Return how many of the speakers of a set are in training, for a sentence; "" for none."""
+        content = self.sets.get(set_, SetContent())
+        if not (count := (content.in_training or {}).get("speakers")):
+            return ""
+        return f"{count}{f' of {content.speakers}' if content.speakers else ''} speakers of {set_} are in training"
+
+    def hash(self, set_: str) -> str | None:
+        """The hash of a set's texts and audio; None in a record without it."""
+        return self.sets[set_].sha256 if set_ in self.sets else None
+
+
+SYSTEM = "system"
+"""Key of the config of a record that was made from hypotheses: the name of its system."""
+
+
+ONE_SYSTEM = "one system of each arm"
+"""The `model` of records where each arm is one system, of which alone a verdict can speak."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything that a run left in its folder.
+
+    config: resolved; data: without sets if there is no data.json, as from W&B. metrics: rows of metrics.csv;
+    utterances: empty for a run that diverged. model: the tested weights, as <id of the run>/<file of the checkpoint>;
+    records with the same model differ in their decoder alone, and can be paired; "" if unknown. searched: a search
+    proposed this run, so that it may have been chosen for its luck. diverged_at: the step, counted from 1, at which the
+    loss was no finite number; None for a finished run. place: among the runs that its sweep named, from 0; None if
+    unknown.
+    """
+
+    folder: Path
+    config: Config
+    overrides: list[str]
+    summary: Summary = NO_SUMMARY
+    metrics: list[dict[str, float | None]] = field(default_factory=list)
+    utterances: list[UtteranceRow] = field(default_factory=list)
+    environment: Environment = field(default_factory=Environment)
+    data: DataRecord = field(default_factory=DataRecord)
+    model: str = ""
+    searched: bool = False
+    diverged_at: int | None = None
+    place: int | None = None
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @cached_property
+    def validation_sets(self) -> list[str]:
+        """The sets that steered training, the first one first, by the names in metrics.csv: for manifests and Kaldi's
+        directories the config has paths.
+        """
+        given = (self.config.get("data") or {}).get("validation") or []
+        names = [given] if isinstance(given, str) else [str(name) for name in given]
+        columns: set[str] = set().union(*self.metrics)
+        logged = {column.split("/")[1] for column in columns if column.startswith("validation/")}
+        if logged.issuperset(names) or not logged:
+            return names
+        return [*(name for name in self.summary.sets if name in logged), *sorted(logged - self.summary.sets.keys())]
+
+    @cached_property
+    def measured(self) -> dict[str, SetResult]:
+        """The result of every set: counted over the utterances, on which verdicts rest, too. A record without
+        utterances has the results of its summary.
+        """
+        by_set: dict[str, list[UtteranceRow]] = {}
+        for row in self.utterances:
+            by_set.setdefault(row["set"], []).append(row)
+        counted = {
+            name: SetResult(**vars(rates(rows)), loss=self.summary.value(name, "loss")) for name, rows in by_set.items()
+        }
+        return {**self.summary.sets, **counted}
+
+    def value(self, set_: str, name: str) -> float | None:
+        """A rate, loss or count of a set; None if the run has none."""
+        value: float | None = getattr(self.measured.get(set_), name, None)
+        return value
+
+
+UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing", "damaged"]
+"""failed: the machine or the code ended it; interrupted: somebody did, or it died without a message; missing: it never
+started; damaged: its files cannot be read.
+"""
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A run without a result, with the reason in one line.
+
+    config, overrides: what was to run, from the run's folder or from the frozen config of its arm, so that the run can
+    be assigned to its arm; None and empty where neither can be read.
+    """
+
+    folder: Path
+    state: UnfinishedState
+    reason: str
+    config: Config | None = None
+    overrides: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Records:
+    """All runs of some folders. Every run is in exactly one of the three lists.
+
+    runs: the finished ones; diverged: those that ended with a loss that is no finite number, which is a result, too;
+    both in the order in which they were started. warnings: about where the runs come from. scored: the
+    texts that were scored, of systems that were given by their hypotheses.
+    """
+
+    runs: list[Record]
+    diverged: list[Record] = field(default_factory=list)
+    unfinished: list[Unfinished] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    scored: str = ""

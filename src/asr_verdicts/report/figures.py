@@ -1,0 +1,241 @@
+"""Figures of error rates: seeds as dots, differences with intervals, rates by set, looks."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import SHOWN, Outcome, Verdict
+from asr_verdicts.files import Json
+from asr_verdicts.metrics import CER_LONGER, METRICS, WER, Metric, find_metric
+from asr_verdicts.one_arm import Description, descriptions, final_values
+from asr_verdicts.plan import VerdictPlan
+from asr_verdicts.plotting import (
+    COLOURS,
+    LOOK,
+    bar,
+    grid,
+    legend,
+    line,
+    marker,
+    panels,
+    save,
+    whole_legend,
+    width_for,
+    wrapped,
+)
+from asr_verdicts.report.looks import furthest, look_rows, looks_metric, margin_text, shown_margin
+from asr_verdicts.terminal import bar as progress_bar
+
+
+def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
+    """seeds: a panel per metric with a strip of dots per set, by seed; nothing where arms are compared."""
+    by_metric: dict[str, list[Description]] = {}
+    for description in descriptions(comparison):
+        by_metric.setdefault(description.metric.name, []).append(description)
+    if not by_metric:
+        return []
+    figure, axes = grid(len(by_metric))
+    for panel, own in zip(axes, by_metric.values(), strict=True):
+        for place, description in enumerate(own):
+            _strip(panel, place, comparison.arms[0], description)
+        panel.set_xticks(range(len(own)), [f"{each.set}\n(n = {each.spread.runs})" for each in own])
+        panel.set_xlim(-0.6, len(own) - 0.4)
+        panel.set_ylabel(f"{own[0].metric.label} in {own[0].metric.unit}")
+        panel.grid(False, axis="x")
+    figure.suptitle("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
+    return save(figure, folder, "seeds")
+
+
+def _strip(panel: Axes, place: int, arm: Arm, description: Description) -> None:
+    scale = description.metric.scale
+    values = scale * np.array(final_values(arm, description.set, description.metric))
+    panel.plot(place + 0.5 * (np.linspace(0, 1, len(values)) - 0.5), values, "o", color="black", markersize=3)
+    ends = [place - 0.35, place + 0.35]
+    mean = scale * description.spread.mean
+    panel.plot(ends, [mean, mean], **line(0))
+    if description.spread.deviation is not None:
+        deviation = scale * description.spread.deviation.value
+        panel.fill_between(ends, mean - deviation, mean + deviation, color=line(0)["color"], alpha=0.15, linewidth=0)
+
+
+def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
+    """differences: a line per contrast with the interval of its verdict; a filled marker where a difference is shown.
+    The sets that only describe stand below the line.
+    """
+    verdicts = [verdict for verdict in comparison.verdicts if verdict.contrast.low is not None]
+    if not verdicts:
+        return []
+    metric = find_metric(comparison.metric)
+    labels = [_label(verdict) for verdict in reversed(verdicts)]
+    figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(verdicts))
+    for height, verdict in enumerate(reversed(verdicts)):
+        _draw_verdict(panel, height, verdict, [arm.name for arm in comparison.arms], metric)
+    describing = sum(not verdict.contrast.primary for verdict in verdicts)
+    if 0 < describing < len(verdicts):
+        panel.axhline(describing - 0.5, color="#999999", linewidth=0.8)
+    panel.axvline(0, color="#333333", linewidth=1)
+    panel.set_yticks(range(len(verdicts)), labels)
+    panel.set_ylim(-0.6, len(verdicts) - 0.4)
+    measured = f"{metric.label} difference to {comparison.baseline}, {metric.difference_unit}"
+    meaning = "interval of the verdict; left is better"
+    figure.supxlabel(f"{wrapped(panel, measured)}\n{wrapped(panel, meaning)}", fontsize=8)
+    panel.grid(False, axis="y")
+    return save(figure, folder, "differences")
+
+
+def _label(verdict: Verdict) -> str:
+    return f"{verdict.contrast.arm}, {verdict.contrast.set}"
+
+
+def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], metric: Metric) -> None:
+    contrast = verdict.contrast
+    number = arms.index(contrast.arm) if contrast.arm in arms else 0
+    look = {**marker(number), "linestyle": "-", "linewidth": 1.5, "capsize": 3, "markersize": 5}
+    if verdict.outcome in SHOWN:
+        look["markerfacecolor"] = look["color"]
+    middle, low, high = (metric.scale * (end or 0.0) for end in (contrast.difference, contrast.low, contrast.high))
+    if not math.isfinite(low) or not math.isfinite(high):  # an interval without ends has no bar
+        shape = {key: value for key, value in look.items() if key != "capsize"}
+        panel.plot(middle, height, **{**shape, "linestyle": ""})
+        return
+    panel.errorbar(middle, height, xerr=[[max(0.0, middle - low)], [max(0.0, high - middle)]], **look)
+
+
+def draw_rates(comparison: Comparison, folder: Path) -> list[Path]:
+    """error_rates: a panel per metric; whiskers are the standard deviation over seeds."""
+    arms = comparison.arms
+    sets = [name for name in comparison.sets if any(_values(arm, name, WER) for arm in arms)]
+    wanted = [metric for metric in METRICS.values() if metric is not CER_LONGER or metric.name == comparison.metric]
+    shown = [metric for metric in wanted if any(_values(arm, name, metric) for arm in arms for name in sets)]
+    if not shown:
+        return []
+    figure, axes = grid(len(shown))
+    for panel, metric in zip(axes, shown, strict=True):
+        for number, arm in enumerate(arms):
+            _bars(panel, number, arm, [_values(arm, name, metric) for name in sets], 0.8 / len(arms))
+        panel.set_xticks(range(len(sets)), sets)
+        panel.set_ylabel(f"{metric.label} in {metric.unit}")
+        panel.grid(False, axis="x")
+    legend(figure, axes[0])
+    return save(figure, folder, "error_rates")
+
+
+def _bars(panel: Axes, number: int, arm: Arm, values_by_set: list[list[float]], width: float) -> None:
+    for place, values in enumerate(values_by_set):
+        if not values:
+            continue
+        x = place - 0.4 + width * (number + 0.5)
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        label = arm.name if place == 0 else ""
+        whisker = {"linewidth": 1, "capsize": 3}
+        panel.bar(x, float(np.mean(values)), width, label=label, yerr=deviation, error_kw=whisker, **bar(number))
+        spread = x + width * 0.12 * (np.arange(len(values)) - (len(values) - 1) / 2)
+        panel.plot(spread, values, "o", color="black", markersize=2.5)
+
+
+def _values(arm: Arm, name: str, metric: Metric) -> list[float]:
+    """The metric of every seed, in its unit."""
+    return [metric.scale * value for run in arm.runs if (value := run.value(name, metric.name)) is not None]
+
+
+STATES: dict[Outcome, tuple[str, str]] = {
+    "better": (COLOURS[2], "v"),
+    "worse": (COLOURS[1], "^"),
+    "equivalent": (COLOURS[0], "s"),
+    "typical runs equivalent": (COLOURS[0], "s"),
+    "undecided": (COLOURS[4], "D"),
+    "interaction shown": (COLOURS[3], "P"),
+}
+"""Colour and marker of a state at the end; those that are not named are grey circles."""
+
+
+def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
+    """looks: a panel per question over the seeds of each arm; nothing for a sweep without a plan."""
+    rows, plan = look_rows(comparison), comparison.course.plan
+    if not rows:
+        return []
+    assert plan is not None
+    metric = looks_metric(comparison)
+    names = list(dict.fromkeys(row["arm"] for row in rows))
+    figure, axes = grid(len(names), sharex=True, sharey=True)
+    reach = metric.scale * furthest(rows, shown_margin(plan))
+    for panel, name in zip(axes, names, strict=True):
+        _draw_question(panel, [row for row in rows if row["arm"] == name], plan, metric, reach)
+    axes[0].set_ylim(-reach, reach)
+    figure.supylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.difference_unit}", fontsize=8)
+    figure.supxlabel("seeds of each arm at the look", fontsize=8)
+    _legend(figure, plan)
+    return save(figure, folder, "looks")
+
+
+def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric: Metric, reach: float) -> None:
+    margin, last = metric.scale * shown_margin(plan), rows[-1]
+    panel.axhspan(-margin, margin, color="#bbbbbb", alpha=0.35, linewidth=0)
+    panel.axhline(0, color="#333333", linewidth=1)
+    for row in rows:
+        colour, marker = STATES.get(row["state"], ("#666666", "o"))
+        if row["low"] is not None:
+            _bar(panel, row["seeds"], [metric.scale * row[key] for key in ("low", "high")], colour, reach)
+        if row["equal_low"] is not None:
+            ends = [metric.scale * row[key] for key in ("equal_low", "equal_high")]
+            panel.plot([row["seeds"]] * 2, ends, color=colour, linewidth=4, alpha=0.45, solid_capstyle="butt")
+        face = "white" if row["state"] == "open" else colour
+        middle = metric.scale * row["difference"]
+        panel.plot(row["seeds"], middle, marker=marker, color=colour, markerfacecolor=face, markersize=6)
+    panel.set_xticks(plan.looks)
+    panel.tick_params(labelbottom=True)
+    panel.set_xlim(plan.looks[0] - 0.06 * plan.most, 1.06 * plan.most)
+    panel.grid(False, axis="x")
+    title = f"{wrapped(panel, last['arm'], 0.8)}\n{last['state']} at {last['seeds']} seeds"
+    panel.set_title(title, loc="left")
+
+
+def _bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:
+    """An interval with caps; an arrowhead where it goes on beyond the panel."""
+    low, high = ends
+    panel.plot([x, x], [max(low, -reach), min(high, reach)], color=colour, linewidth=1.5)
+    for end, arrow in ((low, "v"), (high, "^")):
+        beyond = abs(end) > reach
+        place = math.copysign(0.97 * reach, end) if beyond else end
+        panel.plot(x, place, marker=arrow if beyond else "_", color=colour, markersize=5 if beyond else 8)
+
+
+def _legend(figure: Figure, plan: VerdictPlan) -> None:
+    handles = [
+        Line2D([], [], color="#666666", marker="o", markerfacecolor="white", linewidth=1.5),
+        Line2D([], [], color="#666666", linewidth=4, alpha=0.45),
+        Patch(color="#bbbbbb", alpha=0.35),
+    ]
+    labels = ["difference, interval over all looks", "interval for equality", f"margin {margin_text(plan)}"]
+    whole_legend(figure, handles, labels)
+
+
+Draw = Callable[[Comparison, Path], list[Path]]
+"""Draws a figure into a folder, and returns its files; none if the comparison has no data for it."""
+FIGURES: dict[str, Draw] = {
+    "differences": draw_differences,
+    "error_rates": draw_rates,
+    "looks": draw_looks,
+    "seeds": draw_seeds,
+}
+"""By name, in the order of drawing."""
+
+
+def write_figures(comparison: Comparison, folder: Path, figures: Mapping[str, Draw]) -> list[Path]:
+    """Draw figures into a folder, as PNG, SVG and PDF; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with rc_context(LOOK), progress_bar("drawing", len(figures)) as advance:
+        for draw in figures.values():
+            paths += draw(comparison, folder)
+            advance(1)
+    return paths

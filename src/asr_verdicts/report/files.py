@@ -1,0 +1,51 @@
+"""The text files of a comparison: table.md, table.csv, table.tex, appendix.tex, comparison.json and timing.json."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import write, write_csv, write_json
+from asr_verdicts.report.document import Report
+from asr_verdicts.report.formats import markdown
+from asr_verdicts.report.latex import appendix, paper_table
+from asr_verdicts.terminal import harmless
+
+
+def write_texts(report: Report, folder: Path) -> list[Path]:
+    """Write all files; their paths. Numbers in CSV and JSON are as measured, rates as fractions.
+
+    Raises UsageError if the folder has a file with one of these names and no comparison.json: another program's.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
+    others = [path for path in (*paths, folder / "index.html") if path.exists()]
+    if others and not paths[4].exists():
+        raise UsageError(f"{others[0]}: not written by a comparison, and would be replaced; --out names another folder")
+    write_json(paths[4], plain(report.content))
+    write(paths[0], harmless(markdown(report)))
+    write_csv(paths[1], [{key: _harmless_cell(cell) for key, cell in row.items()} for row in report.rows])
+    write(paths[2], paper_table(report.comparison))
+    write(paths[3], appendix(report))
+    if report.timing is None:
+        return paths
+    write_json(folder / "timing.json", plain(report.timing))
+    return [*paths, folder / "timing.json"]
+
+
+def _harmless_cell(cell: object) -> object:
+    return harmless(cell) if isinstance(cell, str) else cell
+
+
+def plain(value: object) -> object:
+    """The value as JSON can hold it: paths as text, NumPy's scalars as numbers, null for nan and infinities."""
+    if isinstance(value, dict):
+        return {str(key): plain(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(child) for child in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,202 @@
+"""A comparison in LaTeX, for `booktabs`: the table of a paper, and every table for its appendix."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import EQUIVALENT, SHOWN, Verdict
+from asr_verdicts.metrics import Metric, find_metric, margin_text
+from asr_verdicts.report.document import Report
+from asr_verdicts.report.section import Section
+from asr_verdicts.table_columns import TableRow, rate_rows, value_of
+from asr_verdicts.terminal import harmless
+
+SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "<": r"$<$", ">": r"$>$",
+    "−": "$-$", "–": "--", "α": r"$\alpha$", "[": "{[}", "]": "{]}",
+}  # fmt: skip
+HEAD = "% In the preamble: \\usepackage{booktabs}\n"
+BESIDE = 2
+"""Test sets beside each other; further ones stand below."""
+MOST_CHARACTERS = 100
+"""In a line of the appendix, two beside each column: 17 cm at the size \\small. A wider table is cut, its first columns
+repeated."""
+SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
+NUMBER = re.compile(r"(?:[\d\s.,%()+<±–-]|to|of|NA|inf|e[+-]\d)*")
+"""A cell that stands at the right: a number, with its deviation or its interval."""
+
+
+def escape(text: str) -> str:
+    """The text in a form that LaTeX prints literally. A bracket is in braces: `\\\\ [` would take a length."""
+    return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], harmless(text))
+
+
+def in_a_cell(text: str) -> str:
+    """The text escaped, with a true minus before numbers."""
+    return re.sub(r"(?<![\w.)-])-(?=[\d.]|inf)", "$-$", escape(text))
+
+
+def paper_table(comparison: Comparison) -> str:
+    """The arms on the test sets: mean ± standard deviation over seeds, and the difference to the baseline with its
+    interval and a mark where a verdict is shown.
+    """
+    by_set = {name: [row for row in rate_rows(comparison) if row["set"] == name] for name in comparison.sets}
+    parts = [list(by_set)[start : start + BESIDE] for start in range(0, len(by_set), BESIDE)]
+    if not any(by_set.values()):
+        return ""
+    tabulars = [_arms_by_sets(comparison, names) for names in parts]
+    return HEAD + _float(_caption(comparison), _label(comparison.title), tabulars, wide=len(by_set) > 1)
+
+
+def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
+    metric, verdicts = find_metric(comparison.metric), _verdicts(comparison)
+    width = 2 if verdicts else 1
+    counted = _seeds(comparison) is None
+    first = 1 + counted
+    spans = [(first + 1 + width * number, first + width * (number + 1)) for number in range(len(sets))]
+    head = [rf"\multicolumn{{{width}}}{{c}}{{{escape(name)}}}" for name in sets]
+    rules = "".join(rf"\cmidrule(lr){{{start}-{end}}}" for start, end in spans)
+    columns = [escape(metric.heading), r"$\Delta$ [interval]"][:width]
+    arms = [
+        [escape(arm.name), *([str(len(arm.runs))] if counted else [])]
+        + [cell for name in sets for cell in _of_arm(comparison, arm.name, name, metric, verdicts)[:width]]
+        for arm in comparison.arms
+    ]
+    effects = list(dict.fromkeys(arm for arm, _ in verdicts if arm not in [each.name for each in comparison.arms]))
+    others = [
+        [escape(name), *([""] if counted else [])]
+        + [cell for set_ in sets for cell in ("", _difference(verdicts.get((name, set_)), metric))]
+        for name in effects
+    ]
+    return _tabular(
+        "l" + "r" * (counted + width * len(sets)),
+        [
+            _line([*[""] * first, *head]) + f"\n{rules}",
+            _line(["", *(["seeds"] if counted else []), *columns * len(sets)]),
+        ],
+        [list(map(_line, arms)), *([list(map(_line, others))] if others else [])],
+    )
+
+
+def _verdicts(comparison: Comparison) -> dict[tuple[str, str], Verdict]:
+    return {(verdict.contrast.arm, verdict.contrast.set): verdict for verdict in comparison.verdicts}
+
+
+def _of_arm(
+    comparison: Comparison, arm: str, set_: str, metric: Metric, verdicts: dict[tuple[str, str], Verdict]
+) -> list[str]:
+    """The rate of an arm on a set, and its difference."""
+    row = next((row for row in rate_rows(comparison) if (row["arm"], row["set"]) == (arm, set_)), {})
+    return [_rate(row, metric), _difference(verdicts.get((arm, set_)), metric)]
+
+
+def _rate(row: TableRow, metric: Metric) -> str:
+    mean, deviation = value_of(row, metric.name), value_of(row, f"{metric.name}_sd")
+    if mean is None:
+        return "--"
+    spread = "" if deviation is None else rf" \pm {metric.text(deviation)}"
+    return f"${metric.text(mean)}{spread}$"
+
+
+def _difference(verdict: Verdict | None, metric: Metric) -> str:
+    """The difference with its interval and its mark; a dash for the baseline."""
+    if verdict is None:
+        return "--"
+    contrast = verdict.contrast
+    mark = SHOWN_MARK if verdict.outcome in SHOWN else EQUAL_MARK if verdict.outcome in EQUIVALENT else ""
+    value = f"${metric.text(contrast.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
+    ends = [end for end in (contrast.low, contrast.high) if end is not None and math.isfinite(end)]
+    if len(ends) < 2:
+        return value
+    return f"{value} [${metric.text(ends[0], sign=True)}$, ${metric.text(ends[1], sign=True)}$]"
+
+
+def _seeds(comparison: Comparison) -> int | None:
+    """The number of seeds of every arm; None where arms have different ones."""
+    counts = {len(arm.runs) for arm in comparison.arms}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _caption(comparison: Comparison) -> str:
+    """The columns, the marks that occur, and the set that decides, in words."""
+    metric, seeds = find_metric(comparison.metric), _seeds(comparison)
+    over = "" if seeds is None else f" {seeds} seeds" if seeds > 1 else " 1 seed"
+    parts = [escape(f"{metric.label} in {metric.unit}: mean ± standard deviation over{over or ' seeds'}")]
+    outcomes = {verdict.outcome for verdict in comparison.verdicts}
+    if outcomes:
+        reference = escape(f"difference to {comparison.baseline} in {metric.difference_unit}")
+        family = max(one.contrast.family for one in comparison.verdicts)
+        corrected = f" over {family} questions, by Holm's correction" if family > 1 else ""
+        procedure = comparison.evidence.procedure
+        test = escape(f"{procedure.test}; {100 * procedure.alpha:g} % of false claims{corrected}")
+        parts[0] += rf"; $\Delta$: {reference}, with the interval of its verdict ({test})"
+    if outcomes & {*SHOWN}:
+        parts.append(rf"${SHOWN_MARK}$: the difference is shown")
+    if outcomes & {*EQUIVALENT}:
+        margin = next((one.contrast.margin for one in comparison.verdicts if one.outcome in EQUIVALENT), None)
+        scale = comparison.verdicts[0].contrast.scale
+        within = "" if margin is None else escape(f" within {margin_text(margin, scale, metric)}")
+        parts.append(rf"${EQUAL_MARK}$: equivalent{within}")
+    if outcomes and len(comparison.sets) > 1:
+        parts.append(escape(f"{comparison.set} decides; the other sets describe"))
+    question = f"{escape(comparison.question)} " if comparison.question else ""
+    return question + ". ".join(parts) + "."
+
+
+def appendix(report: Report) -> str:
+    """A table environment for every table of the comparison."""
+    return HEAD + "\n".join(
+        _float(
+            escape(section.heading),
+            _label(f"{report.comparison.title} {section.heading.partition(',')[0]}"),
+            [_long(section, columns) for columns in _pieces(section)],
+            wide=True,
+        )
+        for section in report.sections
+        if section.rows
+    )
+
+
+def _pieces(section: Section) -> list[list[int]]:
+    """The columns of each part of a table that is cut into parts of MOST_CHARACTERS, the names of the rows in each."""
+    widths = [2 + max(map(len, cells)) for cells in zip(section.head, *section.rows, strict=True)]
+    names = [0, 1] if section.head[:2] == ["arm", "set"] else [0]
+    pieces = [[*names]]
+    for column in range(len(names), len(widths)):
+        if len(pieces[-1]) > len(names) and sum(widths[each] for each in [*pieces[-1], column]) > MOST_CHARACTERS:
+            pieces.append([*names])
+        pieces[-1].append(column)
+    return pieces
+
+
+def _long(section: Section, columns: Sequence[int]) -> str:
+    rows = [[row[column] for column in columns] for row in section.rows]
+    alignment = "".join(
+        "r" if number and all(NUMBER.fullmatch(row[number]) for row in rows) else "l" for number in range(len(columns))
+    )
+    head = [escape(section.head[column]) for column in columns]
+    return _tabular(alignment, [_line(head)], [[_line(map(in_a_cell, row)) for row in rows]])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _tabular(alignment: str, head: Sequence[str], blocks: Sequence[Sequence[str]]) -> str:
+    body = "\n\\midrule\n".join("\n".join(lines) for lines in [head, *blocks])
+    return f"\\begin{{tabular}}{{{alignment}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}"
+
+
+def _label(title: str) -> str:
+    return "tab:" + re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def _float(caption: str, label: str, tabulars: Sequence[str], *, wide: bool) -> str:
+    """wide: over both columns of a page that has two."""
+    name = "table*" if wide else "table"
+    body = "\n\n\\medskip\n".join(tabulars)
+    return (
+        f"\\begin{{{name}}}\n\\centering\\small\n\\caption{{{caption}}}\n\\label{{{label}}}\n{body}\n\\end{{{name}}}\n"
+    )

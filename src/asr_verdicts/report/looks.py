@@ -1,0 +1,178 @@
+"""The looks of a sweep with a plan: a row per question and look, what the plan is, and what it took."""
+
+import math
+from collections.abc import Sequence
+
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import Contrast
+from asr_verdicts.files import Json
+from asr_verdicts.metrics import RELATIVE, Metric, find_metric
+from asr_verdicts.metrics import margin_text as text_of_margin
+from asr_verdicts.plan import VerdictPlan
+from asr_verdicts.report.section import Section
+from asr_verdicts.sequential_result import Spent, spent
+from asr_verdicts.verdict import MOST_LOG
+
+ROOM = 2.5
+"""A chart reaches this many times as far as the margin and what the latest looks found: intervals of early looks may be
+so long that all others would be points beside them.
+"""
+
+
+def look_rows(comparison: Comparison) -> list[Json]:
+    """A flat row per question and look, in the order of the questions; empty without a plan. Differences and intervals
+    are fractions: of words, or on a relative scale of the baseline's rate.
+
+    low, high: the repeated interval; equal_low, equal_high: the one that shows equality. chance: of a verdict by the
+    last look, for what is not decided. null without one.
+    """
+    names = [contrast.arm for contrast in comparison.course.contrasts]
+    measured = [contrast for look in comparison.course.looks for contrast in look.contrasts]
+    return [_row(contrast) for contrast in sorted(measured, key=lambda contrast: names.index(contrast.arm))]
+
+
+def _row(contrast: Contrast) -> Json:
+    at = contrast.look
+    assert at is not None
+    found, relative = contrast.decided, contrast.scale == "relative"
+    low, high = (None, None) if found is None else (found.low, found.high)
+    ends = {"low": low, "high": high, "equal_low": at.low, "equal_high": at.high}
+    if relative:
+        ends = {key: None if end is None or end > MOST_LOG else math.expm1(end) for key, end in ends.items()}
+    return {
+        "arm": contrast.arm,
+        "look": at.number,
+        "seeds": at.runs,
+        "difference": math.expm1(found.value) if relative and found is not None else contrast.difference,
+        **{key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()},
+        "state": contrast.outcome,
+        "chance": at.chance if contrast.outcome in ("open", "undecided") else None,
+    }
+
+
+def furthest(rows: Sequence[Json], margin: float) -> float:
+    """The end of the chart of the looks, above and below 0: it holds the latest looks and every difference."""
+    latest = {row["arm"]: row for row in rows}
+    ends = [abs(row[key] or 0.0) for row in latest.values() for key in ("low", "high", "equal_low", "equal_high")]
+    inside = max(margin, *(abs(row["difference"]) for row in rows), *ends)
+    longest = max(abs(row[key] or 0.0) for row in rows for key in ("low", "high"))
+    return float(1.08 * min(ROOM * inside, max(inside, longest)))
+
+
+def looks_section(comparison: Comparison) -> Section:
+    """The state of each question at each look."""
+    metric = looks_metric(comparison)
+    head = ["arm", "look", "seeds", f"{metric.label} difference", "interval", "for equality", "state", "chance"]
+    rows = [
+        [
+            row["arm"],
+            str(row["look"]),
+            str(row["seeds"]),
+            metric.text(row["difference"], sign=True),
+            _interval(row["low"], row["high"], metric),
+            _interval(row["equal_low"], row["equal_high"], metric),
+            row["state"],
+            "NA" if row["chance"] is None else f"{100 * row['chance']:.0f} %",
+        ]
+        for row in look_rows(comparison)
+    ]
+    if not rows:
+        return Section("Looks")
+    plan = comparison.course.plan
+    assert plan is not None
+    line = (
+        f"Seeds of each arm. The interval holds at all looks at once; the one for equality has to lie within "
+        f"{margin_text(plan)}. Chance: of a verdict by {plan.most} seeds, by the data so far."
+    )
+    return Section("Looks", head, rows, [line])
+
+
+def _interval(low: float | None, high: float | None, metric: Metric) -> str:
+    return "NA" if low is None or high is None else f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
+
+
+def margin_text(plan: VerdictPlan) -> str:
+    """The margin with its unit, such as ± 2.00 WER."""
+    return text_of_margin(plan.margin, plan.scale, find_metric(plan.metric))
+
+
+def shown_margin(plan: VerdictPlan) -> float:
+    """The margin in the unit of the rows of the looks."""
+    return math.expm1(plan.margin) if plan.scale == "relative" else plan.margin
+
+
+def looks_metric(comparison: Comparison) -> Metric:
+    """The metric in whose unit the rows of the looks are shown."""
+    relative = comparison.course.plan is not None and comparison.course.plan.scale == "relative"
+    return RELATIVE if relative else find_metric(comparison.metric)
+
+
+def plan_text(plan: VerdictPlan) -> str:
+    """The plan in a sentence."""
+    looks = ", ".join(map(str, plan.looks))
+    family = f" over {len(plan.contrasts)} questions" if len(plan.contrasts) > 1 else ""
+    return f"Plan: margin {margin_text(plan)}, α = {plan.alpha:g}{family}, looks at {looks} seeds of each open arm."
+
+
+def spent_by(comparison: Comparison) -> Spent | None:
+    """What the looks took; None without a plan."""
+    course = comparison.course
+    return None if course.plan is None else spent(course.plan, course, comparison.arms)
+
+
+def plan_row(comparison: Comparison) -> Json | None:
+    """The plan with its arms by name, since their configs lie in the manifest; None without a plan."""
+    plan = comparison.course.plan
+    return None if plan is None else {**plan.as_json(), "arms": [arm.name for arm in plan.arms]}
+
+
+def cost_section(comparison: Comparison) -> Section:
+    """The cost of the verdicts, and of the fixed design."""
+    if (cost := spent_by(comparison)) is None:
+        return Section("Cost")
+    lines = [
+        plan_text(cost.plan),
+        f"Runs used: {cost.runs}; {cost.plan.most} seeds of every arm would be {cost.fixed}.",
+        _hours_used(cost),
+        f"Runs saved{_for_certain(comparison)}: {cost.saved}{_about(cost)}.",
+        f"Runs taken over from other sweeps: {_taken_over(cost)}.",
+    ]
+    return Section("Cost", lines=lines)
+
+
+def cost_line(comparison: Comparison) -> str | None:
+    """The plan and what it took, in two sentences; None without a plan."""
+    if (cost := spent_by(comparison)) is None:
+        return None
+    trained = "" if cost.hours is None else f", {hours(cost.hours)} of training"
+    taken = f", {sum(cost.taken_over.values())} of them taken over" if cost.taken_over else ""
+    saved = f"{cost.saved} of {cost.fixed} saved{_for_certain(comparison)}{_about(cost)}"
+    return f"{plan_text(cost.plan)} {cost.runs} runs used{taken}{trained}; {saved}."
+
+
+def hours(value: float) -> str:
+    """Hours with two digits, shorter times in minutes."""
+    return f"{value:.2g} h" if 1 <= value < 10 else f"{value:,.0f} h" if value >= 10 else f"{60 * value:.2g} min"
+
+
+def _hours_used(cost: Spent) -> str:
+    if cost.hours is None:
+        return "Training: no run tells its time."
+    runs = "1 run that tells" if cost.untimed == 1 else f"{cost.untimed} runs that tell"
+    untimed = f", without {runs} no time" if cost.untimed else ""
+    return f"Training: {hours(cost.hours)}{untimed}."
+
+
+def _about(cost: Spent) -> str:
+    return f", about {hours(cost.hours_saved)} of training" if cost.saved and cost.hours_saved is not None else ""
+
+
+def _for_certain(comparison: Comparison) -> str:
+    return "" if comparison.course.ended else " for certain so far"
+
+
+def _taken_over(cost: Spent) -> str:
+    if not cost.taken_over:
+        return "none"
+    sweeps = ", ".join(f"{count} from {sweep}" for sweep, count in cost.taken_over.items())
+    return f"{sweeps} ({hours(cost.hours_taken_over)} of the training above)"

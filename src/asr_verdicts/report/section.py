@@ -1,0 +1,33 @@
+"""A titled table of text and lines, which every format shows in its own way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with a table, lines of text, or both."""
+
+    heading: str
+    head: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+
+def spread(mean: float | None, deviation: float | None, places: int) -> str:
+    """Mean ± standard deviation; NA for None, without ± for a single value."""
+    if mean is None:
+        return "NA"
+    text = f"{mean:,.{places}f}"
+    return text if deviation is None else f"{text} ± {deviation:,.{places}f}"
+
+
+def number(value: float | int | None, places: int = 0) -> str:
+    """A whole number as it is, another with this number of places; NA for None."""
+    return "NA" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
+
+
+def mean(values: Sequence[float | None], places: int) -> str:
+    """The mean; NA where a value is missing, too."""
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):,.{places}f}" if known and len(known) == len(values) else "NA"

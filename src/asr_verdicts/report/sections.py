@@ -1,0 +1,160 @@
+"""A comparison as sections, in the order of reading."""
+
+import math
+from collections.abc import Sequence
+
+from asr_verdicts.arm_differences import differences_of_arms
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.contrast import Verdict
+from asr_verdicts.metrics import CER_LONGER, Metric, find_metric
+from asr_verdicts.one_arm import lone_rates
+from asr_verdicts.report.looks import cost_section, looks_section
+from asr_verdicts.report.section import Section, number, spread
+from asr_verdicts.report.tables import description_section, interval_text
+from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows, value_of
+from asr_verdicts.verdict import units_text
+
+
+def verdict_sections(comparison: Comparison) -> list[Section]:
+    """The sections of any systems, the empty ones too."""
+    return [
+        *opening_sections(comparison),
+        *rate_sections(comparison),
+        difference_section(comparison),
+        *closing_sections(comparison),
+    ]
+
+
+def opening_sections(comparison: Comparison) -> list[Section]:
+    """What was found, what each arm changes, and what it took."""
+    changes, differences = comparison.design.layout.changes, differences_of_arms(comparison.design, comparison.arms)
+    return [
+        Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
+        Section("Error rate of the arm", lines=[lone.sentence for lone in lone_rates(comparison)]),
+        Section("Arms", ["arm", "changes"], [[arm, text] for arm, text in changes.items()]),
+        Section("Keys that differ", lines=[difference.text for difference in differences]),
+        looks_section(comparison),
+        cost_section(comparison),
+        description_section(comparison),
+    ]
+
+
+def closing_sections(comparison: Comparison) -> list[Section]:
+    """What a reader has to be warned of."""
+    return [
+        Section("Warnings", lines=comparison.warnings),
+        Section("Not finished", lines=[f"{run.folder.name}: {run.reason}" for run in comparison.unfinished]),
+    ]
+
+
+def rate_sections(comparison: Comparison) -> list[Section]:
+    """The rates on the test sets, and on the validation sets."""
+    seeds = "mean ± standard deviation over seeds"
+    note = "Training was steered by these sets, the epoch of best.ckpt for one: there are no verdicts on them."
+    of = "" if comparison.scored else " of the last weights"
+    return [
+        _rates(f"Error rates{of}, {seeds}", rate_rows(comparison), comparison.metric, []),
+        _rates(f"Error rates on validation sets, {seeds}", validation_rows(comparison), comparison.metric, [note]),
+    ]
+
+
+def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]) -> Section:
+    columns = [
+        column
+        for column in shown_columns(RATE_COLUMNS, measured)
+        if column.key != CER_LONGER.name or metric == CER_LONGER.name  # known of every run, asked for by few
+    ]
+    rows = [
+        [str(row["arm"]), str(row["set"]), str(row["n"]), *(cell_text(row, column) for column in columns)]
+        for row in measured
+    ]
+    return Section(heading, ["arm", "set", "n", *(column.heading for column in columns)], rows, notes if rows else [])
+
+
+def shown_columns(columns: Sequence[Column], rows: list[TableRow]) -> list[Column]:
+    """The columns that a table of these rows has."""
+    headed = [column for column in columns if column.heading]
+    return [column for column in headed if column.always or any(row[column.key] is not None for row in rows)]
+
+
+def cell_text(row: TableRow, column: Column) -> str:
+    value, deviation = value_of(row, column.key), value_of(row, f"{column.key}_sd")
+    if column.metric is not None:
+        return column.metric.spread(value, deviation)
+    return spread(value, deviation, column.places) if column.deviation else number(value, column.places)
+
+
+def difference_section(comparison: Comparison) -> Section:
+    """The numbers behind the verdicts. Definitions of all columns stand in docs/statistics.md."""
+    metric = find_metric(comparison.metric)
+    head = [
+        "arm", "set", f"{metric.label} difference", "interval", "verdict", "p", "Holm", "SE seeds", "SE speakers",
+        "detectable", "matched pairs p",
+    ]  # fmt: skip
+    rows = [_difference(verdict, metric) for verdict in comparison.verdicts]
+    lines = [
+        f"{comparison.evidence.procedure.test}: {comparison.evidence.reason} (look {comparison.evidence.look}).",
+        "The interval is at the level of the verdict, so that it excludes 0 exactly where a difference is shown. SE: "
+        "the standard error over seeds and over speakers, each alone. Detectable: the true difference that such runs "
+        "find in four cases of five, with its 90 % interval. Matched pairs (MAPSSWE): of these models alone.",
+        *_described(comparison),
+        *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
+        *_repeated(comparison.answer),
+    ]
+    return Section(f"Differences to {comparison.baseline}", head, rows, lines if rows else [])
+
+
+def _difference(verdict: Verdict, metric: Metric) -> list[str]:
+    contrast, estimate = verdict.contrast, verdict.contrast.estimate
+    parts = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
+    found = contrast.detectable
+    return [
+        contrast.arm,
+        contrast.set,
+        metric.text(contrast.difference, sign=True),
+        interval_text(verdict),
+        verdict.outcome,
+        _p(contrast.p),
+        _p(contrast.p_adjusted),
+        *(metric.text(None if part is None else part.standard_error) for part in parts),
+        "NA"
+        if found is None
+        else f"{metric.text(found.value)} ({metric.text(found.low)} to {metric.text(found.high)})",
+        _p(contrast.p_pairs_holm),
+    ]
+
+
+def _described(comparison: Comparison) -> list[str]:
+    """The sets that only describe."""
+    others = list(dict.fromkeys(contrast.set for contrast in comparison.contrasts if not contrast.primary))
+    return [f"{comparison.set} decides; {' and '.join(others)} describe{'s' * (len(others) == 1)}."] if others else []
+
+
+def _levers(verdict: Verdict, metric: Metric) -> str | None:
+    """The seeds and speakers that would find differences of 0.5, 1 and 2 points."""
+    if not metric.is_rate or not verdict.contrast.levers:
+        return None
+    units = f"test {units_text(verdict.contrast)}"
+    parts = []
+    for size, levers in verdict.contrast.levers.items():
+        if levers.cheaper == "none":
+            parts.append(f"{metric.text(size)}: these runs are enough")
+            continue
+        ways = [
+            f"{count:,} {name}"
+            for count, name in ((levers.seeds, "seeds an arm"), (levers.speakers, units))
+            if count is not None
+        ]
+        parts.append(f"{metric.text(size)}: {' or '.join(ways) or f'more seeds and more {units}'}")
+    return f"{verdict.contrast.arm}, to find a true difference of {'; '.join(parts)}."
+
+
+def _repeated(answer: Sequence[Verdict]) -> list[str]:
+    """How likely each verdict of a sweep without a plan would come again."""
+    chances = [(verdict.contrast.arm, verdict.contrast.again) for verdict in answer if verdict.contrast.look is None]
+    known = [f"{arm} {chance}" for arm, chance in chances if chance]
+    return [f"The same verdict from as many fresh seeds on this test set: {', '.join(known)}."] if known else []
+
+
+def _p(p: float | None) -> str:
+    return "NA" if p is None or math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,191 @@
+"""The measurements of the arms on a test set: rates and errors per utterance, over the utterances of all runs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.error_counts import COLUMNS, recorded_errors
+from asr_verdicts.record import Record, UtteranceRow
+from asr_verdicts.statistics.sample import SPEAKERS, Array, Sample
+
+SHARE = 0.9
+"""Least share of the utterances that runs must have in common to be compared on these."""
+
+Key = tuple[str, str]
+"""The id and the reference of an utterance."""
+Rows = dict[Key, UtteranceRow]
+
+
+@dataclass(frozen=True)
+class SetSamples:
+    """The arms that can be compared on a set, by name, and why others cannot.
+
+    apart: arms whose test set has no utterance of the baseline's, as another language has. models: the trained models
+    that gave the rows of each sample. replicates: whether each seed has its own corpus or test speakers, so that the
+    rows of arms belong together; overlap: as in paired_estimate, of replicates that share training speakers.
+    references: of the common utterances; hypotheses: of each finished run, by arm; both empty where records have no
+    utterances.
+    """
+
+    samples: dict[str, Sample] = field(default_factory=dict)
+    apart: set[str] = field(default_factory=set)
+    models: dict[str, list[str]] = field(default_factory=dict)
+    replicates: bool = False
+    overlap: float = 0.0
+    references: list[str] = field(default_factory=list)
+    hypotheses: dict[str, list[list[str]]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def common_replicates(self, arms: Iterable[str]) -> list[str]:
+        """The replicates, such as folds, that every one of these arms has."""
+        first, *others = (self.models[arm] for arm in arms)
+        return [one for one in first if all(one in other for other in others)]
+
+
+def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:
+    """The samples of all arms on a set. A run that diverged has got every word wrong: WER 100 %."""
+    rows = {id(run): _rows(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
+    if not any(rows.values()):
+        return _of_rates(arms, set_, metric)
+    if _own_corpora(arms, rows):
+        return replace(_of_rates(arms, set_, metric, replicates=True), overlap=_overlap(arms, set_))
+    tested = _tested(arms, baseline, rows, set_)
+    result = SetSamples(warnings=tested.warnings, apart={name for name in tested.keys if name in tested.apart})
+    for arm in arms:
+        if (keys := tested.keys.get(arm.name)) is None:
+            continue
+        source = next((run for run in [*arm.runs, *baseline.runs] if keys[0] in rows[id(run)]), None)
+        assert source is not None
+        described = rows[id(source)]
+        column = "wer" if metric == "wer" else "cer"
+        totals = np.array([recorded_errors(described[key], column).total for key in keys], dtype=float)
+        errors = [
+            totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric, totals)
+            for run in arm.results
+        ]
+        units, kind = units_of_rows([described[key] for key in keys])
+        result.samples[arm.name] = Sample.of_errors(np.array(errors), totals, np.array(units), kind)
+        result.models[arm.name] = [run.model for run in arm.results]
+        if not tested.apart:
+            result.hypotheses[arm.name] = [[rows[id(run)][key]["hypothesis"] for key in keys] for run in arm.runs]
+            result.references[:] = [text for _, text in keys]
+    return result
+
+
+def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
+    """What each utterance was drawn with, and what that is: its speaker, or the voice that several speakers share."""
+    named = [row.get("unit") or "" for row in rows]
+    if not all(named):
+        return [str(row["speaker"]) for row in rows], SPEAKERS
+    kinds = {unit.partition(" ")[0] for unit in named}
+    return named, f"{kinds.pop()}s" if len(kinds) == 1 else "units"
+
+
+def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
+    """The errors of a run by utterance; their sum over the sum of the totals is its rate.
+
+    Where a run's own totals depend on its hypotheses, as with cer_longer, these are linearised errors: the run's
+    rate times the totals, plus what an utterance has more than that rate, which is all that a ratio's variance is made
+    of (Cochran 1977, chapter 6).
+    """
+    counted = [recorded_errors(rows[key], metric) for key in keys]
+    errors = np.array([each.count for each in counted], dtype=float)
+    own = np.array([each.total for each in counted], dtype=float)
+    if np.array_equal(own, totals):
+        return errors
+    rate = errors.sum() / max(1.0, own.sum())
+    return rate * totals + (errors - rate * own) * totals.sum() / max(1.0, own.sum())
+
+
+def _overlap(arms: Sequence[Arm], set_: str) -> float:
+    """Test utterances for each training utterance where the replicates are folds of one corpus, else 0."""
+    runs = [run for arm in arms for run in arm.runs if (run.config.get("data") or {}).get("fold") is not None]
+    tested = [(run.data.sets[set_].utterances or 0) / (run.data.sets["train"].utterances or 1) for run in runs]
+    return float(np.mean(tested)) if tested else 0.0
+
+
+def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
+    """Samples without utterances: the rates that the runs recorded."""
+    result = SetSamples(replicates=replicates)
+    for arm in arms:
+        known = [run for run in arm.results if _rate(run, set_, metric) is not None]
+        words = [run.value(set_, "words" if metric == "wer" else "characters") for run in known]
+        total = next((count for count in words if count), None)
+        if known:
+            rates = np.array([_rate(run, set_, metric) for run in known], dtype=float)
+            result.samples[arm.name] = Sample.of_rates(rates, total)
+            result.models[arm.name] = [str(run.seed) if replicates else run.model for run in known]
+        else:
+            result.warnings.append(f"{set_}: {arm.name} has no result on this set: not compared")
+    return result
+
+
+def _rate(run: Record, set_: str, metric: str) -> float | None:
+    """A run that diverged counts as wholly wrong; its loss is no number."""
+    if run.diverged_at is not None:
+        return 1.0 if metric in COLUMNS else None
+    return run.value(set_, metric)
+
+
+def _rows(run: Record, set_: str) -> Rows:
+    rows = (row for row in run.utterances if row["set"] == set_)
+    return {(str(row["id"]), str(row["reference"])): row for row in rows}
+
+
+def _own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
+    """True if every seed was tested on utterances of its own, the same in all arms."""
+    by_seed: dict[int, set[frozenset[Key]]] = {}
+    for arm in arms:
+        for run in arm.runs:
+            by_seed.setdefault(run.seed, set()).add(frozenset(rows[id(run)]))
+    alike = all(len(of_seed) == 1 for of_seed in by_seed.values())
+    return alike and len(by_seed) > 1 and len(set.union(*by_seed.values())) == len(by_seed)
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """keys: the utterances that each arm is compared on, in order of their ids; apart: arms with other ones."""
+
+    keys: dict[str, list[Key]]
+    apart: set[str]
+    warnings: list[str]
+
+
+def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
+    """Arms are compared on the utterances that all runs of all arms have. An arm with a test set of its own, without
+    any utterance of the baseline's, as another language has, is compared as a whole; one with a part of the baseline's
+    is not.
+    """
+    everything = {key for run in baseline.runs for key in rows[id(run)]}
+    common, apart, warnings = everything, {}, []
+    compared = []
+    for arm in [baseline, *(arm for arm in arms if arm is not baseline)]:
+        if undecoded := [str(run.seed) for run in arm.runs if not rows[id(run)]]:
+            which = f" with seed {', '.join(undecoded)}" if len(undecoded) < len(arm.runs) else ""
+            warnings.append(f"{set_}: {arm.name}{which} was not decoded on this set: not compared")
+            continue
+        own = [set(rows[id(run)]) for run in arm.runs] or [everything]
+        shared, largest = set.intersection(*own), max(map(len, own))
+        if not shared or len(shared) < SHARE * largest:
+            warnings.append(f"{set_}: the runs of {arm.name} were tested on different utterances: not compared")
+        elif not shared & everything:
+            apart[arm.name] = sorted(shared)
+        elif len(shared & everything) < SHARE * max(len(everything), largest):
+            warnings.append(f"{set_}: {arm.name} was tested on other utterances than {baseline.name}: not compared")
+        else:
+            common = common & shared
+            compared.append(arm)
+    if baseline not in compared:
+        return _Tested({}, set(), warnings)
+    lacking = [f"{arm.name}/{run.seed}" for arm in compared for run in arm.runs if not everything <= set(rows[id(run)])]
+    if lacking:
+        warnings.append(
+            f"{set_}: not every run was tested on the same utterances ({', '.join(lacking[:5])}): compared on the "
+            f"{len(common)} that all have"
+        )
+    if apart:
+        warnings.append(f"{set_}: {', '.join(apart)} has a test set of its own: texts and speakers differ as well")
+    keys = {arm.name: sorted(common) for arm in compared} | apart
+    return _Tested(keys, set(apart), warnings)

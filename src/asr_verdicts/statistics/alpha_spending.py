@@ -1,0 +1,206 @@
+"""Looks that were planned: how much of the rate of false alarms each may spend, and the test at a look.
+
+A group-sequential design (Jennison & Turnbull 1999): the rate α is spent over the looks as runs accumulate (Lan &
+DeMets 1983), by the function of Hwang, Shih & DeCani (1990). The levels come from a normal statistic with independent
+increments by recursive integration (Armitage, McPherson & Rowe 1969); the p of Student's t at a look is held against
+the level of that look.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from asr_verdicts.statistics.distributions import fewest, normal_above, normal_bound, t_above, t_bound
+from asr_verdicts.statistics.estimate import Estimate
+from asr_verdicts.statistics.power import with_seeds
+from asr_verdicts.statistics.procedures import ALPHA
+
+Array = NDArray[np.float64]
+
+GAMMA = -1.0
+"""Shape of the spending: −4 keeps almost all for the last look (as O'Brien & Fleming), 1 spends early (as Pocock)."""
+NODES = 64
+"""Points of the quadrature between the bounds of a look; the levels of 7 looks are then exact to 1e-9."""
+MOST = 0.999
+"""Level above which everything is rejected anyway."""
+LEAST = 1e-14
+"""Level below which nothing is spent: no user needs such a p."""
+SHARES = 16
+"""Holm's procedure decides at α / 1, α / 2, …: the repeated p is exact at so few of them, and interpolated between."""
+
+
+def spent(share: float, alpha: float, gamma: float = GAMMA) -> float:
+    """The part of alpha that is spent when `share` of the most runs is there (Hwang, Shih & DeCani 1990)."""
+    if not gamma:
+        return alpha * share
+    return alpha * (1 - math.exp(-gamma * share)) / (1 - math.exp(-gamma))
+
+
+@functools.lru_cache(maxsize=4096)
+def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[float, ...]:
+    """The two-sided level of each look, so that the chance of a false alarm at any of them is alpha in all.
+
+    looks: runs an arm at each look, increasing; the last one is the most.
+    """
+    found: list[float] = []
+    before, points, mass = 0.0, np.empty(0), np.empty(0)
+    for number, runs in enumerate(looks):
+        total = spent(runs / looks[-1], alpha, gamma)
+        spend, before = max(LEAST, total - before), total
+        critical = _critical(spend, runs, looks[number - 1] if number else 0, points, mass)
+        found.append(float(2 * normal_above(critical)))
+        bound = critical * math.sqrt(runs)
+        nodes, weights = _quadrature()
+        inside = bound * nodes
+        if number:
+            step = math.sqrt(runs - looks[number - 1])
+            density = _normal((inside[:, None] - points[None]) / step) / step @ mass
+        else:
+            density = _normal(inside / math.sqrt(runs)) / math.sqrt(runs)
+        points, mass = inside, density * bound * weights
+    return tuple(found)
+
+
+def _critical(spend: float, runs: int, earlier: int, points: Array, mass: Array) -> float:
+    """The bound that a path which has crossed none before crosses now with probability `spend`."""
+    if not earlier:
+        return normal_bound(spend / 2)
+    step = math.sqrt(runs - earlier)
+
+    def excess(critical: float) -> float:
+        bound = critical * math.sqrt(runs)
+        crossing = normal_above((bound - points) / step) + normal_above((bound + points) / step)
+        return float(crossing @ mass) - spend
+
+    return float(optimize.brentq(excess, 0.0, 40.0, xtol=1e-12))
+
+
+@functools.cache
+def _quadrature() -> tuple[Array, Array]:
+    """Gauss and Legendre's points between −1 and 1, and their weights."""
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    return nodes, weights
+
+
+def _normal(values: Array) -> Array:
+    return np.exp(-0.5 * values**2) / math.sqrt(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class GroupSequential:
+    """The test at one of the planned looks; a procedure of statistics.procedure.
+
+    looks: runs an arm at each look; look: this one, counted from 0; alpha: of the whole family.
+
+    Its p is the repeated p (Jennison & Turnbull 1984): the smallest α at which this look would reject, so that Holm's
+    correction goes over it as over any other. The interval is the repeated interval, which holds at all looks at once.
+    """
+
+    looks: tuple[int, ...]
+    look: int
+    alpha: float = ALPHA
+    gamma: float = GAMMA
+    name: str = "sequential"
+    test: str = "Student's t at looks that were planned"
+
+    @property
+    def condition(self) -> str:
+        return f" at look {self.look + 1} of {len(self.looks)}"
+
+    def nominal(self, level: float) -> float:
+        """The level of this look for the p of Student's t. level: over all looks."""
+        return levels(self.looks, min(level, MOST), self.gamma)[self.look]
+
+    def p(self, estimate: Estimate) -> float:
+        """The repeated p, two-sided; 1 where no α rejects at this look."""
+        if not estimate.standard_error:
+            return 1.0
+        observed = float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
+        return _overall(self.looks, self.look, self.alpha, self.gamma, observed)
+
+    def half_width(self, estimate: Estimate, level: float) -> float:
+        """Half of the repeated interval at a two-sided level over all looks."""
+        if not estimate.standard_error:
+            return math.inf
+        return float(t_bound(self.nominal(level) / 2, estimate.degrees) * estimate.standard_error)
+
+    def chance(self, estimate: Estimate, level: float, margin: float, equal: float) -> float:
+        """The chance, by the data so far, that the last look decides: shows a difference at `level`, or one that is
+        within ± margin at the level `equal` (predictive probability, Spiegelhalter, Freedman & Blackburn 1986).
+
+        The noise of speakers is the same at all looks; the noise of seeds falls with their number.
+        """
+        seeds = estimate.over_seeds
+        if seeds is None or not math.isfinite(estimate.standard_error):
+            return 0.0
+        most, last = self.looks[-1], GroupSequential(self.looks, len(self.looks) - 1, self.alpha, self.gamma)
+        final = with_seeds(estimate, most)
+        shown, same = last.half_width(final, level), last.half_width(final, equal)
+        move = math.sqrt(seeds.variance * max(0.0, 1 - self.looks[self.look] / most))
+        if not move:
+            return float(abs(estimate.value) > shown or abs(estimate.value) + same < margin)
+
+        def below(bound: float) -> float:
+            return float(t_above((estimate.value - bound) / move, seeds.degrees))
+
+        inside = min(margin - same, shown)  # what is shown different may be within the margin, too
+        return below(-shown) + 1 - below(shown) + (below(inside) - below(-inside) if inside > 0 else 0.0)
+
+
+def _overall(looks: tuple[int, ...], look: int, alpha: float, gamma: float, observed: float) -> float:
+    """The level over all looks whose level at this look is `observed`; 1 where none is as large."""
+    whole, here = _correspondence(looks, alpha, gamma)
+    if observed > here[look, -1]:
+        return 1.0
+    return float(np.exp(np.interp(math.log(max(observed, 1e-300)), np.log(here[look]), np.log(whole))))
+
+
+@functools.lru_cache(maxsize=64)
+def _correspondence(looks: tuple[int, ...], alpha: float, gamma: float) -> tuple[Array, Array]:
+    """Levels over all looks, increasing (points,), and the level of each look that belongs to them (looks, points)."""
+    exact = [alpha / share for share in range(1, SHARES + 1)]
+    whole = np.unique([*np.geomspace(1e-9, MOST, 24), *exact])
+    return whole, np.array([levels(looks, float(level), gamma) for level in whole]).T
+
+
+def planned_looks(most: int, first: Sequence[int] = (3, 5, 8, 12, 20)) -> tuple[int, ...]:
+    """Runs an arm after which one looks: 3, 5, 8, 12, 20 and on by 1.6, the last one `most`. A look that would come
+    shortly before the last one is left out.
+    """
+    looks = list(first)
+    while looks[-1] < most:
+        looks.append(round(1.6 * looks[-1]))
+    return (*(runs for runs in looks if runs <= 0.85 * most), most)
+
+
+def seeds_to_find(difference: float, deviation: float, level: float, power: float = 0.8) -> int:
+    """Seeds of each of two arms with which Welch's test at one look finds a true difference with this probability.
+
+    deviation: of a run over seeds, in the unit of the difference; speakers add nothing.
+    """
+    return (
+        fewest(lambda runs: _reach(runs, deviation, level / 2, 1 - power) <= abs(difference), MOST_SEEDS) or MOST_SEEDS
+    )
+
+
+def seeds_to_equal(margin: float, deviation: float, level: float, power: float = 0.8) -> int:
+    """Seeds of each of two equal arms with which two one-sided tests at `level` each show that they are equal within
+    ± margin with this probability, where a run has this standard deviation over seeds and speakers add nothing.
+    """
+    return fewest(lambda runs: _reach(runs, deviation, level, (1 - power) / 2) <= margin, MOST_SEEDS) or MOST_SEEDS
+
+
+MOST_SEEDS = 2**20
+"""Seeds above which none are proposed."""
+
+
+def _reach(runs: int, deviation: float, tail: float, miss: float) -> float:
+    """The difference whose test has a tail of `tail` and misses with probability `miss`."""
+    degrees = 2 * runs - 2
+    quantiles = t_bound(tail, degrees) + t_bound(miss, degrees)
+    return float(quantiles * deviation * math.sqrt(2 / runs))

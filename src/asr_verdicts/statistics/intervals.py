@@ -1,0 +1,105 @@
+"""Confidence intervals: by Student's t, and by bootstrap over speakers."""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asr_verdicts.statistics.distributions import t_bound
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval: the estimate ± half_width, which is `standard_error` times t of `degrees` of freedom."""
+
+    estimate: float
+    half_width: float
+    standard_error: float
+    degrees: float
+
+
+@dataclass(frozen=True)
+class Range:
+    """A value with the lower and upper end of its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+REPLICATES = 10_000
+MANY = 1_000
+"""Units from which on the standard error is that of the linearised ratio (Cochran 1977, chapter 6), to which the
+bootstrap's tends: 10,000 draws of 50,000 utterances would take 4 GB.
+"""
+
+
+def speaker_interval(
+    errors: NDArray[np.float64],
+    totals: NDArray[np.float64],
+    speakers: NDArray[np.str_],
+    level: float = 0.95,
+    replicates: int = REPLICATES,
+) -> Interval:
+    """Interval of the rate Σ errors / Σ totals, from arrays with one value per utterance (utterances,).
+
+    For a difference of two systems give the difference of their errors (Bisani & Ney 2004, §2 and §3). Speakers are
+    drawn with replacement, since the utterances of a speaker are not independent. A set with a single speaker falls
+    back on utterances. The degrees of freedom are the units drawn less one.
+
+    The interval is the estimate ± Student's t of n − 1 units times the bootstrap's standard error (Efron & Tibshirani
+    1993, §12.4), which is corrected to n − 1 units too: drawing from n of them makes it √((n − 1) / n) too small
+    (Hesterberg 2015). Percentiles, which Bisani & Ney take, end where the worst of few units does: widened as
+    Hesterberg proposes they hold 89 to 93 % at 5 speakers and 69 to 75 % at 3. This interval holds 93 to 96 % at 5 to
+    40 speakers in every world of tests/helpers/interval_coverage.py except one: where a few speakers carry the
+    difference (gains that follow a log-normal with σ = 1) it holds 88 to 91 %, and a studentised bootstrap 90 to 92 %.
+    """
+    owner = units_of(speakers)
+    units = int(owner.max(initial=-1)) + 1
+    estimate = float(errors.sum() / max(1.0, totals.sum()))
+    if units < 2:
+        return Interval(estimate, np.inf, np.inf, max(0, units - 1))
+    if units > MANY:
+        deviation = float(np.linalg.norm(np.bincount(owner, weights=errors - estimate * totals))) / max(
+            1.0, totals.sum()
+        )
+    else:
+        drawn = _draws(units, replicates)
+        rates = _sums(drawn, owner, errors) / np.maximum(1.0, _sums(drawn, owner, totals))
+        deviation = float(rates.std())
+    standard_error = float(np.sqrt(units / (units - 1)) * deviation)
+    quantile = t_bound((1 - level) / 2, units - 1)
+    return Interval(estimate, quantile * standard_error, standard_error, units - 1)
+
+
+def units_of(speakers: NDArray[np.str_]) -> NDArray[np.intp]:
+    """Number of the unit that each utterance is drawn with: its speaker, or itself in a set with a single speaker."""
+    names, owner = np.unique(speakers, return_inverse=True)
+    return owner if len(names) > 1 else np.arange(len(speakers), dtype=np.intp)
+
+
+def shared_variance(errors: NDArray[np.float64], totals: NDArray[np.float64], speakers: NDArray[np.str_]) -> float:
+    """The part of the variance of an arm's mean rate that speakers and seeds both show.
+
+    It comes from a seed that does well on one speaker and badly on another. errors: (runs, utterances).
+    """
+    if len(errors) < 2:
+        return 0.0
+    total = max(1.0, float(totals.sum()))
+    residuals = errors - totals * errors.sum(axis=1, keepdims=True) / total  # what the run's own rate does not explain
+    owner = units_of(speakers)
+    by_unit = np.stack([np.bincount(owner, weights=row) for row in residuals])
+    return float(by_unit.var(axis=0, ddof=1).sum() / len(errors) / total**2)
+
+
+@functools.lru_cache(maxsize=4)  # a comparison needs the same draws for every pair of arms
+def _draws(units: int, replicates: int) -> NDArray[np.float64]:
+    """The draws of each unit: (replicates, units), the same at every call."""
+    drawn = np.random.default_rng(0).multinomial(units, np.full(units, 1 / units), size=replicates)
+    return drawn.astype(np.float64)
+
+
+def _sums(drawn: NDArray[np.float64], owner: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums of the values of the units drawn: (replicates, units) → (replicates,)."""
+    return np.asarray(drawn @ np.bincount(owner, weights=values), dtype=np.float64)

@@ -1,0 +1,66 @@
+"""The matched pairs sentence-segment word error test (MAPSSWE) of NIST's sc_stats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+
+from asr_verdicts.statistics.distributions import normal_above
+
+BUFFER = 2
+"""Consecutive words that all systems have right between two segments; sc_stats's own default."""
+
+Places = list[int]
+"""Places of an utterance's errors: 2i + 1 for a wrong or missing reference word i, 2i for an insertion before it."""
+
+
+@dataclass(frozen=True)
+class MatchedPairs:
+    """The test's result: mean and standard deviation of the difference in errors per segment, Z, two-sided normal p."""
+
+    segments: int
+    mean: float
+    deviation: float
+    z: float
+    p: float
+
+
+def error_places(reference: str, hypothesis: str) -> Places:
+    """Places of the errors of an alignment with the fewest errors."""
+    if reference == hypothesis:
+        return []
+    edits = Levenshtein.editops(reference.split(), hypothesis.split())
+    return [2 * edit.src_pos + (edit.tag != "insert") for edit in edits]
+
+
+def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> list[float]:
+    """Errors of the arm less the baseline's in each segment of an utterance, as means over the runs of each.
+
+    A segment is a stretch of errors of any run; BUFFER words that every run has right separate two segments. With a
+    single run per arm it is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990); several runs share their
+    segments, so that an utterance does not count once per seed.
+    """
+    events = [(place, 1 / len(arm)) for run in arm for place in run]
+    events += [(place, -1 / len(baseline)) for run in baseline for place in run]
+    differences: list[float] = []
+    last = None
+    for place, weight in sorted(events):
+        right_between = 0 if last is None else place // 2 - (last + 1) // 2
+        if last is None or right_between >= BUFFER:
+            differences.append(0.0)
+        differences[-1] += weight
+        last = place
+    return differences
+
+
+def matched_pairs(differences: Sequence[float]) -> MatchedPairs:
+    """The test on the differences of independent segments. Without any spread it decides nothing: Z is 0, as in
+    sc_stats.
+    """
+    count = len(differences)
+    if count < 2:
+        return MatchedPairs(count, float(np.sum(differences)), 0.0, 0.0, 1.0)
+    mean, deviation = float(np.mean(differences)), float(np.std(differences, ddof=1))
+    z = mean / (deviation / np.sqrt(count)) if deviation > 1e-12 else 0.0
+    return MatchedPairs(count, mean, deviation, float(z), float(2 * normal_above(abs(z))))

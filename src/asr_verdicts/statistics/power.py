@@ -1,0 +1,180 @@
+"""The differences that a comparison of this size finds, and the seeds or speakers that would find a given one."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy import optimize
+
+from asr_verdicts.statistics.distributions import chi_square_quantile, fewest, normal_above, t_bound
+from asr_verdicts.statistics.estimate import Estimate
+from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.statistics.noise import Part, RunNoise, combined
+from asr_verdicts.statistics.procedures import FixedLength, Procedure
+from asr_verdicts.statistics.sample import Array
+
+POWER = 0.8
+"""Probability with which a difference is to be found."""
+MOST = 100_000
+"""Seeds or speakers above which none are proposed."""
+
+
+def found_in_four_of_five(estimate: Estimate, level: float, procedure: Procedure | None = None) -> Range:
+    """The true difference, a fraction, that a new look of this size would find in four cases of five.
+
+    level: two-sided; procedure: how it is tested, Student's t by default. The range is a 90 % interval, since the
+    standard error is itself an estimate (its square follows a chi-square of ν degrees of freedom): with two seeds an
+    arm its ends are a factor of six apart and more. All three are inf where nothing can be found.
+    """
+    value = found(estimate, level, POWER, procedure)
+    ratio = estimate.degrees / chi_square_quantile(np.array([0.95, 0.05]), estimate.degrees)
+    low, high = (float(value * math.sqrt(factor)) for factor in ratio)
+    return Range(value, low, high)
+
+
+def found(estimate: Estimate, level: float, power: float = POWER, procedure: Procedure | None = None) -> float:
+    """The true difference, a fraction, that is found with probability `power` (noncentral t); inf where none is."""
+    half_width = (procedure or FixedLength()).half_width(estimate, level)
+    if math.isinf(half_width):
+        return math.inf
+    # the estimated error is integrated out by quantiles of its chi-square: scipy.stats.nct is nan far out in its tail
+    quantiles = (np.arange(2000) + 0.5) / 2000
+    critical = half_width / estimate.standard_error
+    bounds = critical * np.sqrt(chi_square_quantile(quantiles, estimate.degrees) / estimate.degrees)
+
+    def excess(effect: float) -> float:
+        return float(np.mean(normal_above(bounds - effect) + normal_above(bounds + effect))) - power
+
+    return float(estimate.standard_error * optimize.brentq(excess, 0.0, 2 * critical + 10))
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """The chances that a repetition shows a difference above 0, one below 0, and equality within the margin."""
+
+    above: float
+    below: float
+    equal: float
+
+
+def repetition(
+    estimate: Estimate, level: float, margin: float | None, equal_level: float, procedure: Procedure | None = None
+) -> Repetition | None:
+    """What as many fresh runs on the same test speakers would show; None where the noise of seeds is unknown.
+
+    level, equal_level: two-sided, of the test and of the interval that has to lie within ± margin. The true difference
+    is taken to be as likely one value as another, so that what is measured is as likely too large as too small
+    (Goodman 1992): where most true differences are small, a difference that is shown comes again less often.
+    """
+    procedure, seeds = procedure or FixedLength(), estimate.over_seeds
+    if seeds is None or not seeds.variance or not estimate.standard_error:
+        return None
+    # of the true variance over seeds, given the measured one, and of the one that the repetition measures
+    quantiles = chi_square_quantile((np.arange(60) + 0.5) / 60, seeds.degrees) / seeds.degrees
+    true = seeds.variance / quantiles[:, None]
+    of_speakers = max(0.0, estimate.standard_error**2 - seeds.variance)
+    errors = np.sqrt(of_speakers + true * quantiles) / estimate.standard_error
+    deviations = np.sqrt(2 * true)  # the measured difference and the repetition's deviate from the true one
+
+    def beyond(bounds: Array, sign: int) -> float:
+        """The chance that the repetition's difference lies beyond its bound on one side of 0."""
+        return float(np.mean(normal_above((bounds - sign * estimate.value) / deviations)))
+
+    bounds, room = procedure.half_width(estimate, level) * errors, np.zeros_like(errors)
+    if margin is not None:
+        room = np.clip(np.minimum(bounds, margin - procedure.half_width(estimate, equal_level) * errors), 0.0, None)
+    return Repetition(beyond(bounds, 1), beyond(bounds, -1), 1 - beyond(room, 1) - beyond(room, -1))
+
+
+def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float:
+    """The margin within which such runs show equal arms to be equivalent with probability `power`; a fraction.
+
+    level: two-sided, twice the level of each of the two one-sided tests (Schuirmann 1987).
+    """
+    quantiles = t_bound(level / 2, estimate.degrees) + t_bound((1 - power) / 2, estimate.degrees)
+    return float(quantiles * estimate.standard_error)
+
+
+Reach = Callable[[Estimate], float]
+"""The difference, a fraction, that an estimate of this precision reaches: finds, or shows arms to be equal within."""
+
+
+def _seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
+    return fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size, MOST)
+
+
+def _speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
+    if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
+        return None
+    return fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size, MOST)
+
+
+@dataclass(frozen=True)
+class Levers:
+    """The size that would find a difference, or show equality: seeds an arm at the present speakers, or test speakers
+    at the present seeds.
+
+    cheaper: the factor that must grow less. On a tie speakers, because one more speaker costs only decoding, and one
+    more seed costs training every arm. "neither" if a single lever is not enough, "none" if the
+    present size suffices.
+    """
+
+    seeds: int | None
+    speakers: int | None
+    cheaper: Literal["seeds", "speakers", "neither", "none"]
+
+
+def levers(difference: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
+    """Both levers for finding a true difference, a fraction."""
+    return _levers(difference, estimate, lambda resized: found(resized, level, power))
+
+
+def levers_to_equal(margin: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
+    """Both levers for showing equal arms to be equivalent within ± margin; level as in `shown_equal`."""
+    return _levers(margin, estimate, lambda resized: shown_equal(resized, level, power))
+
+
+def _levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
+    seeds, speakers = _seeds(size, estimate, reach), _speakers(size, estimate, reach)
+    if reach(estimate) <= size:
+        return Levers(seeds, speakers, "none")
+    more_seeds = math.inf if seeds is None else seeds / estimate.models
+    more_speakers = math.inf if speakers is None else speakers / estimate.speakers
+    if math.isinf(more_seeds) and math.isinf(more_speakers):
+        return Levers(seeds, speakers, "neither")
+    return Levers(seeds, speakers, "seeds" if more_seeds < more_speakers else "speakers")
+
+
+def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
+    """The estimate with this number of runs of every arm."""
+    if not estimate.arms:
+        return estimate  # a single model
+    lost = 2 * (seeds // 5) if estimate.trimmed else 0
+    arms = tuple(replace(arm, runs=seeds, degrees=seeds - lost - 1) for arm in estimate.arms)
+    speakers = estimate.over_speakers
+    if speakers is not None:
+        kept = sum(arm.shared / arm.runs for arm in estimate.arms)
+        shared = sum(arm.shared / seeds for arm in arms)
+        speakers = Part(math.sqrt(max(0.0, speakers.variance - kept) + shared), speakers.degrees)
+    return _resized(estimate, arms, speakers)
+
+
+def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
+    """The estimate with this number of test speakers. The part that seeds and speakers share falls with them."""
+    assert estimate.over_speakers is not None
+    factor = estimate.speakers / speakers
+    arms = tuple(
+        replace(arm, variance=max(0.0, arm.variance - arm.shared) + factor * arm.shared, shared=factor * arm.shared)
+        for arm in estimate.arms
+    )
+    now = estimate.over_speakers
+    part = Part(now.standard_error * math.sqrt(factor), max(1.0, (now.degrees + 1) / factor - 1))
+    return _resized(estimate, arms, part)
+
+
+def _resized(estimate: Estimate, arms: tuple[RunNoise, ...], speakers: Part | None) -> Estimate:
+    noise = combined(arms, speakers) if arms else speakers
+    assert noise is not None
+    return replace(estimate, standard_error=noise.standard_error, degrees=noise.degrees)

@@ -1,0 +1,36 @@
+"""Systems of any toolkit compared by their hypotheses, as runs are."""
+
+from collections.abc import Mapping
+
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.errors import choices
+from asr_verdicts.evidence import of_systems
+from asr_verdicts.metrics import LOSS
+from asr_verdicts.texts.entries import Texts
+from asr_verdicts.texts.scoring import Scoring
+from asr_verdicts.texts.systems import Systems, to_records
+
+
+def compare_systems(
+    systems: Systems,
+    references: Mapping[str, Texts],
+    scoring: Scoring,
+    options: Options,
+    *,
+    seeds: int | None = None,
+    looks: bool = False,
+    margin: float | str | None = None,
+) -> Comparison:
+    """Compare systems by set and seed; the first one is the baseline, unless options name another.
+
+    references: by set; empty where the files hold their own. seeds: of each arm, if their number was decided before the
+    first result; looks: it was not. margin: the difference that would not matter: 1.0 for a point of the metric, 5% of
+    the rate. Raises UsageError for texts that do not fit together.
+    """
+    if options.metric == LOSS.name:
+        raise choices("metric", options.metric, "wer, cer or cer_longer: hypotheses have no loss")
+    first = next(iter(systems), None)
+    declared = {"baseline": first, **({} if margin is None else {"margin": margin})}
+    records = to_records(systems, references, scoring, declared)
+    return compare(records, options, " and ".join(systems), of_systems(records, seeds, looks=looks))

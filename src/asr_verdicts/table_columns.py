@@ -1,0 +1,101 @@
+"""The columns of the result tables, each named once, and the rows that they make."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.metrics import CER, CER_LONGER, LOSS, WER, Metric, validation_sets
+from asr_verdicts.record import Record
+from asr_verdicts.statistics.sample import mean_and_deviation
+
+TableRow: TypeAlias = dict[str, str | int | float | None]
+"""An arm on a set by column: the arm, the set, n runs, means, and deviations under `_sd`; None: no run recorded it."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: the mean over the runs of an arm, and, with `deviation`, their standard deviation.
+
+    key: in the files; read: the value of a run on a set; heading: in tables, "" for a column of the files alone.
+    places: digits after the point unless `metric` says; metric: whose unit the values have, with rates as fractions.
+    always: shown although no run has a value.
+    """
+
+    key: str
+    read: Callable[[Record, str], float | None]
+    heading: str = ""
+    places: int = 0
+    metric: Metric | None = None
+    deviation: bool = False
+    always: bool = True
+
+
+def _of_set(key: str, heading: str) -> Column:
+    return Column(key, lambda run, name: run.value(name, key), heading)
+
+
+def _rate(metric: Metric, *, always: bool = True) -> Column:
+    return Column(
+        metric.name,
+        lambda run, name: run.value(name, metric.name),
+        metric.heading,
+        metric=metric,
+        deviation=True,
+        always=always,
+    )
+
+
+RATE_COLUMNS = (
+    _rate(WER),
+    _rate(CER),
+    _rate(CER_LONGER, always=False),
+    _rate(LOSS, always=False),
+    _of_set("substitutions", "S"),
+    _of_set("deletions", "D"),
+    _of_set("insertions", "I"),
+    _of_set("words", ""),
+    _of_set("utterances", ""),
+)
+"""In the order of the files; the loss and the longer CER are shown if a run has them."""
+
+
+def rate_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
+    """A row for each arm and test set, measured with the weights at the end of training."""
+    return table_rows(comparison.arms, comparison.sets, columns)
+
+
+def validation_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
+    """The same for validation sets, which steer training and have no verdicts."""
+    sets = [name for name in validation_sets(comparison.runs) if name not in comparison.sets]
+    return table_rows(comparison.arms, sets, columns)
+
+
+def table_rows(arms: Sequence[Arm], sets: Sequence[str], columns: Sequence[Column]) -> list[TableRow]:
+    """The rows of all arms on all these sets, measured with the weights at the end of training."""
+    return [_row(arm, name, columns) for arm in arms for name in sets]
+
+
+def _row(arm: Arm, name: str, columns: Sequence[Column]) -> TableRow:
+    row: TableRow = {"arm": arm.name, "set": name, "n": len(arm.runs)}
+    for column in columns:
+        values = [float(value) for run in arm.runs if (value := column.read(run, name)) is not None]
+        mean, deviation = mean_and_deviation(values) if values else (None, None)
+        if column.deviation:
+            row |= {column.key: mean, f"{column.key}_sd": deviation}
+        else:
+            row[column.key] = _whole(values)
+    return row
+
+
+def _whole(values: Sequence[float]) -> float | int | None:
+    """The mean; a whole number where it is one."""
+    mean = sum(values) / len(values) if values else None
+    return int(mean) if mean is not None and mean.is_integer() else mean
+
+
+def value_of(row: TableRow, key: str) -> float | int | None:
+    """The number in a column; None where no run recorded it."""
+    value = row.get(key)
+    return None if isinstance(value, str) else value

@@ -1,0 +1,118 @@
+"""Words and segments with times: NIST's CTM and STM."""
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from asr_verdicts.errors import UsageError
+from asr_verdicts.text import clean
+from asr_verdicts.texts.entries import Entry, Reading, Texts, unique
+from asr_verdicts.texts.plain import Lines
+
+CTM = re.compile(r"^\S+\s+\S+\s+[\d.]+\s+[\d.]+\s+\S+(\s+\S+){0,3}\s*$")
+STM = re.compile(r"^\S+\s+\S+\s+\S+\s+[\d.]+\s+[\d.]+(\s|$)")
+LABEL = re.compile(r"^<[^>]*>$")
+UNSCORED = "IGNORE_TIME_SEGMENT_IN_SCORING"
+COMMENT = ";;"
+PAUSES = ("inter_segment_gap", "excluded_region")
+"""What stands in the place of a speaker where there is none, in TED-LIUM's files and others."""
+
+
+def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
+    """Segments: `recording channel speaker start end [<label>] words`, times in seconds. The id of a segment is
+    recording-channel-start.
+    """
+    entries, unscored = [], 0
+    for number, line in lines:
+        if line.startswith(COMMENT):
+            continue
+        fields = line.split()
+        if len(fields) < 5:
+            raise UsageError(
+                f"{path}:{number}: expected recording channel speaker start end words, found {line[:60]!r}"
+            )
+        recording, channel, speaker, *times = fields[:5]
+        start, end = (_time(path, number, text) for text in times)
+        if end <= start:
+            raise UsageError(f"{path}:{number}: the segment ends at {end:g} s, not after its start at {start:g} s")
+        words = fields[6:] if len(fields) > 5 and LABEL.match(fields[5]) else fields[5:]
+        if speaker.lower() in PAUSES or UNSCORED in (word.upper() for word in words):
+            unscored += 1
+            continue
+        id_ = f"{recording}-{channel}-{start:.2f}"
+        text = " ".join(words)
+        entries.append((number, Entry(id_, text, None, speaker, "", start, end - start)))
+    marks = ", ".join((UNSCORED, *PAUSES))
+    notes = [f"{path}: {unscored} segments are not to be scored ({marks}): left out"] if unscored else []
+    return Texts(str(path), "stm", unique(path, entries), notes)
+
+
+def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
+    """Words: `recording channel start duration word [confidence …]`, times in seconds. An entry per recording and
+    channel, or per recording where all have one channel; `in_segments` puts the words into segments.
+    """
+    words: dict[tuple[str, str], list[str]] = {}
+    last: dict[tuple[str, str], float] = {}
+    for number, line in lines:
+        if line.startswith(COMMENT):
+            continue
+        fields = line.split()
+        if len(fields) < 5:
+            raise UsageError(f"{path}:{number}: expected recording channel start duration word, found {line[:60]!r}")
+        if fields[4].upper().startswith("<ALT"):
+            raise UsageError(f"{path}:{number}: alternatives ({fields[4]}) are not read; expected one word per time")
+        start, _ = (_time(path, number, text) for text in fields[2:4])
+        key = (fields[0], fields[1])
+        if start < last.get(key, 0.0):
+            raise UsageError(f"{path}:{number}: {fields[0]} goes back in time, from {last[key]:g} to {start:g} s")
+        last[key] = start
+        words.setdefault(key, []).append(fields[4])
+    single = len({recording for recording, _ in words}) == len(words)
+    entries = [
+        (0, Entry(recording if single else f"{recording}-{channel}", " ".join(spoken)))
+        for (recording, channel), spoken in words.items()
+    ]
+    return Texts(str(path), "ctm", unique(path, entries))
+
+
+def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Texts:
+    """The words of a CTM by the segments of an STM: each belongs to the segment of its recording and channel that holds
+    its middle. Segments without a word have the empty text.
+    """
+    read_ctm(path, lines, Reading())  # its checks
+    by_recording: dict[str, list[Entry]] = {}
+    for entry in segments.values():
+        by_recording.setdefault(entry.id.rpartition("-")[0], []).append(entry)
+    starts = {}
+    for name, entries in by_recording.items():
+        entries.sort(key=lambda entry: entry.offset)
+        starts[name] = [entry.offset for entry in entries]
+    words: dict[str, list[str]] = {id_: [] for id_ in segments}
+    outside = 0
+    for _, line in lines:
+        if line.startswith(COMMENT):
+            continue
+        recording, channel, start, duration, word = line.split()[:5]
+        middle, name = float(start) + float(duration) / 2, clean(f"{recording}-{channel}")
+        place = bisect_right(starts.get(name, []), middle) - 1
+        segment = by_recording[name][place] if place >= 0 else None
+        if segment is None or middle > segment.offset + segment.duration:
+            outside += 1
+            continue
+        words[segment.id].append(word)
+    notes = [f"{path}: {outside} words lie in no segment of the references: left out"] if outside else []
+    entries_ = {id_: replace(entry, text=" ".join(words[id_])) for id_, entry in segments.items()}
+    return Texts(str(path), "ctm", entries_, notes)
+
+
+def _time(path: Path, number: int, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"{path}:{number}: seconds are expected, found {text[:60]!r}")
+    return seconds

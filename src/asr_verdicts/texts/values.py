@@ -1,0 +1,73 @@
+"""Hypotheses, references and speakers as Python values: texts, or files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from asr_verdicts.errors import UsageError
+from asr_verdicts.text import clean
+from asr_verdicts.texts.entries import Entry, Reading, Texts, unique
+from asr_verdicts.texts.formats import read_texts
+from asr_verdicts.texts.speakers import speakers_in
+from asr_verdicts.texts.systems import files_of, join_texts, read_systems
+
+Path_ = str | Path
+Hypotheses = Path_ | Sequence[Any] | Mapping[str, str]
+"""A file or a pattern of files, one per seed; or the texts of one system, by place or by id; or a list of any of these,
+one per seed.
+"""
+
+
+def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | None) -> list[Texts]:
+    """The texts of a system, one for each seed."""
+    if isinstance(value, (str, Path)):
+        return read_systems(files_of(name, str(value)), format_, spoken)
+    if isinstance(value, Mapping):
+        return [texts_of(value, name, format_)]
+    values = list(value)
+    if values and all(isinstance(one, str) for one in values) and not all(Path(one).is_file() for one in values):
+        return [texts_of(values, name, format_)]
+    if odd := [one for one in values if not isinstance(one, (str, Path, Mapping, Sequence))]:
+        raise UsageError(f"{name}: expected texts, or files; found {str(odd[0])[:60]!r}")
+    seeds: list[Texts] = []
+    for number, one in enumerate(values):
+        if isinstance(one, (str, Path)):
+            seeds += read_systems([Path(one)], format_, spoken)
+        else:
+            seeds.append(texts_of(one, f"{name}, seed {number}", format_))
+    if not seeds:
+        raise UsageError(f"{name}: expected texts, or files; found none")
+    return seeds
+
+
+def texts_of(value: Any, name: str, format_: str | None, references: bool = False) -> Texts:
+    """A file, texts by id, or texts in an order, whose ids are then 1, 2, …"""
+    if isinstance(value, (str, Path)):
+        return join_texts([read_texts(path, format_, Reading(references)) for path in files_of(name, str(value))])
+    by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
+    for id_, text in by_id.items():
+        if not isinstance(text, str):
+            raise UsageError(f"{name}: {id_}: a text is expected, found {str(text)[:60]!r}")
+    if not by_id:
+        raise UsageError(f"{name}: expected texts; found none")
+    entries = [(0, Entry(str(id_), text)) for id_, text in by_id.items()]
+    return Texts(name, "texts", unique(Path(name), entries))
+
+
+def speakers_of_texts(
+    value: Path_ | Sequence[str] | Mapping[str, str] | None,
+    spoken: Texts | None,
+    systems: Mapping[str, Mapping[str, Sequence[Texts]]],
+    set_: str,
+) -> Mapping[str, str] | None:
+    """The speakers by id: given so, in a file utt2spk, or in the order of the references."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return {clean(str(id_)): clean(str(speaker)) for id_, speaker in value.items()}
+    if isinstance(value, (str, Path)):
+        return speakers_in(Path(value))
+    first = spoken or next(iter(systems.values()))[set_][0]
+    if len(value) != len(first.entries):
+        raise UsageError(f"speakers: {len(value)} for {len(first.entries)} utterances; expected one for each")
+    return dict(zip(first.entries, (clean(str(speaker)) for speaker in value), strict=True))

@@ -1,0 +1,174 @@
+"""What a reader of a comparison has to be warned of."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from asr_verdicts.arm_differences import differences_of_arms
+from asr_verdicts.arms import Arm
+from asr_verdicts.confounds import Differing, value_text
+from asr_verdicts.design import Design
+from asr_verdicts.evidence import Evidence
+from asr_verdicts.identical_arms import alike_warnings
+from asr_verdicts.record import Environment, Record
+from asr_verdicts.statistics.seed_noise import pooled_deviation
+
+
+def warnings_about(design: Design, arms: Sequence[Arm], evidence: Evidence) -> list[str]:
+    """The warnings, in the order of reading. arms: those that have results."""
+    return [
+        *design.chosen,
+        *_overruled(design.layout.overruled),
+        *design.layout.warnings,
+        *_without_test_set(design),
+        *_no_tests(design),
+        *_trained_on(design),
+        *(difference.proposal for difference in differences_of_arms(design, arms) if difference.proposal),
+        *alike_warnings(arms, design.questions),
+        *_quiet_by_luck(evidence, arms, design),
+        *_shared_baseline(evidence, design.baseline),
+        *circumstance_warnings(arms),
+    ]
+
+
+def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
+    """A warning for every circumstance that is not the same in all runs, or that changed within a run, which was
+    interrupted and continued elsewhere.
+    """
+    warnings = []
+    for name, read, meaning in _CIRCUMSTANCES:
+        runs_by_value: dict[str, list[str]] = {}
+        for arm in arms:
+            for run in arm.runs:
+                value = ", then ".join(dict.fromkeys(map(read, run.environment.sessions)))
+                runs_by_value.setdefault(value, []).append(f"{arm.name}/{run.seed}")
+        if len(runs_by_value) > 1 or any(", then " in value for value in runs_by_value):
+            values = "; ".join(f"{value}: {', '.join(runs)}" for value, runs in runs_by_value.items())
+            warnings.append(f"the runs are of different {name}, {meaning} ({values})")
+    return warnings
+
+
+def _code(environment: Environment) -> str:
+    code = environment.code
+    diff = code.dirty_diff
+    changes = f" with changes {hashlib.sha256(diff.encode(errors='surrogateescape')).hexdigest()[:6]}" if diff else ""
+    return f"{(code.commit or 'unknown')[:8]}{changes}"
+
+
+def _versions(environment: Environment) -> str:
+    versions = environment.versions
+    return f"torch {versions.get('torch', 'unknown')}, Python {versions.get('python', 'unknown')}"
+
+
+def _hardware(environment: Environment) -> str:
+    hardware = environment.hardware
+    if gpus := hardware.gpus:
+        return f"{len(gpus)} × {gpus[0]}"
+    return f"{hardware.processor or 'unknown'}, {hardware.cores or '?'} cores"
+
+
+def _native(environment: Environment) -> str:
+    return environment.hardware.native or "none"
+
+
+_CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
+    ("code", _code, "which may change results"),
+    ("versions", _versions, "which may change results"),
+    ("hardware", _hardware, "so their times cannot be compared"),
+    ("native library", _native, "which changes last bits, and products of precision=bf16 where one of them is none"),
+)
+"""Name, how an environment says it, and what a difference means."""
+
+
+def _overruled(beyond: Differing) -> list[str]:
+    warning = "by --allow the arms also differ in {} ({}): the effect of the factor cannot be separated from it"
+    return [warning.format(key, ", ".join(map(value_text, values))) for key, values in beyond.items()]
+
+
+def _without_test_set(design: Design) -> list[str]:
+    if design.primary or len(design.layout.arms) < 2:
+        return []
+    return ["no test set has results: there are no verdicts (training was steered by validation sets)"]
+
+
+def _no_tests(design: Design) -> list[str]:
+    """A warning for each test set that is a validation set of a run, by its name or its content."""
+    return [
+        f"{name} is a validation set, too: it steers training, so that rates on it are no test"
+        for name in design.sets
+        if any(_steers(run, name) for arm in design.layout.arms for run in arm.results if name in run.summary.test_sets)
+    ]
+
+
+def _steers(run: Record, name: str) -> bool:
+    own = run.data.hash(name)
+    return name in run.validation_sets or (own is not None and own in map(run.data.hash, run.validation_sets))
+
+
+def _trained_on(design: Design) -> list[str]:
+    """A warning for each test set with speakers on whom a run was trained."""
+    runs = [run for arm in design.layout.arms for run in arm.results]
+    trained = dict.fromkeys(run.data.trained_on(name) for name in design.sets for run in runs)
+    return [f"{text}: intervals are for these speakers, and not for new ones" for text in trained if text]
+
+
+LIBRISPEECH = "on LibriSpeech's test-clean seeds move it by 0.06 to 0.17 WER (AlgoPerf's logs)"
+
+
+def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> str:
+    """A sentence on the noise of seeds, for arms with one seed; empty if the runs themselves show it.
+
+    It comes from earlier sweeps that were tested on the same data, and from published logs for LibriSpeech alone: on a
+    small corpus the noise is twenty to fifty times as large.
+    """
+    metric = design.metric
+    if not metric.is_rate or min(len(arm.results) for arm in arms) > 1:
+        return ""
+    like = next(run for arm in arms for run in arm.runs)
+    noise = evidence.history.seed_noise(like, design.primary, metric.name)
+    if noise is not None:
+        earlier = f"{noise.runs} earlier runs of {noise.arms} arms on this test set"
+        return f"in {earlier} seeds moved it by {metric.text(noise.deviation)} {metric.amount} (standard deviation)"
+    data = str((like.config.get("data") or {}).get("_target_"))
+    if design.primary == "test-clean" and data.endswith(".LibriSpeech"):
+        return LIBRISPEECH
+    return "no earlier sweep on this test set tells it"
+
+
+FEW, QUIET = 5, 2.0
+"""Seeds up to which a deviation may be small by luck, and how many times smaller than earlier ones it has to be."""
+
+
+def _quiet_by_luck(evidence: Evidence, arms: Sequence[Arm], design: Design) -> list[str]:
+    """A warning if the few seeds of the arms lie far closer together than those of earlier sweeps on the same data.
+
+    The verdict takes no notice of it: a prior for the variance would save 13 to 25 % of the runs, and multiplies false
+    claims by 1.4 to 7 for an arm unlike the earlier ones, which is what ablations are for (docs/statistics.md).
+    """
+    metric = design.metric
+    rates = [[rate for run in arm.runs if (rate := run.value(design.primary, metric.name)) is not None] for arm in arms]
+    several = [of_arm for of_arm in rates if len(of_arm) > 1]
+    like = next((run for arm in arms for run in arm.runs), None)
+    if not several or like is None or not metric.is_rate or max(map(len, several)) > FEW:
+        return []
+    noise = evidence.history.seed_noise(like, design.primary, metric.name)
+    own = pooled_deviation(several, 0.0)
+    if noise is None or own * QUIET > noise.deviation:
+        return []
+    return [
+        f"the seeds move {metric.label} by {metric.text(own)} here (standard deviation), and by "
+        f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few may lie close by luck"
+    ]
+
+
+def _shared_baseline(evidence: Evidence, baseline: Arm) -> list[str]:
+    """A warning if other sweeps have runs of the same baseline: what is lucky in them is lucky in all of these sweeps,
+    so that their errors go together.
+    """
+    sharing = evidence.history.sweeps_with(baseline.results)
+    if not sharing:
+        return []
+    named = ", ".join(sharing[:3]) + (f" and {len(sharing) - 3} more" if len(sharing) > 3 else "")
+    return [
+        f"runs of the baseline {baseline.name} are shared with {len(sharing)} other sweep{'s' * (len(sharing) > 1)} "
+        f"({named}): a lucky baseline is lucky in each, so their errors go together"
+    ]
