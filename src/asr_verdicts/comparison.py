@@ -1,20 +1,19 @@
 """Runs compared: checked for confounds, grouped into arms, measured, decided."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from asr_verdicts.arms import Arm
-from asr_verdicts.contrast import Contrast, Verdict
-from asr_verdicts.contrasts import Family, contrasts
+from asr_verdicts.decide import Family, decide_all
 from asr_verdicts.design import Design, Options, assign
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import UNDECLARED, Evidence
 from asr_verdicts.failures import FailureRule
 from asr_verdicts.plan import VerdictPlan
-from asr_verdicts.planned_looks import follow_plan
+from asr_verdicts.planned_looks import NO_LOOKS, Course, follow_plan
 from asr_verdicts.record import Record, Records, Unfinished
-from asr_verdicts.sequential_result import NO_LOOKS, Course
-from asr_verdicts.verdict import verdict
+from asr_verdicts.sentences import write_sentence
+from asr_verdicts.verdict import Verdict
 from asr_verdicts.warnings import seed_noise_text, warnings_about
 
 
@@ -62,11 +61,7 @@ class Comparison:
     @property
     def answer(self) -> list[Verdict]:
         """The verdicts on the set that decides."""
-        return [verdict for verdict in self.verdicts if verdict.contrast.primary]
-
-    @property
-    def contrasts(self) -> list[Contrast]:
-        return [verdict.contrast for verdict in self.verdicts]
+        return [verdict for verdict in self.verdicts if verdict.primary]
 
     @property
     def runs(self) -> list[Record]:
@@ -99,7 +94,7 @@ def compare(
         title=title,
         design=design,
         arms=arms,
-        verdicts=[verdict(contrast, arms, noise) for contrast in measured],
+        verdicts=[replace(each, sentence=write_sentence(each, arms, noise)) for each in measured],
         evidence=evidence,
         course=course,
         warnings=[*records.warnings, *warnings_about(design, arms, evidence), *uncompared],
@@ -117,7 +112,7 @@ def _reasons(records: Records) -> str:
 
 def _measure(
     design: Design, arms: Sequence[Arm], evidence: Evidence, course: Course
-) -> tuple[list[Contrast], list[str]]:
+) -> tuple[list[Verdict], list[str]]:
     """All contrasts, those on the deciding set first, and warnings about what could not be compared."""
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
@@ -134,5 +129,5 @@ def _measure(
         margin=design.margin,
     )
     sets = [name for name in design.sets if name not in course.sets]
-    measured, warnings = contrasts(family, sets, design.primary, design.metric.name)
-    return [*course.contrasts, *measured], warnings
+    measured, warnings = decide_all(family, sets, design.primary, design.metric.name)
+    return [*course.verdicts, *measured], warnings

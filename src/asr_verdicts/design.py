@@ -16,7 +16,6 @@ from asr_verdicts.confounds import (
     value_text,
     within,
 )
-from asr_verdicts.contrast import Question
 from asr_verdicts.declaration import Declaration, declaration, margin_on
 from asr_verdicts.errors import choices
 from asr_verdicts.listed_arms import OWN, ListedArm
@@ -33,6 +32,7 @@ from asr_verdicts.questions import (
     questions,
 )
 from asr_verdicts.record import Record, Records
+from asr_verdicts.verdict import Question
 
 
 @dataclass(frozen=True)

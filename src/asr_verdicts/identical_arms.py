@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.confounds import content, within
-from asr_verdicts.contrast import Question
 from asr_verdicts.record import Record
+from asr_verdicts.verdict import Question
 
 PLACES = ("audio", "offset", "duration", "channel")
 """The place of an utterance, which may differ for the same speech."""

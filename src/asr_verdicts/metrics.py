@@ -86,6 +86,23 @@ def margin_text(margin: float, scale: str, metric: Metric) -> str:
     return f"± {metric.text(margin)} {metric.amount}"
 
 
+def format_interval(
+    low: float | None, high: float | None, metric: Metric, *, between: str = " to ", otherwise: str = "NA"
+) -> str:
+    """Both ends in the unit of the metric, as recorded values; `otherwise` without finite ends."""
+    if low is None or high is None or not math.isfinite(high - low):
+        return otherwise
+    return f"{metric.text(low, sign=True)}{between}{metric.text(high, sign=True)}"
+
+
+def format_p(p: float | None, name: str = "") -> str:
+    """A p-value with three digits. name: "p" in a sentence, "" in a table; NA without one."""
+    if p is None or math.isnan(p):
+        return "NA"
+    sign = "< 0.001" if p < 0.001 else f"{'= ' if name else ''}{p:.3f}"
+    return f"{name} {sign}".strip()
+
+
 def find_metric(name: str) -> Metric:
     """The metric of this name. Raises UsageError with the choices."""
     if name not in METRICS:

@@ -5,20 +5,63 @@ that nothing that was interrupted can be counted twice, and whatever order runs 
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from statistics import mean
 
 from asr_verdicts.arms import Arm
-from asr_verdicts.contrast import EQUIVALENT, SHOWN, AtLook, Contrast, Outcome, Question
-from asr_verdicts.contrasts import Family, contrasts, equal_level, equivalence
+from asr_verdicts.decide import Family, decide_all, equal_level, equivalence
 from asr_verdicts.design import Design
 from asr_verdicts.evidence import Evidence
 from asr_verdicts.failures import FailureRule
 from asr_verdicts.plan import VerdictPlan
-from asr_verdicts.sequential_result import NO_LOOKS, Course, PlannedLook
+from asr_verdicts.record import Record
 from asr_verdicts.statistics.alpha_spending import GroupSequential
 from asr_verdicts.statistics.power import levers_to_equal
 from asr_verdicts.statistics.procedures import ANYTIME
+from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Outcome, Question, Verdict
+
+
+@dataclass(frozen=True)
+class PlannedLook:
+    """number: counted from 1; runs: of each arm; verdicts: of the questions that were open before it."""
+
+    number: int
+    runs: int
+    verdicts: list[Verdict]
+
+
+@dataclass(frozen=True)
+class Course:
+    """looks: those that were taken. verdicts: of every question that was looked at, as it was decided, or as it stood
+    at the latest look. missing: the seeds that the next look lacks, by arm; empty where the plan has ended. plan: None
+    for a sweep without one; sets: those that the looks decide.
+    """
+
+    plan: VerdictPlan | None = None
+    sets: list[str] = field(default_factory=list)
+    looks: list[PlannedLook] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    missing: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        return not self.missing
+
+    def runs(self, plan: VerdictPlan) -> dict[str, int]:
+        """The number of runs that each arm needed so far."""
+        counts = dict.fromkeys([arm.name for arm in plan.arms], 0)
+        for look in self.looks:
+            for contrast in look.verdicts:
+                for arm in contrast.question.weights:
+                    counts[arm] = look.runs
+        return counts
+
+
+NO_LOOKS = Course()
+"""Of a sweep without a plan."""
+
 
 HOPELESS_FROM = 5
 """Runs an arm before which no question is given up: the noise is hardly known."""
@@ -34,7 +77,7 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
     is not tested again. describe: with matched pairs and the power of the runs, which decide nothing.
     """
     looks: list[PlannedLook] = []
-    final: dict[str, Contrast] = {}
+    final: dict[str, Verdict] = {}
     families: dict[int, Family] = {}
     open_ = list(questions)
     for index, runs in enumerate(plan.looks):
@@ -76,13 +119,13 @@ def _missing(arm: Arm, seeds: Sequence[int]) -> list[int]:
     return [seed for seed in seeds if seed not in there]
 
 
-def _look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Contrast]:
+def _look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Verdict]:
     """The open questions at a look, each with its outcome."""
-    measured, _ = contrasts(family, [plan.set], plan.set, plan.metric)
+    measured, _ = decide_all(family, [plan.set], plan.set, plan.metric)
     return [_judged(contrast, plan, procedure, questions) for contrast in measured]
 
 
-def _judged(contrast: Contrast, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Contrast:
+def _judged(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Verdict:
     """With its place among the looks, and open, equivalent or undecided where no difference is shown."""
     estimate, last = contrast.estimate, procedure.look == len(plan.looks) - 1
     half, chance = math.inf, None
@@ -115,24 +158,24 @@ def _judged(contrast: Contrast, plan: VerdictPlan, procedure: GroupSequential, q
 
 def _ordered(
     questions: Sequence[Question],
-    final: dict[str, Contrast],
+    final: dict[str, Verdict],
     families: dict[int, Family],
     plan: VerdictPlan,
     describe: bool,
-) -> list[Contrast]:
+) -> list[Verdict]:
     """The contrasts in the order of the questions, described where they are to be shown."""
     found = [final[question.name] for question in questions if question.name in final]
     if not describe:
         return found
-    described: dict[int, dict[str, Contrast]] = {}
+    described: dict[int, dict[str, Verdict]] = {}
     for number in {contrast.look.number for contrast in found if contrast.look is not None}:
         family = replace(families[number], describe=True)
-        measured = contrasts(family, [plan.set], plan.set, plan.metric)[0]
+        measured = decide_all(family, [plan.set], plan.set, plan.metric)[0]
         described[number] = {contrast.question.name: contrast for contrast in measured}
     return [_with_description(contrast, described, plan) for contrast in found]
 
 
-def _with_description(contrast: Contrast, described: dict[int, dict[str, Contrast]], plan: VerdictPlan) -> Contrast:
+def _with_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
     assert contrast.look is not None
     other = described[contrast.look.number][contrast.question.name]
     look = contrast.look
@@ -167,3 +210,63 @@ def follow_plan(design: Design, plan: VerdictPlan | None, evidence: Evidence) ->
     if plan.seen:
         reason = f"{reason}; {plan.seen} of them had been compared before"
     return course, Evidence(procedure, reason, number, complete=course.ended)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a plan took.
+
+    runs: that the looks used; fixed: of the fixed design; saved: the runs of it that no arm needs any more.
+
+    hours: of training of the runs used; untimed: how many of them have no time, since they diverged; hours_saved: of
+    those saved, an estimate by the mean of the arm's runs; both None where no time is known. taken_over: how many of
+    the runs used other sweeps had trained, by sweep; hours_taken_over: of `hours`, what those spent.
+    """
+
+    plan: VerdictPlan
+    runs: int
+    fixed: int
+    saved: int
+    hours: float | None
+    untimed: int
+    hours_saved: float | None
+    taken_over: dict[str, int]
+    hours_taken_over: float
+
+
+def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
+    """The runs and hours up to the latest look. arms: the planned ones that have results."""
+    counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open(course)
+    used = {name: _first(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
+    saved = {name: plan.most - count for name, count in counts.items() if name not in open_ and count < plan.most}
+    everything = [run for runs in used.values() for run in runs]
+    hours, taken = _hours(everything), [run for run in everything if run.folder.is_symlink()]
+    means = {name: mean(known) for name in saved if (known := _hours(used[name]))}
+    return Spent(
+        plan=plan,
+        runs=sum(counts.values()),
+        fixed=plan.most * len(plan.arms),
+        saved=sum(saved.values()),
+        hours=sum(hours) if hours else None,
+        untimed=len(everything) - len(hours),
+        hours_saved=sum(saved[name] * means[name] for name in saved) if means.keys() == saved.keys() else None,
+        taken_over=dict(sorted(Counter(run.folder.resolve().parent.name for run in taken).items())),
+        hours_taken_over=sum(_hours(taken)),
+    )
+
+
+def _open(course: Course) -> set[str]:
+    """Arms of the questions that are still open."""
+    questions = [contrast.question for contrast in course.verdicts if contrast.outcome == "open"]
+    return {name for question in questions for name in question.weights}
+
+
+def _first(arm: Arm | None, seeds: Sequence[int]) -> list[Record]:
+    """The results of an arm with these seeds."""
+    return [] if arm is None else [run for run in arm.results if run.seed in seeds]
+
+
+def _hours(runs: Sequence[Record]) -> list[float]:
+    """The hours of training of the runs that have a time."""
+    seconds = [run.summary.seconds.get("train") for run in runs]
+    return [value / 3600 for value in seconds if value is not None]

@@ -15,11 +15,11 @@ from asr_verdicts.confounds import (
     replicated,
     within,
 )
-from asr_verdicts.contrast import Question
 from asr_verdicts.declaration import FACTORIAL
 from asr_verdicts.errors import choices
 from asr_verdicts.listed_arms import LIST, OWN, ListedArm, arm_of, merged
 from asr_verdicts.record import Record, Records
+from asr_verdicts.verdict import Question
 
 FORMS = (
     f"{FACTORIAL}, a factor (its main effect), two factors as a:b (their interaction), or a factor within a choice of "

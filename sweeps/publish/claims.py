@@ -16,7 +16,7 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import Record
 
 if TYPE_CHECKING:
-    from asr_verdicts.contrast import Contrast, Verdict
+    from asr_verdicts.verdict import Verdict
 
 EXPECTABLE = ("better", "worse", "equivalent", "not learned", "interaction shown")
 """The effects that a source can claim. not learned: of the arm, whatever the baseline does."""
@@ -143,7 +143,7 @@ class Agreement:
 
 def agreements(verdict: "Verdict", claims: Sequence[Claim], arms: Sequence[Arm]) -> list[Agreement]:
     """Every claim that expects something of the verdict's question."""
-    contrast = verdict.contrast
+    contrast = verdict
     runs = [run for arm in arms if arm.name in contrast.question.weights for run in arm.results]
     held = []
     for claim in claims:
@@ -181,7 +181,7 @@ def _condition_text(condition: object) -> str:
     return " or ".join(value_text(one) for one in (condition if isinstance(condition, list) else [condition]))
 
 
-def agreement(contrast: "Contrast", effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
+def agreement(contrast: "Verdict", effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
     """agrees: the interval lies within the effects; disagrees: it has no part of them; else cannot tell. A choice that
     did nothing tells nothing. *agrees in sign, not in size*: of an effect with a size that the interval does not reach.
     """
@@ -209,7 +209,7 @@ def agreement(contrast: "Contrast", effects: Sequence[Effect], arms: Sequence[Ar
     return "disagrees" if high < least or low > most else "cannot tell"
 
 
-def _range(effect: Effect, contrast: "Contrast") -> tuple[float, float]:
+def _range(effect: Effect, contrast: "Verdict") -> tuple[float, float]:
     """The differences that are such an effect, on the scale that decides; nan where nobody has said which do not
     matter.
     """
@@ -220,7 +220,7 @@ def _range(effect: Effect, contrast: "Contrast") -> tuple[float, float]:
     return ranges[effect.word]
 
 
-def _with_size(contrast: "Contrast", effects: Sequence[Effect], low: float, high: float) -> str:
+def _with_size(contrast: "Verdict", effects: Sequence[Effect], low: float, high: float) -> str:
     sized = [effect for effect in effects if effect.least is not None and effect.word != "equivalent"]
     if contrast.metric == "loss" or contrast.scale != "points" or not sized or len(sized) < len(effects):
         return "agrees"
@@ -233,13 +233,13 @@ def _with_size(contrast: "Contrast", effects: Sequence[Effect], low: float, high
     return "agrees in sign, not in size"
 
 
-def _not_learned(contrast: "Contrast") -> str:
+def _not_learned(contrast: "Verdict") -> str:
     """Of the arm alone, by the rate above which a model has not learned."""
-    from asr_verdicts.contrast import NOT_LEARNED
+    from asr_verdicts.verdict import NOT_LEARNED
 
     if contrast.metric != "wer" or contrast.question.kind not in ("arm", "simple effect"):
         return "cannot tell"
-    return "agrees" if contrast.arm_mean > NOT_LEARNED else "disagrees"
+    return "agrees" if contrast.rate > NOT_LEARNED else "disagrees"
 
 
 def claim_lines(claims: Sequence[Claim], source: str | None) -> list[str]:
@@ -252,11 +252,11 @@ def claim_lines(claims: Sequence[Claim], source: str | None) -> list[str]:
 
 def agreement_lines(verdict: "Verdict", claims: Sequence[Claim], arms: Sequence[Arm]) -> list[str]:
     """A line for each claim about the question of a verdict that is an answer."""
-    if not verdict.contrast.primary:
+    if not verdict.primary:
         return []
     lines = []
     for held in agreements(verdict, claims, arms):
         unmet = f" ({'; '.join(held.unmet)})" if held.unmet else ""
-        line = f"{verdict.contrast.arm}: expected {held.expected}, measured {verdict.outcome}: {held.outcome}{unmet}"
+        line = f"{verdict.arm}: expected {held.expected}, measured {verdict.outcome}: {held.outcome}{unmet}"
         lines.append(line)
     return lines

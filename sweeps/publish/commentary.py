@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from asr_verdicts.arm_names import by_arm, find_arm
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import SHOWN, Verdict
 from asr_verdicts.errors import UsageError
 from asr_verdicts.table_columns import TableRow, rate_rows, value_of
+from asr_verdicts.verdict import SHOWN, Verdict
 from publish.claims import Claim, agreement_lines, claim_lines, parse_claims
 
 Rates = dict[str, dict[str, float]]
@@ -86,7 +86,7 @@ def literature(commentary: Commentary, comparison: Comparison) -> list[str]:
         *_rates(published, rate_rows(comparison)),
         *(line for verdict in verdicts if (line := _direction(verdict, published, comparison.baseline))),
         *(line for verdict in verdicts for line in agreement_lines(verdict, commentary.claims, comparison.arms)),
-        *_unknown(commentary.claims, [verdict.contrast.question.name for verdict in verdicts]),
+        *_unknown(commentary.claims, [verdict.question.name for verdict in verdicts]),
     ]
 
 
@@ -110,7 +110,7 @@ def _rates(published: Rates, rows: Sequence[TableRow]) -> list[str]:
 
 def _direction(verdict: Verdict, published: Rates, baseline: str) -> str | None:
     """A line on the sign of the measured and of the published difference; None without a published one."""
-    contrast = verdict.contrast
+    contrast = verdict
     own, base = (published.get(name, {}).get(contrast.set) for name in (contrast.arm, baseline))
     if own is None or base is None or contrast.metric != "wer" or contrast.question.kind != "arm":
         return None

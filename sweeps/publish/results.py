@@ -25,7 +25,6 @@ from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.arm_differences import differences_of_arms, keys_text
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import EQUIVALENT, Contrast, Verdict
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write
@@ -36,6 +35,7 @@ from asr_verdicts.report.formats import body, preamble, table
 from asr_verdicts.report.looks import hours, spent_by
 from asr_verdicts.report.section import Section
 from asr_verdicts.terminal import console
+from asr_verdicts.verdict import EQUIVALENT, Verdict
 from publish import scale
 from publish.across_sweeps import loss_ranks_section, seed_noise_section
 from publish.archive import ENDING, evaluations_in, keep, unpack
@@ -91,13 +91,13 @@ def answers(published: Sequence[Published]) -> list[str]:
     ]
 
 
-def in_table(contrast: Contrast) -> bool:
+def in_table(contrast: Verdict) -> bool:
     """True if the difference has a finite interval."""
     return all(end is not None and math.isfinite(end) for end in (contrast.low, contrast.high))
 
 
 def _without_interval(published: Sequence[Published]) -> list[str]:
-    counts = {one.name: sum(not in_table(verdict.contrast) for verdict in one.comparison.answer) for one in published}
+    counts = {one.name: sum(not in_table(verdict) for verdict in one.comparison.answer) for one in published}
     named = ", ".join(f"[{name}](#{name}) ({count})" for name, count in counts.items() if count)
     return [f"Differences of too few seeds for an interval stand in their sections alone: {named}."] if named else []
 
@@ -107,15 +107,15 @@ def _rows(published: Published, *, earlier: bool) -> list[list[str]]:
     shown = [
         verdict
         for verdict in comparison.answer
-        if in_table(verdict.contrast) and scale.is_earlier(verdict.contrast, comparison) == earlier
+        if in_table(verdict) and scale.is_earlier(verdict, comparison) == earlier
     ]
     return [
         [
-            f"[{name}](#{name}): {_question(verdict.contrast)}{_unsaid(verdict.contrast, comparison)}",
-            _difference(verdict.contrast),
-            *scale.cells(verdict.contrast, comparison),
+            f"[{name}](#{name}): {_question(verdict)}{_unsaid(verdict, comparison)}",
+            _difference(verdict),
+            *scale.cells(verdict, comparison),
             _outcome(verdict, published),
-            " and ".join(map(str, sorted(set(verdict.contrast.seeds.values())))),
+            " and ".join(map(str, sorted(set(verdict.seeds.values())))),
             *_source(verdict, published),
             _runs(comparison) if first else "",
         ]
@@ -123,12 +123,12 @@ def _rows(published: Published, *, earlier: bool) -> list[list[str]]:
     ]
 
 
-def _question(contrast: Contrast) -> str:
+def _question(contrast: Verdict) -> str:
     question = contrast.question
     return f"{question.arm} against {question.baseline}{f', {question.within}' if question.within else ''}"
 
 
-def _unsaid(contrast: Contrast, comparison: Comparison) -> str:
+def _unsaid(contrast: Verdict, comparison: Comparison) -> str:
     """The keys in which the arms differ, beside what their names say."""
     arms = [
         difference
@@ -140,15 +140,15 @@ def _unsaid(contrast: Contrast, comparison: Comparison) -> str:
 
 
 def _outcome(verdict: Verdict, published: Published) -> str:
-    name = verdict.contrast.question.name
-    nothing = did_nothing(verdict.contrast.question, published.comparison.arms)
+    name = verdict.question.name
+    nothing = did_nothing(verdict.question, published.comparison.arms)
     outcome = f"{verdict.outcome}: the choice did nothing" if nothing else verdict.outcome
-    again, earlier = None if nothing else verdict.contrast.again, published.said.earlier.get(name)
+    again, earlier = None if nothing else verdict.again, published.said.earlier.get(name)
     notes = [f"again in {again}" if again else "", f"asked before: {earlier}" if earlier else ""]
     return f"{outcome} ({'; '.join(filter(None, notes))})" if any(notes) else outcome
 
 
-def _difference(contrast: Contrast) -> str:
+def _difference(contrast: Verdict) -> str:
     metric = find_metric(contrast.metric)
     ends: tuple[float | None, float | None] = (contrast.low, contrast.high)
     if contrast.look is not None and contrast.scale == "points" and contrast.outcome in EQUIVALENT:

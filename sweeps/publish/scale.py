@@ -7,9 +7,9 @@ import numpy as np
 from asr_ablations.report.training_columns import training_loss
 from asr_verdicts.arms import choice_of
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import Contrast
 from asr_verdicts.metrics import LOSS, find_metric
 from asr_verdicts.record import Record
+from asr_verdicts.verdict import Verdict
 
 BUILT_IN = "synthetic"
 """The option of the built-in corpus, whose speech is generated."""
@@ -24,7 +24,7 @@ EXPLANATION = (
 )
 
 
-def cells(contrast: Contrast, comparison: Comparison) -> list[str]:
+def cells(contrast: Verdict, comparison: Comparison) -> list[str]:
     """The cells of a row, as HEAD names them."""
     runs = _runs(contrast, comparison)
     return [
@@ -35,12 +35,12 @@ def cells(contrast: Contrast, comparison: Comparison) -> list[str]:
     ]
 
 
-def _rates(contrast: Contrast) -> str:
+def _rates(contrast: Verdict) -> str:
     metric = find_metric(contrast.metric)
-    return f"{metric.text(contrast.arm_mean)}, {metric.text(contrast.baseline_mean)}"
+    return f"{metric.text(contrast.rate)}, {metric.text(contrast.baseline_rate)}"
 
 
-def _training_losses(contrast: Contrast, comparison: Comparison) -> str:
+def _training_losses(contrast: Verdict, comparison: Comparison) -> str:
     if contrast.question.kind == "interaction":
         return "–"
     sides: tuple[list[float], list[float]] = ([], [])
@@ -57,7 +57,7 @@ def summary(comparisons: Sequence[Comparison]) -> str:
     return f"{len(runs)} runs, {days(runs)}: {'; '.join(parts)}. Commits: {', '.join(_different(runs, commit))}."
 
 
-def _runs(contrast: Contrast, comparison: Comparison) -> list[Record]:
+def _runs(contrast: Verdict, comparison: Comparison) -> list[Record]:
     return [run for arm in comparison.arms if arm.name in contrast.question.weights for run in arm.runs]
 
 
@@ -74,7 +74,7 @@ def _millions(count: float | None) -> float | None:
     return None if count is None else count / 1e6
 
 
-def tested(contrast: Contrast, runs: Sequence[Record]) -> str:
+def tested(contrast: Verdict, runs: Sequence[Record]) -> str:
     """Words and units of the test set."""
     words = _numbers(runs, lambda run: run.value(contrast.set, "words"), 0)
     estimate = contrast.estimate
@@ -88,7 +88,7 @@ def corpus(run: Record) -> str:
     return f"generated {run.config['data']['language']}" if name == BUILT_IN else name
 
 
-def is_earlier(contrast: Contrast, comparison: Comparison) -> bool:
+def is_earlier(contrast: Verdict, comparison: Comparison) -> bool:
     """True if a run of the answer is of the built-in corpus before its version 5."""
     runs = [run for run in _runs(contrast, comparison) if choice_of(run, "data") == BUILT_IN]
     return any((run.environment.started or "") < UNHEARD_SINCE for run in runs)

@@ -107,7 +107,7 @@ def corpus_of(run: Record) -> str:
 
 def drawn_of(comparison: Comparison) -> str:
     """What the test set was drawn with, such as 40 voices; empty where no verdict goes by it."""
-    estimates = [verdict.contrast.estimate for verdict in comparison.verdicts]
+    estimates = [verdict.estimate for verdict in comparison.verdicts]
     return next((f"{each.speakers} {each.unit}" for each in estimates if each is not None and each.speakers), "")
 
 

@@ -15,20 +15,19 @@ from asr_ablations.commands.console import exit_code
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.runs.layout import COMPARISON
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import SHOWN, Verdict
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write, write_json
-from asr_verdicts.metrics import find_metric
+from asr_verdicts.metrics import find_metric, format_interval
 from asr_verdicts.record import Record
 from asr_verdicts.report.files import plain
 from asr_verdicts.report.formats import body
 from asr_verdicts.report.section import Section
-from asr_verdicts.report.tables import interval_text
 from asr_verdicts.report.terminal import print_section
 from asr_verdicts.statistics.distributions import t_bound
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.noise import over_seeds, run_noise
+from asr_verdicts.verdict import SHOWN, Verdict
 
 DRAWS = 2000
 """Draws of seeds for the interval of τ."""
@@ -87,12 +86,8 @@ def short_runs(short: Comparison, long: Comparison) -> ShortRuns:
             f"the short runs are compared by {short.metric} on {short.set}, the long ones by {long.metric} on "
             f"{long.set}; expected the same, by --metric and --set"
         )
-    later = {verdict.contrast.arm: verdict for verdict in long.answer}
-    verdicts = {
-        verdict.contrast.arm: (verdict, later[verdict.contrast.arm])
-        for verdict in short.answer
-        if verdict.contrast.arm in later
-    }
+    later = {verdict.arm: verdict for verdict in long.answer}
+    verdicts = {verdict.arm: (verdict, later[verdict.arm]) for verdict in short.answer if verdict.arm in later}
     if not verdicts:
         raise UsageError(f"{short.title} and {long.title} have no arm in common beside the baseline {short.baseline}")
     names = [short.baseline, *verdicts]
@@ -156,8 +151,10 @@ def short_runs_section(both: ShortRuns) -> Section:
     """A row for each arm with its differences from the baseline, and what they say together."""
     rows = []
     for arm, pair in both.verdicts.items():
-        metric = find_metric(pair[0].contrast.metric)
-        cells = [f"{metric.text(one.contrast.difference, sign=True)} ({interval_text(one)})" for one in pair]
+        metric = find_metric(pair[0].metric)
+        cells = [
+            f"{metric.text(one.difference, sign=True)} ({format_interval(one.low, one.high, metric)})" for one in pair
+        ]
         rows.append([arm, cells[0], pair[0].outcome, cells[1], pair[1].outcome])
     transfer = both.transfer
     lines = [
@@ -191,7 +188,7 @@ def write_short_runs(both: ShortRuns, folder: Path) -> list[Path]:
     paths = [folder / "short_runs.md", folder / "short_runs.json"]
     write(paths[0], "\n\n".join(body(short_runs_section(both))) + "\n")
     arms = {
-        arm: [{name: getattr(one.contrast, name) for name in ("difference", "low", "high", "outcome")} for one in pair]
+        arm: [{name: getattr(one, name) for name in ("difference", "low", "high", "outcome")} for one in pair]
         for arm, pair in both.verdicts.items()
     }
     content = {**asdict(both.transfer), "baseline": both.baseline, "set": both.set, "differences": arms}

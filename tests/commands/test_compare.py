@@ -13,6 +13,7 @@ import pytest
 import soundfile
 import yaml
 
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.wandb_runs import from_runs
 from asr_ablations.runs.records import CHANGED
 from asr_ablations.tools.files import REPOSITORY
@@ -213,7 +214,7 @@ class OfflineRun:
 
 def test_wandb_mirrors_the_record(real_sweep):
     mirrored = from_runs([OfflineRun(path) for path in real_sweep.rglob("run-*.wandb")])
-    local = compare([real_sweep], Options())
+    local = compare_folders([real_sweep], Options())
     remote = compare(mirrored, Options(), "rnn_type")
     assert remote.factor == local.factor
     rates = [{(row["arm"], row["set"]): row["wer"] for row in found.rows} for found in (local, remote)]

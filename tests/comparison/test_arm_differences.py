@@ -141,9 +141,9 @@ def test_no_published_row_is_of_an_arm_that_differs_in_a_key_that_the_row_does_n
         comparison = compare_folders([sweep], Options())
         rows = [line for line in page.splitlines() if line.startswith(f"| [{sweep.name}]")]
         by_arm = {arm.name: flatten(read_config(arm.results[0].folder)) for arm in comparison.arms}
-        shown = [verdict for verdict in comparison.answer if in_table(verdict.contrast)]
+        shown = [verdict for verdict in comparison.answer if in_table(verdict)]
         for verdict, row in zip(shown, rows, strict=True):
-            question = verdict.contrast.question
+            question = verdict.question
             if question.kind != "arm":
                 continue  # crossed factors: the other one is the same on both sides
             own, base = (by_arm[name] for name in (question.arm, comparison.baseline))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_summary
 from asr_verdicts.arms import Arm
@@ -28,7 +29,7 @@ WORDS = "are alike to the last utterance"
 
 
 def warnings(outputs: Path) -> list[str]:
-    return [line for line in compare([outputs / "sweep"], Options()).warnings if WORDS in line]
+    return [line for line in compare_folders([outputs / "sweep"], Options()).warnings if WORDS in line]
 
 
 def runs(outputs: Path, schedule: str, noises: list[int], curve: list[float] | None = None) -> None:
@@ -76,8 +77,8 @@ def test_a_training_that_two_arms_share_counts_once(
         ]
         for words, of_arm in (([], [1, 2, 3, 4, 5]), ([choice], noises))
     )
-    comparison = compare([tmp_path / "sweep"], Options())
-    (contrast,) = (verdict.contrast for verdict in comparison.answer)
+    comparison = compare_folders([tmp_path / "sweep"], Options())
+    (contrast,) = (verdict for verdict in comparison.answer)
     said = [line for line in comparison.warnings if "shares" in line or "alike" in line]
     assert [warning in line for line in said] == [True] * bool(warning)
     if counted is None:
@@ -121,7 +122,7 @@ def test_other_times_and_places_are_no_difference(tmp_path: Path) -> None:
 def described(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     outputs = tmp_path_factory.mktemp("outputs")
     ablation = {"question": "How much is chance?", "factor": "seed"}
-    return compare([write_sweep(outputs, {"rnn=lstm": 0.2}, seeds=5, ablation=ablation)], Options())
+    return compare_folders([write_sweep(outputs, {"rnn=lstm": 0.2}, seeds=5, ablation=ablation)], Options())
 
 
 def test_the_arm_is_not_called_by_a_seed(described: Comparison) -> None:
@@ -161,7 +162,7 @@ def test_neither_a_single_run_nor_several_arms_are_described(tmp_path: Path) -> 
     write_run(tmp_path, sweep="alone")
     write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.2}, seeds=2)
     for name in ("alone", "sweep"):
-        arms = compare([tmp_path / name], Options()).arms
+        arms = compare_folders([tmp_path / name], Options()).arms
         assert not one_arm(arms)
         assert descriptions(arms) == []
 
@@ -197,11 +198,11 @@ def test_every_arm_is_held_against_the_full_model_in_the_order_of_the_list() -> 
     comparison = compared(classic())
     assert [listed_arm.name for listed_arm in comparison.arms] == ["full", "− norm", "rnn=gru, width=256"]
     assert comparison.baseline == "full"
-    assert [(verdict.contrast.arm, verdict.contrast.baseline) for verdict in comparison.answer] == [
+    assert [(verdict.arm, verdict.baseline) for verdict in comparison.answer] == [
         ("− norm", "full"),
         ("rnn=gru, width=256", "full"),
     ]
-    assert comparison.answer[0].contrast.difference == pytest.approx(0.3, abs=0.02)
+    assert comparison.answer[0].difference == pytest.approx(0.3, abs=0.02)
     assert "| − norm | norm=none |" in markdown(comparison)
     assert "| full | nothing |" in markdown(comparison)
 
@@ -244,7 +245,7 @@ def test_what_is_varied_beside_the_list_is_declared_and_crossed() -> None:
         run.config["ablation"] = {"factor": "batch", "baseline": "full, batch=8"}
     comparison = compared(runs)
     assert comparison.design.layout.factor == ["arm", "batch"]
-    kinds = {verdict.contrast.question.kind for verdict in comparison.answer}
+    kinds = {verdict.question.kind for verdict in comparison.answer}
     assert kinds == {"main effect", "simple effect", "interaction"}
 
 
@@ -288,7 +289,7 @@ def test_mistakes_are_one_line(node: object, message: str) -> None:
 
 
 def test_mean_counts_of_errors_are_shown_as_whole_numbers(tmp_path: Path) -> None:
-    comparison = compare([write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.4}, seeds=3)], Options())
+    comparison = compare_folders([write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.4}, seeds=3)], Options())
     means = [row["substitutions"] for row in comparison.rows]
     assert any(isinstance(mean, float) for mean in means)  # of three runs
     (table,) = (section for section in sections(comparison) if section.heading.startswith("Error rates of the last"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.time_to_accuracy import relative_time
 from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.report.training_report import sections
@@ -50,14 +51,14 @@ def copied(run: Path) -> None:
 @pytest.mark.parametrize(("change", "expected"), [(named, ["test"]), (copied, ["test"]), (None, [])])
 def test_a_test_set_that_steers_training_is_a_warning(change: Any, expected: list[str], tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=2, change=change)
-    warnings = compare([sweep], Options()).warnings
+    warnings = compare_folders([sweep], Options()).warnings
     assert [line.split()[0] for line in warnings if "is a validation set, too: it steers" in line] == expected
 
 
 def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(sweep: Path) -> None:
-    comparison = compare([sweep], Options())
+    comparison = compare_folders([sweep], Options())
     gru, rnn = comparison.verdicts
-    assert (gru.contrast.arm, rnn.contrast.arm, comparison.baseline) == ("rnn=gru", "rnn=rnn", "rnn=lstm")
+    assert (gru.arm, rnn.arm, comparison.baseline) == ("rnn=gru", "rnn=rnn", "rnn=lstm")
     assert (gru.outcome, rnn.outcome) == ("worse", "no difference shown")
     assert gru.sentence.startswith("rnn=gru is ")
     assert gru.sentence.startswith("rnn=gru is worse than rnn=lstm on test: 29.08 against 9.85 %, +19.23 WER (")
@@ -72,18 +73,18 @@ def test_where_no_baseline_is_declared_it_is_the_arm_that_was_typed_first(tmp_pa
     """Arms that run at the same time start in any order."""
     gru, rnn, lstm = (write_run(tmp_path, f"rnn={name}", "seed=0") for name in ("gru", "rnn", "lstm"))
     declare(lstm.parent, [lstm, gru, rnn])
-    assert compare([lstm.parent], Options()).baseline == "rnn=lstm"
+    assert compare_folders([lstm.parent], Options()).baseline == "rnn=lstm"
 
 
 def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
-    comparison = compare([sweep], Options())
+    comparison = compare_folders([sweep], Options())
     for arm, row in zip(comparison.arms, comparison.rows, strict=True):
         rates = [run.summary.sets["test"].wer for run in arm.runs]
         assert row["wer"] == pytest.approx(sum(rates) / 4)
         assert (row["arm"], row["n"], row["parameters"], row["steps"]) == (arm.name, 4, 1000, 25)
         assert [run.seed for run in arm.runs] == [0, 1, 2, 3]
     wer = {row["arm"]: row["wer"] for row in comparison.rows}
-    gru = comparison.contrasts[0]
+    gru = comparison.verdicts[0]
     assert gru.difference == pytest.approx(wer["rnn=gru"] - wer["rnn=lstm"])
     assert gru.low is not None
     assert gru.high is not None
@@ -92,19 +93,19 @@ def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
 
 @pytest.mark.parametrize("metric", ["wer", "cer"])
 def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
-    first = compare([sweep], Options(metric=metric)).contrasts[0]
-    turned = compare([sweep], Options(metric=metric, baseline="gru")).verdicts[0]
-    second = turned.contrast
+    first = compare_folders([sweep], Options(metric=metric)).contrasts[0]
+    turned = compare_folders([sweep], Options(metric=metric, baseline="gru")).verdicts[0]
+    second = turned
     assert (first.arm, second.arm) == ("rnn=gru", "rnn=lstm")
     assert second.difference == pytest.approx(-first.difference)
     assert second.p == pytest.approx(first.p)
     assert turned.sentence.startswith("rnn=lstm is better than rnn=gru on test: ")
-    assert f" %, {100 * turned.contrast.difference:+.2f} {metric.upper()} (" in turned.sentence
+    assert f" %, {100 * turned.difference:+.2f} {metric.upper()} (" in turned.sentence
     assert f" {metric.upper()} (" in turned.sentence
 
 
 def test_times_to_the_sweeps_targets(sweep: Path) -> None:
-    comparison = compare([sweep], Options())
+    comparison = compare_folders([sweep], Options())
     times = {(time.arm, time.target): time for time in comparison.times_to_accuracy}
     assert times["rnn=lstm", 0.3].seconds == 40  # 0.9 0.5 0.3 0.25: the median of the last three is 0.3 at the fourth
     assert (times["rnn=lstm", 0.3].steps, times["rnn=lstm", 0.3].audio_hours, times["rnn=lstm", 0.3].epochs) == (
@@ -113,7 +114,7 @@ def test_times_to_the_sweeps_targets(sweep: Path) -> None:
         4,
     )
     assert times["rnn=gru", 0.01].seconds is None
-    assert {time.target for time in compare([sweep], Options(targets=[0.5])).times_to_accuracy} == {0.5}
+    assert {time.target for time in compare_folders([sweep], Options(targets=[0.5])).times_to_accuracy} == {0.5}
 
 
 def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
     ):
         for seed, values in enumerate(curves):
             write_run(tmp_path, choice, f"seed={seed}", curve=values, seconds=seconds)
-    comparison = compare([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
+    comparison = compare_folders([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
     times = comparison.times_to_accuracy
     ratio = relative_time(times, "rnn=gru", "rnn=lstm", 0.3)
     assert ratio is not None
@@ -144,7 +145,7 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
 def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", curve=[0.9, 0.6, 0.4, 0.1])
     write_run(tmp_path, "rnn=gru", curve=[0.8, 0.7])
-    rows = compare([tmp_path / "sweep"], Options()).equal_cost
+    rows = compare_folders([tmp_path / "sweep"], Options()).equal_cost
     assert {(row["axis"], row["budget"]) for row in rows} == {("steps", 10), ("audio_hours", 1.0), ("seconds", 20)}
     assert {(row["arm"], row["mean"]) for row in rows} == {("rnn=lstm", 0.6), ("rnn=gru", 0.7)}
 
@@ -152,23 +153,25 @@ def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
 def test_the_price_of_the_machine_prices_an_accuracy(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", "hardware.price_per_hour=3.6")
     write_run(tmp_path, "rnn=gru")
-    times = compare([tmp_path / "sweep"], Options(targets=[0.3])).times_to_accuracy
+    times = compare_folders([tmp_path / "sweep"], Options(targets=[0.3])).times_to_accuracy
     cost = {time.arm: time.cost for time in times}
     assert cost == {"rnn=lstm": pytest.approx(40 * 3.6 / 3600), "rnn=gru": None}
 
 
 def test_records_without_times_give_a_warning_and_keep_their_steps(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", seconds=None)
-    comparison = compare([tmp_path / "sweep"], Options(targets=[0.3]))
+    comparison = compare_folders([tmp_path / "sweep"], Options(targets=[0.3]))
     time = comparison.times_to_accuracy[0]
     assert (time.seconds, time.steps, time.audio_hours) == (None, 20, 2.0)
     assert any("recorded no times" in line for line in comparison.warnings)
 
 
 def test_a_single_seed_decides_nothing(tmp_path: Path) -> None:
-    comparison = compare([write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=1)], Options(baseline="lstm"))
+    comparison = compare_folders(
+        [write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=1)], Options(baseline="lstm")
+    )
     (verdict,) = comparison.verdicts
-    contrast = verdict.contrast
+    contrast = verdict
     assert (contrast.p, contrast.low, contrast.detectable) == (None, None, None)
     assert contrast.p_pairs < 0.001
     assert verdict.outcome == "undecided"
@@ -184,7 +187,7 @@ def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None
     }
     for noise, (choice, change) in enumerate(other.items(), start=1):
         write_run(tmp_path, choice, noise=noise, change=change)
-    code, hardware = compare([tmp_path / "sweep"], Options()).warnings
+    code, hardware = compare_folders([tmp_path / "sweep"], Options()).warnings
     assert "different code" in code
     assert "fedcba98: rnn=gru/0" in code
     assert "times cannot be compared" in hardware
@@ -200,14 +203,14 @@ def test_a_run_that_continued_elsewhere_gives_a_warning(tmp_path: Path) -> None:
         path.write_text(json.dumps({**environment, "resumed": [environment, other]}))
 
     write_run(tmp_path, "rnn=lstm", change=change)
-    code, hardware = compare([tmp_path / "sweep"], Options()).warnings
+    code, hardware = compare_folders([tmp_path / "sweep"], Options()).warnings
     assert "(01234567, then fedcba98: " in code
     assert ", then 1 × H200: " in hardware
 
 
 def test_the_same_choice_and_seed_twice_counts_once(tmp_path: Path) -> None:
     first, second = write_run(tmp_path, sweep="a"), write_run(tmp_path, sweep="b")
-    comparison = compare([tmp_path / "a", tmp_path / "b"], Options())
+    comparison = compare_folders([tmp_path / "a", tmp_path / "b"], Options())
     assert [len(arm.runs) for arm in comparison.arms] == [1]
     assert any(str(second) in line or str(first) in line for line in comparison.warnings)
 
@@ -215,21 +218,21 @@ def test_the_same_choice_and_seed_twice_counts_once(tmp_path: Path) -> None:
 def test_an_arm_that_never_finished_is_named(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     failed = write_run(tmp_path, "rnn=gru", status="failed")
-    (run,) = compare([tmp_path / "sweep"], Options()).unfinished
+    (run,) = compare_folders([tmp_path / "sweep"], Options()).unfinished
     assert (run.folder, run.reason) == (failed.resolve(), "failed: out of memory")
 
 
 def test_mistakes(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     with pytest.raises(UsageError, match="baseline=gpu: expected"):
-        compare([tmp_path / "sweep"], Options(baseline="gpu"))
+        compare_folders([tmp_path / "sweep"], Options(baseline="gpu"))
     with pytest.raises(UsageError, match=r"target=20: expected a rate as a fraction: 0\.2 is 20 %"):
-        compare([tmp_path / "sweep"], Options(targets=[20]))
+        compare_folders([tmp_path / "sweep"], Options(targets=[20]))
     with pytest.raises(UsageError, match="metric=ser"):
-        compare([tmp_path / "sweep"], Options(metric="ser"))
+        compare_folders([tmp_path / "sweep"], Options(metric="ser"))
     write_run(tmp_path, status="failed", sweep="broken")
     with pytest.raises(UsageError, match="no run is finished"):
-        compare([tmp_path / "broken"], Options())
+        compare_folders([tmp_path / "broken"], Options())
 
 
 def test_the_record_of_the_test_is_a_runs_own(tmp_path: Path) -> None:

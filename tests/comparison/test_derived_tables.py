@@ -11,6 +11,7 @@ from rich.console import Console
 from scipy import stats
 
 from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, loss_against_wer, noise_sources
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.training_times import (
     COLUMN,
     Scaling,
@@ -25,7 +26,7 @@ from asr_ablations.report.training_report import sections
 from asr_ablations.report.training_tables import search_section
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.arms import Arm
-from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.comparison import Comparison
 from asr_verdicts.design import Options
 from asr_verdicts.record import NO_SUMMARY, Environment, Hardware, Record, Summary
 from asr_verdicts.report.terminal import print_answer
@@ -193,7 +194,7 @@ def compared(*options: Options, confirmed: int = 0) -> Comparison:
         own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
     lost = replace(diverged("lr=9.0", 0), searched=True)
     later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
-    return compare(records([*own, lost], later), *options or [Options()], title="search")
+    return compare_folders(records([*own, lost], later), *options or [Options()], title="search")
 
 
 def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
@@ -214,7 +215,7 @@ def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
 
 
 def test_who_asks_about_a_search_gets_verdicts() -> None:
-    assert {verdict.contrast.baseline for verdict in compared(Options(baseline="lr=0.003")).verdicts} == {"lr=0.003"}
+    assert {verdict.baseline for verdict in compared(Options(baseline="lr=0.003")).verdicts} == {"lr=0.003"}
 
 
 def test_beside_runs_that_confirm_it_a_search_is_an_arm() -> None:
@@ -329,7 +330,7 @@ def test_the_section_of_a_sweep_over_ranks(tmp_path: Path) -> None:
             write_run(
                 tmp_path, f"ranks={ranks}", "gpus=0", f"seed={seed}", seconds=seconds, ablation={"factor": "ranks"}
             )
-    comparison = compare([tmp_path / "sweep"], Options())
+    comparison = compare_folders([tmp_path / "sweep"], Options())
     (section,) = [section for section in sections(comparison) if section.heading.startswith("Scaling")]
     assert section.head[0] == "processes"
     cells = [dict(zip(section.head, row, strict=True)) for row in section.rows]

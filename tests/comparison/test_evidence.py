@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.folders import gather
+from asr_ablations.comparison.folders import compare_folders, gather
 from asr_ablations.runs.reader import UnreadableFileError
 from asr_ablations.runs.sweep_history import Look, looks, record_look
 from asr_verdicts.comparison import Comparison, compare
@@ -26,7 +26,7 @@ RATES = {"rnn=lstm": 0.1, "rnn=gru": 0.3}
 
 
 def procedure(sweep: Path, **options: object) -> str:
-    (contrast,) = compare([sweep], Options(**options)).contrasts  # type: ignore[arg-type]
+    (contrast,) = compare_folders([sweep], Options(**options)).contrasts  # type: ignore[arg-type]
     return contrast.procedure
 
 
@@ -39,15 +39,15 @@ def test_a_sweep_that_ran_as_declared_is_tested_once(tmp_path: Path) -> None:
 
 def test_undeclared_runs_get_the_interval_that_holds_at_any_time(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, RATES, declared=False)
-    comparison = compare([sweep], Options())
+    comparison = compare_folders([sweep], Options())
     assert comparison.evidence.procedure.name == "anytime"
     assert "was not declared before the runs" in comparison.evidence.reason
 
 
 def test_where_points_have_no_interval_percent_has_none(tmp_path: Path) -> None:
     """Their degrees of freedom differ, so that one of the two could still have ends."""
-    comparison = compare([write_sweep(tmp_path, RATES, seeds=2, declared=False)], Options(baseline="lstm"))
-    (found,) = comparison.contrasts
+    comparison = compare_folders([write_sweep(tmp_path, RATES, seeds=2, declared=False)], Options(baseline="lstm"))
+    (found,) = comparison.verdicts
     assert found.relative is not None
     assert (found.low, found.relative.low, found.relative.high) == (-math.inf, -math.inf, math.inf)
     assert re.search(r"\(no finite interval yet; .*\), relative \+[\d.]+ %;", comparison.answer[0].sentence)
@@ -57,11 +57,11 @@ def test_a_look_at_a_part_costs_the_fixed_test_for_good(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, RATES)
     late = next(path for path in sweep.glob("*seed-2*") if path.is_dir())
     (late / "status.json").rename(tmp_path / "kept")
-    early = compare([sweep], Options())
+    early = compare_folders([sweep], Options())
     assert early.evidence.procedure.name == "anytime"
     assert "1 of 6 declared runs have not ended" in early.evidence.reason
     (tmp_path / "kept").rename(late / "status.json")
-    final = compare([sweep], Options())
+    final = compare_folders([sweep], Options())
     assert final.evidence.procedure.name == "anytime"
     assert (final.evidence.look, final.evidence.reason) == (
         2,
@@ -75,7 +75,7 @@ def test_runs_that_were_added_later_were_not_declared(tmp_path: Path) -> None:
     assert procedure(sweep) == "fixed"
     more = [write_run(tmp_path, choice, "seed=3", rate=0.2, noise=99) for choice in RATES]
     declare(sweep, first, more)
-    comparison = compare([sweep], Options())
+    comparison = compare_folders([sweep], Options())
     assert comparison.evidence.procedure.name == "anytime"
     assert "runs were added after the first launch" in comparison.evidence.reason
     assert comparison.evidence.look == 2
@@ -84,7 +84,7 @@ def test_runs_that_were_added_later_were_not_declared(tmp_path: Path) -> None:
 def test_several_folders_are_no_declared_sweep(tmp_path: Path) -> None:
     first = write_sweep(tmp_path, {"rnn=lstm": 0.1}, sweep="a")
     second = write_sweep(tmp_path, {"rnn=gru": 0.3}, sweep="b")
-    comparison = compare([first, second], Options())
+    comparison = compare_folders([first, second], Options())
     assert comparison.evidence.reason == "several folders were put together"
 
 
@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_written_gives_a_warning(tmp_path: Path) -> None
     sweep = write_sweep(tmp_path, RATES)
     shutil.rmtree(sweep / ".leases", ignore_errors=True)
     (sweep / ".leases").write_text("in the way")
-    comparison = compare([sweep], Options())
+    comparison = compare_folders([sweep], Options())
     assert any(line.startswith("this look was not recorded: ") for line in comparison.warnings)
     assert looks(sweep) == []
 
@@ -115,12 +115,12 @@ def test_models_that_are_added_to_evaluations_after_a_look_are_a_further_look(tm
 
 def test_a_damaged_history_of_looks_is_not_read_as_none(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, RATES)
-    compare([sweep], Options())
+    compare_folders([sweep], Options())
     content = json.loads((sweep / "looks.json").read_text())
     assert len(content["looks"]) == 1
     (sweep / "looks.json").write_text("{")
     with pytest.raises(UnreadableFileError, match=r"looks\.json"):
-        compare([sweep], Options())
+        compare_folders([sweep], Options())
 
 
 DECLARED = Evidence(FixedLength(), "declared")
@@ -146,9 +146,9 @@ def test_the_survivors_of_divergence_are_no_winners() -> None:
     (verdict,) = compared(records(LSTM, GRU, lost)).verdicts
     assert verdict.outcome == "no difference shown"
     kept = sorted([*(run.summary.sets["test"].wer for run in GRU), 1.0, 1.0, 1.0])[1:-1]
-    assert verdict.contrast.arm_mean == pytest.approx(sum(kept) / 4)  # of the trimmed means that decide
-    assert verdict.contrast.estimate is not None
-    assert verdict.contrast.estimate.trimmed
+    assert verdict.rate == pytest.approx(sum(kept) / 4)  # of the trimmed means that decide
+    assert verdict.estimate is not None
+    assert verdict.estimate.trimmed
     assert "3 of 6 runs of rnn=gru diverged;" in verdict.sentence
     assert "failures: 3 of 6 of rnn=gru (12 to 88 %) and 0 of 6 of rnn=lstm (0 to 46 %)" in verdict.sentence
     assert "Fisher's exact test p = 0.182" in verdict.sentence  # scipy.stats.fisher_exact([[3, 3], [0, 6]])
@@ -164,9 +164,9 @@ def test_an_arm_that_always_diverges_is_worse() -> None:
 def test_trimming_is_decided_by_the_two_arms_of_a_question_and_needs_five_seeds() -> None:
     rnn = [*arm("rnn=rnn", [0.3, 0.31, 0.32, 0.3, 0.3]), diverged("rnn=rnn", 5)]
     comparison = compared(records(LSTM, arm("rnn=gru", [0.19, 0.18, 0.19, 0.18, 0.19]), rnn))
-    assert [contrast.estimate and contrast.estimate.trimmed for contrast in comparison.contrasts] == [False, True]
+    assert [contrast.estimate and contrast.estimate.trimmed for contrast in comparison.verdicts] == [False, True]
     comparison = compared(records(LSTM, GRU, rnn))
-    assert [contrast.estimate and contrast.estimate.trimmed for contrast in comparison.contrasts] == [False, True]
+    assert [contrast.estimate and contrast.estimate.trimmed for contrast in comparison.verdicts] == [False, True]
 
 
 def test_pruned_runs_are_refused_as_evidence() -> None:
@@ -216,7 +216,7 @@ def test_an_utterance_that_one_seed_lacks_costs_that_utterance_alone() -> None:
     whole = compared(records(LSTM, GRU)).contrasts[0]
     lacking = replace(GRU[1], utterances=GRU[1].utterances[1:])
     comparison = compared(records(LSTM, [GRU[0], lacking, GRU[2]]))
-    (contrast,) = comparison.contrasts
+    (contrast,) = comparison.verdicts
     assert contrast.estimate is not None
     assert whole.estimate is not None
     assert contrast.estimate.speakers == whole.estimate.speakers == 20
@@ -227,7 +227,7 @@ def test_an_utterance_that_one_seed_lacks_costs_that_utterance_alone() -> None:
 def test_a_test_set_of_which_a_part_is_shared_is_not_compared() -> None:
     half = [replace(run, utterances=run.utterances[:50]) for run in GRU]
     comparison = compared(records(LSTM, half))
-    assert comparison.contrasts == []
+    assert comparison.verdicts == []
     assert any("rnn=gru was tested on other utterances than rnn=lstm" in line for line in comparison.warnings)
 
 
@@ -243,7 +243,7 @@ def test_test_sets_without_a_common_utterance_add_their_noise_of_speakers() -> N
     """As two languages have."""
     same, other = arm("rnn=gru", [0.4, 0.41, 0.4]), arm("rnn=gru", [0.4, 0.41, 0.4], speakers="p")
     comparison = compared(records(LSTM, other))
-    (contrast,) = comparison.contrasts
+    (contrast,) = comparison.verdicts
     assert contrast.outcome == "worse"
     assert contrast.estimate is not None
     assert contrast.estimate.speakers == 40
@@ -293,7 +293,7 @@ def test_decoders_of_the_same_models_are_paired() -> None:
         for beam, bonus in ((1, 0.06), (8, 0.0))
     ]
     comparison = compared(records(runs), baseline="1")
-    (contrast,) = comparison.contrasts
+    (contrast,) = comparison.verdicts
     assert contrast.outcome == "better"
     assert contrast.estimate is not None
     assert contrast.estimate.paired
@@ -318,8 +318,8 @@ def test_replicates_over_corpora_are_paired_by_seed() -> None:
             (("rnn=lstm", 0.0), ("rnn=gru", 0.05))]  # fmt: skip
     (verdict,) = compared(records(runs), baseline="lstm").verdicts
     assert verdict.outcome == "worse"
-    assert verdict.contrast.estimate is not None
-    assert verdict.contrast.estimate.paired
+    assert verdict.estimate is not None
+    assert verdict.estimate.paired
     assert "5 models in pairs, each with speakers of its own" in verdict.sentence
 
 
@@ -348,7 +348,7 @@ def test_a_baseline_that_was_chosen_afterwards_is_corrected_over_all_pairs() -> 
     arms = [arm(f"rnn={name}", [0.2, 0.21, 0.22], ablation=ablation) for name in ("lstm", "gru", "rnn", "gru2")]
     assert {contrast.family for contrast in compared(records(*arms)).contrasts} == {3}
     comparison = compared(records(*arms), baseline="gru")
-    assert {contrast.family for contrast in comparison.contrasts} == {6}
+    assert {contrast.family for contrast in comparison.verdicts} == {6}
     assert any("rnn=gru was chosen by --baseline" in line for line in comparison.warnings)
 
 
@@ -359,8 +359,8 @@ def test_other_sets_and_metrics_describe() -> None:
 
     runs = [two_sets(name, seed, rate) for name, rate in (("rnn=lstm", 0.2), ("rnn=gru", 0.3)) for seed in range(3)]
     comparison = compared(records(runs))
-    assert [(contrast.set, contrast.primary, contrast.family) for contrast in comparison.contrasts] == [
+    assert [(contrast.set, contrast.primary, contrast.family) for contrast in comparison.verdicts] == [
         ("other", True, 1), ("test", False, 1),
     ]  # fmt: skip
-    assert [verdict.contrast.set for verdict in comparison.answer] == ["other"]
+    assert [verdict.set for verdict in comparison.answer] == ["other"]
     assert any("exploratory" in line for line in compared(records(runs), metric="cer", set="test").warnings)

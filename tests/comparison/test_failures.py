@@ -12,19 +12,19 @@ import pytest
 from asr_ablations.comparison.folders import shared_baseline
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
-from asr_verdicts.contrast import Contrast, Question, Verdict
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import Evidence
 from asr_verdicts.failures import FailureRule, missed
 from asr_verdicts.planned_looks import follow
 from asr_verdicts.record import Record
+from asr_verdicts.sentences import verdict
 from asr_verdicts.statistics.distributions import binomial_interval
 from asr_verdicts.statistics.estimate import contrast_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.statistics.sample import Sample
-from asr_verdicts.verdict import verdict
+from asr_verdicts.verdict import Question, Verdict
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.planned_worlds import ONE, PURE, Setting, invented
 
@@ -90,8 +90,8 @@ def test_a_run_that_ends_far_above_the_others_is_not_averaged_in() -> None:
     rates = [0.30, 0.31, 0.30, 0.29, 0.30, 0.75]
     (found,) = compared(arm("rnn=lstm", STEADY), arm("rnn=gru", rates)).verdicts
     assert found.outcome == "worse"
-    assert found.contrast.failed == {"rnn=lstm": 0, "rnn=gru": 1}
-    assert found.contrast.arm_mean == pytest.approx(0.30, abs=0.01)
+    assert found.failed == {"rnn=lstm": 0, "rnn=gru": 1}
+    assert found.rate == pytest.approx(0.30, abs=0.01)
     assert "diverged or ended above 1.5 times the median of its arm" in found.sentence
     assert "the worst run of rnn=gru that ended has 7" in found.sentence
 
@@ -108,7 +108,7 @@ def test_counts_have_exact_intervals() -> None:
     assert missed(8) == pytest.approx(0.43, abs=0.005)
 
 
-def contrast(low: float, high: float, margin: float | None = 0.02) -> Contrast:
+def contrast(low: float, high: float, margin: float | None = 0.02) -> Verdict:
     (lstm, gru) = (arm(name, STEADY[:4]) for name in ("rnn=lstm", "rnn=gru"))
     measured = compared(lstm, gru).contrasts[0]
     middle = (low + high) / 2
@@ -168,9 +168,9 @@ def test_a_relative_difference_is_the_logarithm_of_the_ratio() -> None:
 def test_a_relative_scale_decides_where_it_is_declared() -> None:
     wanted = {"margin": "50%", "baseline": "lstm"}
     found = compared(arm("rnn=lstm", STEADY, **wanted), arm("rnn=gru", [0.4] * 6, **wanted)).verdicts[0]
-    assert found.contrast.scale == "relative"
-    assert found.contrast.margin == pytest.approx(math.log(1.5))
-    assert found.contrast.grade == "beyond the margin"
+    assert found.scale == "relative"
+    assert found.margin == pytest.approx(math.log(1.5))
+    assert found.grade == "beyond the margin"
     assert "more than the margin of ± 50.0 % of the WER" in found.sentence
     assert " WER (+1" in found.sentence  # the points beside it
 
@@ -207,9 +207,9 @@ def test_a_fold_without_a_partner_is_left_out_and_said() -> None:
     ]
     comparison = compared(*groups)
     (found,) = comparison.verdicts
-    assert found.contrast.estimate is not None
-    assert found.contrast.estimate.paired
-    assert found.contrast.seeds == {"rnn=lstm": 5, "rnn=gru": 5}
+    assert found.estimate is not None
+    assert found.estimate.paired
+    assert found.seeds == {"rnn=lstm": 5, "rnn=gru": 5}
     assert "5 models in pairs, each with speakers of its own" in found.sentence
     assert any("seed 5 of rnn=lstm has no partner: compared on the 5 of" in line for line in comparison.warnings)
 
@@ -228,9 +228,9 @@ def test_a_fold_of_hard_speakers_is_no_failure() -> None:
         (verdict,) = compared(*groups).verdicts
         return verdict
 
-    assert found(folds=False).contrast.failed == {"rnn=lstm": 1, "rnn=gru": 1}
+    assert found(folds=False).failed == {"rnn=lstm": 1, "rnn=gru": 1}
     assert "ended above" in found(folds=False).sentence
-    assert found(folds=True).contrast.failed == {"rnn=lstm": 0, "rnn=gru": 0}
+    assert found(folds=True).failed == {"rnn=lstm": 0, "rnn=gru": 0}
     assert "ended above" not in found(folds=True).sentence
 
 

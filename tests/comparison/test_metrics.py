@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
 from asr_ablations.config.option_names import plain_config
 from asr_ablations.data.utterances import Utterance
@@ -55,9 +56,9 @@ def test_a_loss_may_be_higher_than_any_rate() -> None:
 
 def test_the_losses_are_those_of_the_records(sweep: Path) -> None:
     """The validation set comes first, then the test set; the loss of a set is the mean over seeds."""
-    comparison = compare([sweep], Options(metric="loss", baseline="lstm"))
+    comparison = compare_folders([sweep], Options(metric="loss", baseline="lstm"))
     assert comparison.sets == ["dev", "test"]
-    (contrast,) = [contrast for contrast in comparison.contrasts if contrast.set == "dev"]
+    (contrast,) = [contrast for contrast in comparison.verdicts if contrast.set == "dev"]
     expected = {
         arm.name: sum(run.summary.sets["dev"].loss for run in arm.runs) / len(arm.runs) for arm in comparison.arms
     }
@@ -69,7 +70,7 @@ def test_the_losses_are_those_of_the_records(sweep: Path) -> None:
 
 
 def test_no_loss_is_shown_in_percent(sweep: Path) -> None:
-    comparison = compare([sweep], Options(metric="loss", baseline="lstm", targets=[1.5]))
+    comparison = compare_folders([sweep], Options(metric="loss", baseline="lstm", targets=[1.5]))
     shown = {section.heading: section for section in sections(comparison)}
     errors = shown["Error rates of the last weights, mean ± standard deviation over seeds"]
     mean = next(row["loss"] for row in comparison.rows if (row["arm"], row["set"]) == ("rnn=gru", "dev"))
@@ -102,8 +103,8 @@ def test_characters_over_the_longer_text(tmp_path: Path) -> None:
         write_json(folder / "summary.json", summary)
 
     sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2, change=lengthen)
-    comparison = compare([sweep], Options(metric="cer_longer", baseline="lstm"))
-    (contrast,) = comparison.contrasts
+    comparison = compare_folders([sweep], Options(metric="cer_longer", baseline="lstm"))
+    (contrast,) = comparison.verdicts
     values = {row["arm"]: row["cer_longer"] for row in comparison.rows}
     assert contrast.difference == pytest.approx(values["rnn=gru"] - values["rnn=lstm"])
     assert values["rnn=gru"] < next(row["cer"] for row in comparison.rows if row["arm"] == "rnn=gru")
@@ -136,8 +137,8 @@ def test_runs_without_a_loss_of_their_last_weights_are_named(tmp_path: Path) -> 
 
     write_run(tmp_path, "rnn=lstm", change=change)
     write_run(tmp_path, "rnn=gru", change=change)
-    comparison = compare([tmp_path / "sweep"], Options(metric="loss"))
-    assert comparison.contrasts == []
+    comparison = compare_folders([tmp_path / "sweep"], Options(metric="loss"))
+    assert comparison.verdicts == []
     assert any("no result on this set: not compared" in line for line in comparison.warnings)
 
 
@@ -147,8 +148,8 @@ def test_different_losses_are_not_compared(tmp_path: Path) -> None:
     losses = r"\(CTC with reduction=label, Framewise with reduction=frame\)"
     message = rf"metric=loss: the runs minimise different losses {losses}; expected a rate"
     with pytest.raises(UsageError, match=message):
-        compare([tmp_path / "sweep"], Options(metric="loss"))
-    assert compare([tmp_path / "sweep"], Options(metric="wer")).arms
+        compare_folders([tmp_path / "sweep"], Options(metric="loss"))
+    assert compare_folders([tmp_path / "sweep"], Options(metric="wer")).arms
 
 
 def test_losses_of_another_reduction_are_not_compared(tmp_path: Path) -> None:
@@ -157,8 +158,8 @@ def test_losses_of_another_reduction_are_not_compared(tmp_path: Path) -> None:
     write_run(tmp_path, "loss.reduction=sum")
     message = r"different losses \(CTC with reduction=label, CTC with reduction=sum\)"
     with pytest.raises(UsageError, match=message):
-        compare([tmp_path / "sweep"], Options(metric="loss"))
-    assert compare([tmp_path / "sweep"], Options(metric="wer")).arms
+        compare_folders([tmp_path / "sweep"], Options(metric="loss"))
+    assert compare_folders([tmp_path / "sweep"], Options(metric="wer")).arms
 
 
 @pytest.mark.parametrize(("metric", "expected"), [("wer", {0.3}), ("loss", {1.2})])
@@ -166,11 +167,11 @@ def test_targets_of_a_sweep_file_are_of_its_metric(metric: str, expected: Any, t
     """Targets in nats would mean nothing for a rate: others are chosen from the curves, and said to be."""
     for ablation in ({"targets": [0.3]}, {"targets": [1.2], "metric": "loss"}):
         write_run(tmp_path, ablation={"factor": "rnn", **ablation}, sweep=str(ablation.get("metric", "wer")))
-    times = compare([tmp_path / metric], Options(metric=metric)).times_to_accuracy
+    times = compare_folders([tmp_path / metric], Options(metric=metric)).times_to_accuracy
     assert {time.target for time in times} == expected
     assert not any(time.chosen for time in times)
     other = "loss" if metric == "wer" else "wer"
-    assert all(time.chosen for time in compare([tmp_path / metric], Options(metric=other)).times_to_accuracy)
+    assert all(time.chosen for time in compare_folders([tmp_path / metric], Options(metric=other)).times_to_accuracy)
 
 
 def api_run(name: str, rate: float, seed: int, state: str = "finished", job_type: str = "train") -> Any:
@@ -207,8 +208,8 @@ def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     comparison = compare(records, Options(baseline="lstm"), "group")
     (verdict,) = comparison.verdicts
     assert any("not known" in line and "behaviour" in line for line in comparison.warnings)
-    assert verdict.contrast.estimate is not None
-    assert verdict.contrast.estimate.over_speakers is None
+    assert verdict.estimate is not None
+    assert verdict.estimate.over_speakers is None
     assert "speakers left out, since there are no utterances" in verdict.sentence
     assert verdict.sentence.startswith("rnn=gru is worse than rnn=lstm on test: 31.00 against 11.00 %, +20.00 WER (")
 

@@ -38,8 +38,8 @@ def planned_records(setting: Setting, seed: int, runs: int | None = None, order:
 def test_a_clear_answer_is_given_at_the_first_look(effect: float, outcome: str, again: str) -> None:
     setting = Setting(replace(QUIET, effects=(0.0, effect)))
     course = follow(setting.plan(), invented(setting, np.random.default_rng(0)), setting.questions())
-    assert [(contrast.outcome, contrast.again) for contrast in course.contrasts] == [(outcome, again)]
-    assert replace(course.contrasts[0], look=None).again is None  # not of a plan
+    assert [(contrast.outcome, contrast.again) for contrast in course.verdicts] == [(outcome, again)]
+    assert replace(course.verdicts[0], look=None).again is None  # not of a plan
     assert [look.runs for look in course.looks] == [3]
     assert course.ended
     assert course.runs(setting.plan()) == {"arm 0": 3, "arm 1": 3}
@@ -50,14 +50,14 @@ def test_a_decided_arm_gets_no_more_runs_while_others_go_on() -> None:
     arms = invented(setting, np.random.default_rng(3))
     plan, questions = setting.plan(), setting.questions()
     course = follow(plan, arms, questions)
-    first, second = course.contrasts
+    first, second = course.verdicts
     assert first.outcome == "worse"
     assert first.look is not None
     assert second.look is not None
     assert first.look.runs == 3 < second.look.runs
     assert course.runs(plan) == {"arm 0": second.look.runs, "arm 1": 3, "arm 2": second.look.runs}
     fewer = [replace(arm, runs=arm.runs[:3]) if arm.name == "arm 1" else arm for arm in arms]
-    assert follow(plan, fewer, questions).contrasts == course.contrasts, "its later runs were never looked at"
+    assert follow(plan, fewer, questions).contrasts == course.verdicts, "its later runs were never looked at"
 
 
 def test_the_next_look_names_the_seeds_that_it_lacks() -> None:
@@ -85,7 +85,7 @@ def test_state_and_interval_agree_at_every_look(seed: int) -> None:
     setting = Setting(World(effects=(0.0, 0.0, 0.02, 0.05), speakers=40), arms=4)
     course = follow(setting.plan(), invented(setting, np.random.default_rng(seed)), setting.questions())
     for look in course.looks:
-        for contrast in look.contrasts:
+        for contrast in look.verdicts:
             assert contrast.low is not None
             assert contrast.high is not None
             assert contrast.look is not None
@@ -104,7 +104,7 @@ def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
     assert "look 2 of 5" in verdict.sentence
     assert comparison.evidence.procedure.name == "sequential"
     assert comparison.evidence.folder is None, "a planned look is not recorded as a peek"
-    assert verdict.contrast.seeds == {"arm 0": 5, "arm 1": 5}, "the sixth run is not looked at before its time"
+    assert verdict.seeds == {"arm 0": 5, "arm 1": 5}, "the sixth run is not looked at before its time"
 
 
 def test_another_question_than_the_plans_gets_the_test_that_holds_at_any_time() -> None:
@@ -127,7 +127,7 @@ def test_an_undecided_question_names_its_lever() -> None:
 def test_a_question_without_hope_is_given_up() -> None:
     setting = Setting(World(speakers=40), margin=0.002, hopeless=0.1)
     course = follow(setting.plan(), invented(setting, np.random.default_rng(4)), setting.questions())
-    (contrast,) = course.contrasts
+    (contrast,) = course.verdicts
     assert contrast.outcome == "undecided"
     assert contrast.look is not None
     assert contrast.look.runs < 20
@@ -206,9 +206,9 @@ def means(comparison: Comparison) -> dict[tuple[str, str], float]:
 
 def test_all_effects_of_two_crossed_factors_are_asked_where_nothing_else_is_declared() -> None:
     comparison = compared(None)
-    kinds = [contrast.question.kind for contrast in comparison.contrasts]
+    kinds = [contrast.question.kind for contrast in comparison.verdicts]
     assert kinds == ["main effect"] * 2 + ["simple effect"] * 4 + ["interaction"]
-    assert {contrast.family for contrast in comparison.contrasts} == {7}
+    assert {contrast.family for contrast in comparison.verdicts} == {7}
 
 
 def test_the_effects_are_those_of_the_means_of_the_arms() -> None:
@@ -217,8 +217,8 @@ def test_the_effects_are_those_of_the_means_of_the_arms() -> None:
     without = mean["sortagrad", "none"] - mean["shuffled", "none"]
     with_ = mean["sortagrad", "batch"] - mean["shuffled", "batch"]
     expected = [(without + with_) / 2, without, with_, without - with_]
-    assert [contrast.difference for contrast in comparison.contrasts] == pytest.approx(expected)
-    assert [contrast.outcome for contrast in comparison.contrasts] == [
+    assert [contrast.difference for contrast in comparison.verdicts] == pytest.approx(expected)
+    assert [contrast.outcome for contrast in comparison.verdicts] == [
         "better", "better", "no difference shown", "interaction shown",
     ]  # fmt: skip
     sentence = comparison.verdicts[3].sentence
@@ -236,7 +236,7 @@ def test_no_interaction_is_shown_where_effects_add_up() -> None:
         ("sortagrad", "none"): 0.5,
     }
     comparison = compared(["order:norm"], rates)
-    assert comparison.contrasts[0].outcome == "no interaction shown"
+    assert comparison.verdicts[0].outcome == "no interaction shown"
     assert "is not shown to depend on the other factor" in comparison.verdicts[0].sentence
 
 

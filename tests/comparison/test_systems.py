@@ -12,6 +12,7 @@ from scipy import stats
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
+from asr_verdicts.one_arm import lone_rates
 from asr_verdicts.record import Record, Records
 from asr_verdicts.statistics.distributions import t_bound
 from asr_verdicts.statistics.intervals import speaker_interval
@@ -68,7 +69,7 @@ def test_the_number_of_seeds_at_hand_is_taken_for_declared_and_the_sentence_says
     assert "--seeds 3 says that this was decided before, --looks that it was not" in other.evidence.reason
     assert "if the number" not in declared.answer[0].sentence
     assert "however often one looks" in looked.answer[0].sentence
-    narrow, same, wide = (one.answer[0].contrast for one in (declared, other, looked))
+    narrow, same, wide = (one.answer[0] for one in (declared, other, looked))
     assert (narrow.low, narrow.high) == (same.low, same.high)
     assert narrow.high - narrow.low < wide.high - wide.low
     with pytest.raises(UsageError, match="--seeds 4: expected so many files of each arm; base has 3, mine has 3"):
@@ -142,9 +143,9 @@ def test_three_arms_are_corrected_by_holm_and_two_sets_are_one_answer_and_a_desc
     }
     references = {"clean": made(SPOKEN), "other": made(SPOKEN)}
     comparison = compare_systems(systems, references, BY_SPEAKER, Options(), seeds=3)
-    assert [verdict.contrast.set for verdict in comparison.answer] == ["clean", "clean"]
-    assert [verdict.contrast.family for verdict in comparison.answer] == [2, 2]
-    assert {verdict.contrast.set for verdict in comparison.verdicts} == {"clean", "other"}
+    assert [verdict.set for verdict in comparison.answer] == ["clean", "clean"]
+    assert [verdict.family for verdict in comparison.answer] == [2, 2]
+    assert {verdict.set for verdict in comparison.verdicts} == {"clean", "other"}
     del systems["mine"]["other"]
     with pytest.raises(UsageError, match="mine: no hypotheses of the set other, which others have"):
         compare_systems(systems, references, BY_SPEAKER, Options())
@@ -157,7 +158,7 @@ def test_the_verdict_is_that_of_the_same_runs() -> None:
         for name, rate in {"lstm": 0.3, "gru": 0.2}.items()
         for seed in range(3)
     ]
-    own = compare(Records(runs), Options(), "own").answer[0].contrast
+    own = compare(Records(runs), Options(), "own").answer[0]
     for write in (toolkits.trn, toolkits.kaldi):
         systems = {
             arm: {"": [_exported(run, write) for run in runs if run.overrides == [f"rnn={arm}"]]}
@@ -168,7 +169,7 @@ def test_the_verdict_is_that_of_the_same_runs() -> None:
         spoken = made({row["id"]: row["reference"] for row in rows})
         scoring = Scoring(speakers=speakers)
         (verdict,) = compare_systems(systems, {"": spoken}, scoring, Options(), looks=True).answer
-        foreign = verdict.contrast
+        foreign = verdict
         assert (foreign.difference, foreign.low, foreign.high) == (own.difference, own.low, own.high)
         assert foreign.p_adjusted == own.p_adjusted
 
@@ -218,7 +219,7 @@ def test_counts_and_matched_pairs_are_those_that_sc_stats_printed() -> None:
     rates = {arm.name: arm.runs[0].measured["test"] for arm in comparison.arms}
     counts = [(of.substitutions or 0) + (of.deletions or 0) + (of.insertions or 0) for of in rates.values()]
     assert dict(zip(rates, counts, strict=True)) == dict(zip(("mono_8", "word_20"), errors, strict=True))
-    assert comparison.contrasts[0].p_pairs == pytest.approx(2 * stats.norm.sf(z), abs=2e-4)
+    assert comparison.verdicts[0].p_pairs == pytest.approx(2 * stats.norm.sf(z), abs=2e-4)
 
 
 def test_counts_are_jiwers() -> None:
@@ -262,7 +263,7 @@ def test_the_interval_over_utterances_is_kaldis_but_for_students_t(pair: bool) -
 
 def test_a_lone_system_has_kaldis_interval_too() -> None:
     comparison = compared({"base": 0.15}, 1, Scoring())
-    (alone,) = comparison.lone_rates
+    (alone,) = lone_rates(comparison)
     rows = comparison.arms[0].runs[0].utterances
     errors = np.array([r["substitutions"] + r["deletions"] + r["insertions"] for r in rows], float)
     theirs, half = compute_wer_bootci(errors, np.array([row["words"] for row in rows], float))
@@ -273,7 +274,7 @@ def test_a_lone_system_has_kaldis_interval_too() -> None:
 
 def test_seeds_of_a_lone_arm_add_their_noise_to_its_interval() -> None:
     comparison = compared({"base": 0.15}, 3)
-    (alone,) = comparison.lone_rates
+    (alone,) = lone_rates(comparison)
     rates = [run.value("test", "wer") for run in comparison.runs]
     seeds = np.std(rates, ddof=1) / np.sqrt(3)
     assert alone.rate.value == pytest.approx(np.mean(rates))

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from asr_verdicts.comparison import compare
-from asr_verdicts.contrast import Verdict
 from asr_verdicts.design import Options
 from asr_verdicts.evidence import Evidence
 from asr_verdicts.record import Record
 from asr_verdicts.samples import units_of_rows
 from asr_verdicts.statistics.procedures import FixedLength
+from asr_verdicts.verdict import Verdict
 from tests.helpers.invented_records import finished, records
 
 SPEAKERS, EACH, WORDS, SEEDS = 40, 5, 20, 5
@@ -58,7 +58,7 @@ def planted(count: int, rng: np.random.Generator) -> tuple[np.ndarray, list[str]
 def test_eight_voices_in_forty_speakers_give_an_interval_over_eight_units() -> None:
     effects, voices = planted(8, np.random.default_rng(1))
     by_voice, by_speaker = verdict(effects, voices), verdict(effects, None)
-    estimate, naive = by_voice.contrast.estimate, by_speaker.contrast.estimate
+    estimate, naive = by_voice.estimate, by_speaker.estimate
     assert estimate is not None
     assert naive is not None
     assert (estimate.speakers, estimate.unit) == (8, "voices")
@@ -70,7 +70,7 @@ def test_eight_voices_in_forty_speakers_give_an_interval_over_eight_units() -> N
     assert naive.over_speakers is not None
     assert estimate.over_speakers.standard_error / naive.over_speakers.standard_error == pytest.approx(5**0.5, rel=0.1)
     assert estimate.over_speakers.degrees == 7
-    test_speakers = [levers.speakers for levers in by_voice.contrast.levers.values()]
+    test_speakers = [levers.speakers for levers in by_voice.levers.values()]
     assert all(count is None or count > 8 for count in test_speakers)
 
 
@@ -89,7 +89,7 @@ def test_arms_that_are_equal_but_for_the_voices_drawn_are_called_different_as_of
 
 def test_where_each_speaker_has_a_voice_nothing_changes_but_the_word() -> None:
     effects, voices = planted(SPEAKERS, np.random.default_rng(2))
-    by_voice, by_speaker = verdict(effects, voices).contrast.estimate, verdict(effects, None).contrast.estimate
+    by_voice, by_speaker = verdict(effects, voices).estimate, verdict(effects, None).estimate
     assert by_voice is not None
     assert by_speaker is not None
     assert by_voice.standard_error == pytest.approx(by_speaker.standard_error, rel=0.05)

@@ -193,7 +193,7 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
     names = {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}
     assert {arm.name for arm in comparison.arms} == {f"decoder={name}" for name in names}
     assert {row["set"] for row in comparison.rows} == {"test"}
-    assert len(comparison.contrasts) == 3
+    assert len(comparison.verdicts) == 3
 
 
 def record_as_a_run(run: Path) -> None:

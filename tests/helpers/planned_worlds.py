@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from asr_verdicts.arms import Arm
-from asr_verdicts.contrast import SHOWN, Contrast, Outcome, Question
-from asr_verdicts.contrasts import Family, contrasts
+from asr_verdicts.decide import Family, contrasts
 from asr_verdicts.listed_arms import OWN
 from asr_verdicts.plan import PlannedArm, VerdictPlan
-from asr_verdicts.planned_looks import follow
+from asr_verdicts.planned_looks import Course, follow
 from asr_verdicts.questions import against_baseline
 from asr_verdicts.record import NO_SUMMARY, Record, SetResult, Summary
-from asr_verdicts.sequential_result import Course
 from asr_verdicts.statistics.alpha_spending import planned_looks
 from asr_verdicts.statistics.procedures import FixedLength
+from asr_verdicts.verdict import SHOWN, Outcome, Question, Verdict
 from tests.helpers.worlds import World
 
 SET = "test"
@@ -100,7 +99,7 @@ def _count(course: Course, setting: Setting, plan: VerdictPlan, ends: Ends) -> N
     ends.runs += sum(course.runs(plan).values())
     effects = {f"arm {number}": effect for number, effect in enumerate(setting.world.effects)}
     false = False
-    for contrast in course.contrasts:
+    for contrast in course.verdicts:
         ends.by_arm.setdefault(contrast.arm, Counter())[contrast.outcome] += 1
         false |= contrast.outcome in SHOWN and not effects.get(contrast.arm, 0.0)
     ends.alarms += false
@@ -195,7 +194,7 @@ PRIORS = {
 """True effects of arms, as fractions: nobody knows which are asked about, so there are three."""
 
 
-def repeated(prior: str, questions: int, seed: int | Sequence[int]) -> list[tuple[Contrast, Contrast]]:
+def repeated(prior: str, questions: int, seed: int | Sequence[int]) -> list[tuple[Verdict, Verdict]]:
     """Questions of two arms, each answered twice by the same plan (3, 5, 8 seeds, ± 2 points) with fresh seeds on one
     test set of 40 speakers.
     """

@@ -7,9 +7,9 @@ import pytest
 
 from asr_ablations.comparison.folders import compare_folders
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import AtLook, Contrast, Verdict
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
+from asr_verdicts.verdict import AtLook, Verdict
 from publish.claims import Agreement, Effect, agreement, agreements, parse_claims
 from publish.commentary import literature, of_comparison, parse_commentary
 from publish.results import Published, answers
@@ -27,7 +27,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     )
 
 
-def placed(measured: Comparison, low: float, high: float, margin: float = 2.0) -> Contrast:
+def placed(measured: Comparison, low: float, high: float, margin: float = 2.0) -> Verdict:
     """The contrast with another interval, and the margin of a plan, in points."""
     look = AtLook(1, 1, 4, 4, margin / 100, low / 100, high / 100)
     return replace(measured.contrasts[0], low=low / 100, high=high / 100, look=look, margin=margin / 100)
@@ -72,7 +72,7 @@ def test_a_margin_that_nobody_named_decides_nothing(measured: Comparison) -> Non
 def test_a_model_that_learns_refutes_that_it_does_not_however_far_it_is_behind(
     measured: Comparison, rate: float, outcome: str
 ) -> None:
-    contrast = replace(placed(measured, 10, 30), arm_mean=rate)
+    contrast = replace(placed(measured, 10, 30), rate=rate)
     within = replace(contrast, question=replace(contrast.question, kind="simple effect"))
     both = replace(contrast, question=replace(contrast.question, kind="main effect"))
     assert agreement(contrast, [Effect("not learned")], measured.arms) == outcome
@@ -167,9 +167,9 @@ def test_what_did_nothing_neither_agrees_nor_disagrees_with_the_source(tmp_path:
             write_run(tmp_path, f"schedule={schedule}", f"seed={seed}", noise=noise, rate=rate, ablation=declared)
     comparison = compare_folders([tmp_path / "sweep"], Options())
     commentary = of_comparison(parse_commentary(declared), comparison)
-    named = {verdict.contrast.arm: verdict for verdict in comparison.answer}
+    named = {verdict.arm: verdict for verdict in comparison.answer}
     effects = [Effect("better"), Effect("equivalent", 1, 1)]
-    assert agreement(named["schedule=newbob"].contrast, effects, comparison.arms) == "cannot tell"
+    assert agreement(named["schedule=newbob"], effects, comparison.arms) == "cannot tell"
     rows = [
         line
         for line in "\n".join(answers([Published("sweep", comparison, commentary)])).splitlines()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import SHOWN
 from asr_verdicts.report.latex import MOST_CHARACTERS, appendix, escape, in_a_cell, paper_table
+from asr_verdicts.verdict import SHOWN
 from tests.helpers.comparison import comparison
 from tests.helpers.planned import planned
 
@@ -76,10 +76,10 @@ def test_a_paper_has_the_arms_on_the_test_sets(handmade: Comparison) -> None:
     assert [row[0] for row in arms] == ["rnn=lstm", "rnn=gru", "rnn=rnn"]
     assert arms[0][2] == arms[0][4] == "--"
     for verdict in handmade.verdicts:
-        (row,) = (row for row in arms if row[0] == verdict.contrast.arm)
-        cell = row[2 + 2 * handmade.sets.index(verdict.contrast.set)]
+        (row,) = (row for row in arms if row[0] == verdict.arm)
+        cell = row[2 + 2 * handmade.sets.index(verdict.set)]
         interval = r" \[\$[+-][\d.]+\$, \$[+-][\d.]+\$\]"
-        assert re.fullmatch(r"\$[+-][\d.]+(\^\{\\dagger\})?\$" + interval * is_finite(verdict.contrast.low), cell), cell
+        assert re.fullmatch(r"\$[+-][\d.]+(\^\{\\dagger\})?\$" + interval * is_finite(verdict.low), cell), cell
         assert (r"\dagger" in cell) == (verdict.outcome in SHOWN)
     (row,) = (row for row in handmade.rows if (row["arm"], row["set"]) == ("rnn=gru", "test-clean"))
     assert arms[1][1] == rf"${100 * float(row['wer'] or 0):.2f} \pm {100 * float(row['wer_sd'] or 0):.2f}$"

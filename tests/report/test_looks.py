@@ -16,10 +16,10 @@ from asr_ablations.report.training_report import sections
 from asr_ablations.report.wandb import log_comparison
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
+from asr_verdicts.planned_looks import spent
 from asr_verdicts.report.files import write_texts
 from asr_verdicts.report.looks import cost_line, cost_section, furthest, hours, look_rows, looks_section
 from asr_verdicts.report.terminal import print_answer
-from asr_verdicts.sequential_result import spent
 from asr_verdicts.terminal import VERDICT_STYLES
 from tests.helpers.invented_records import records
 from tests.helpers.planned import HOURS, LOOKS, MARGIN, RATES, planned, run
@@ -188,7 +188,7 @@ def test_a_long_interval_of_an_early_look_does_not_set_the_scale(ended: Comparis
 def test_without_a_finite_interval_the_points_alone_are_drawn(ended: Comparison, tmp_path: Path) -> None:
     assert ended.course is not None
     bare = [
-        replace(look, contrasts=[replace(contrast, low=None, high=None) for contrast in look.contrasts])
+        replace(look, contrasts=[replace(contrast, low=None, high=None) for contrast in look.verdicts])
         for look in ended.course.looks
     ]
     comparison = replace(ended, course=replace(ended.course, looks=bare))

@@ -15,6 +15,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from asr_ablations.comparison.derived_tables import NoiseSource
+from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.report.figures.inspected import as_address, draw_inspected
 from asr_ablations.report.inspection import (
     Inspected,
@@ -27,7 +28,6 @@ from asr_ablations.report.page.content import DEFINITIONS
 from asr_ablations.report.training_report import sections
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.comparison import Comparison, compare
-from asr_verdicts.contrast import SHOWN
 from asr_verdicts.design import Options
 from asr_verdicts.error_counts import align, word_errors
 from asr_verdicts.errors import UsageError
@@ -37,6 +37,7 @@ from asr_verdicts.report.latex import appendix, in_a_cell
 from asr_verdicts.report.tables import contrast_row, interval_text
 from asr_verdicts.report.terminal import print_answer, print_comparison
 from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.verdict import SHOWN
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import write_run, write_sweep
 
@@ -70,7 +71,7 @@ def test_two_seeds_of_many_arms_have_no_finite_interval_and_no_chance_to_name() 
     runs = [record(f"rnn={arm}", seed, 0.2 + 0.01 * arm + 0.02 * seed) for arm in range(12) for seed in range(2)]
     verdict = compare(records(runs), Options(baseline="0"), "test").verdicts[0]
     assert verdict.outcome == "no difference shown"
-    assert (interval_text(verdict), verdict.contrast.repeated) == ("NA", None)
+    assert (interval_text(verdict), verdict.repeated) == ("NA", None)
 
 
 def test_the_documentation_holds_every_definition() -> None:
@@ -84,7 +85,7 @@ def text_comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     ablation = {"question": "50 % of_what?", "factor": "rnn", "baseline": "lstm"}
     sweep = write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2, ablation=ablation)
     write_run(outputs, "rnn=rnn", ablation=ablation, status="failed")
-    return compare([sweep], Options())
+    return compare_folders([sweep], Options())
 
 
 def terminal(text_comparison: Comparison) -> str:
@@ -116,7 +117,9 @@ def test_validation_sets_have_rates_and_no_verdicts(text_comparison: Comparison)
         each for each in sections(text_comparison) if each.heading.startswith("Error rates on validation sets")
     ]
     assert [row[1] for row in section.rows] == ["dev", "dev"]
-    by_loss = compare([text_comparison.runs[0].folder.parent], Options(metric="loss"))  # which is judged on dev itself
+    by_loss = compare_folders(
+        [text_comparison.runs[0].folder.parent], Options(metric="loss")
+    )  # which is judged on dev itself
     assert by_loss.validated == []
 
 
@@ -135,7 +138,7 @@ def test_numbers_in_csv_and_json_are_as_measured(text_comparison: Comparison, tm
 def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     write_run(tmp_path, "rnn=gru")
-    text_comparison = compare([tmp_path / "sweep"], Options())
+    text_comparison = compare_folders([tmp_path / "sweep"], Options())
     text = (write_texts(text_comparison, tmp_path / "out")[-1]).read_text()
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 

@@ -266,11 +266,11 @@ def test_the_intervals_are_those_of_the_verdicts(ended: Comparison, tmp_path: Pa
     assert ended.course is not None
     write_standing(tmp_path, ended.plan, ended.course)
     arms = json.loads((tmp_path / STANDING).read_text())["arms"]
-    for contrast in ended.course.contrasts:
+    for contrast in ended.course.verdicts:
         question = arms[contrast.arm]["questions"][contrast.arm]
         assert (question["low"], question["high"]) == (contrast.low, contrast.high)
         assert question == arms["rnn=lstm"]["questions"][contrast.arm]
-    endless = [replace(contrast, low=-float("inf"), high=float("inf")) for contrast in ended.course.contrasts]
+    endless = [replace(contrast, low=-float("inf"), high=float("inf")) for contrast in ended.course.verdicts]
     write_standing(tmp_path, ended.plan, replace(ended.course, contrasts=endless))
     text = (tmp_path / STANDING).read_text()
     arms = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["arms"]

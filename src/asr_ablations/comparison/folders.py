@@ -100,7 +100,7 @@ def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None
 
 def _keep_look(folder: Path, seen: str, comparison: Comparison) -> list[str]:
     """Record this look if verdicts were shown; a warning if that is not possible."""
-    contrasts = comparison.contrasts
+    contrasts = comparison.verdicts
     if not any(contrast.p is not None for contrast in contrasts):
         return []
     look = Look(

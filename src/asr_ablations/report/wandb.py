@@ -133,9 +133,7 @@ def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
         return False
     if comparison.course.looks:
         run.summary["until/look"] = len(comparison.course.looks)
-        run.summary.update(
-            {f"until/state/{question.arm}": question.outcome for question in comparison.course.contrasts}
-        )
+        run.summary.update({f"until/state/{question.arm}": question.outcome for question in comparison.course.verdicts})
     return True
 
 

@@ -13,7 +13,6 @@ from matplotlib.patches import Patch
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import SHOWN, Outcome, Verdict
 from asr_verdicts.files import Json
 from asr_verdicts.metrics import CER_LONGER, METRICS, WER, Metric, find_metric
 from asr_verdicts.one_arm import Description, descriptions, final_values
@@ -34,6 +33,7 @@ from asr_verdicts.plotting import (
 )
 from asr_verdicts.report.looks import furthest, look_rows, looks_metric, margin_text, shown_margin
 from asr_verdicts.terminal import bar as progress_bar
+from asr_verdicts.verdict import SHOWN, Outcome, Verdict
 
 
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
@@ -71,7 +71,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     """differences: a line per contrast with the interval of its verdict; a filled marker where a difference is shown.
     The sets that only describe stand below the line.
     """
-    verdicts = [verdict for verdict in comparison.verdicts if verdict.contrast.low is not None]
+    verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
         return []
     metric = find_metric(comparison.metric)
@@ -79,7 +79,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(verdicts))
     for height, verdict in enumerate(reversed(verdicts)):
         _draw_verdict(panel, height, verdict, [arm.name for arm in comparison.arms], metric)
-    describing = sum(not verdict.contrast.primary for verdict in verdicts)
+    describing = sum(not verdict.primary for verdict in verdicts)
     if 0 < describing < len(verdicts):
         panel.axhline(describing - 0.5, color="#999999", linewidth=0.8)
     panel.axvline(0, color="#333333", linewidth=1)
@@ -93,11 +93,11 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _label(verdict: Verdict) -> str:
-    return f"{verdict.contrast.arm}, {verdict.contrast.set}"
+    return f"{verdict.arm}, {verdict.set}"
 
 
 def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], metric: Metric) -> None:
-    contrast = verdict.contrast
+    contrast = verdict
     number = arms.index(contrast.arm) if contrast.arm in arms else 0
     look = {**marker(number), "linestyle": "-", "linewidth": 1.5, "capsize": 3, "markersize": 5}
     if verdict.outcome in SHOWN:

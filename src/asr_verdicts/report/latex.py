@@ -1,16 +1,15 @@
 """A comparison in LaTeX, for `booktabs`: the table of a paper, and every table for its appendix."""
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import EQUIVALENT, SHOWN, Verdict
-from asr_verdicts.metrics import Metric, find_metric, margin_text
+from asr_verdicts.metrics import Metric, find_metric, format_interval, margin_text
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.section import Section
 from asr_verdicts.table_columns import TableRow, rate_rows, value_of
 from asr_verdicts.terminal import harmless
+from asr_verdicts.verdict import EQUIVALENT, SHOWN, Verdict
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -81,7 +80,7 @@ def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
 
 
 def _verdicts(comparison: Comparison) -> dict[tuple[str, str], Verdict]:
-    return {(verdict.contrast.arm, verdict.contrast.set): verdict for verdict in comparison.verdicts}
+    return {(verdict.arm, verdict.set): verdict for verdict in comparison.verdicts}
 
 
 def _of_arm(
@@ -104,13 +103,11 @@ def _difference(verdict: Verdict | None, metric: Metric) -> str:
     """The difference with its interval and its mark; a dash for the baseline."""
     if verdict is None:
         return "--"
-    contrast = verdict.contrast
+    contrast = verdict
     mark = SHOWN_MARK if verdict.outcome in SHOWN else EQUAL_MARK if verdict.outcome in EQUIVALENT else ""
     value = f"${metric.text(contrast.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
-    ends = [end for end in (contrast.low, contrast.high) if end is not None and math.isfinite(end)]
-    if len(ends) < 2:
-        return value
-    return f"{value} [${metric.text(ends[0], sign=True)}$, ${metric.text(ends[1], sign=True)}$]"
+    ends = format_interval(verdict.low, verdict.high, metric, between="$, $", otherwise="")
+    return f"{value} [${ends}$]" if ends else value
 
 
 def _seeds(comparison: Comparison) -> int | None:
@@ -127,7 +124,7 @@ def _caption(comparison: Comparison) -> str:
     outcomes = {verdict.outcome for verdict in comparison.verdicts}
     if outcomes:
         reference = escape(f"difference to {comparison.baseline} in {metric.difference_unit}")
-        family = max(one.contrast.family for one in comparison.verdicts)
+        family = max(one.family for one in comparison.verdicts)
         corrected = f" over {family} questions, by Holm's correction" if family > 1 else ""
         procedure = comparison.evidence.procedure
         test = escape(f"{procedure.test}; {100 * procedure.alpha:g} % of false claims{corrected}")
@@ -135,8 +132,8 @@ def _caption(comparison: Comparison) -> str:
     if outcomes & {*SHOWN}:
         parts.append(rf"${SHOWN_MARK}$: the difference is shown")
     if outcomes & {*EQUIVALENT}:
-        margin = next((one.contrast.margin for one in comparison.verdicts if one.outcome in EQUIVALENT), None)
-        scale = comparison.verdicts[0].contrast.scale
+        margin = next((one.margin for one in comparison.verdicts if one.outcome in EQUIVALENT), None)
+        scale = comparison.verdicts[0].scale
         within = "" if margin is None else escape(f" within {margin_text(margin, scale, metric)}")
         parts.append(rf"${EQUAL_MARK}$: equivalent{within}")
     if outcomes and len(comparison.sets) > 1:

@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import Contrast
 from asr_verdicts.files import Json
-from asr_verdicts.metrics import RELATIVE, Metric, find_metric
+from asr_verdicts.metrics import RELATIVE, Metric, find_metric, format_interval
 from asr_verdicts.metrics import margin_text as text_of_margin
 from asr_verdicts.plan import VerdictPlan
+from asr_verdicts.planned_looks import Spent, spent
 from asr_verdicts.report.section import Section
-from asr_verdicts.sequential_result import Spent, spent
-from asr_verdicts.verdict import MOST_LOG
+from asr_verdicts.sentences import MOST_LOG
+from asr_verdicts.verdict import Verdict
 
 ROOM = 2.5
 """A chart reaches this many times as far as the margin and what the latest looks found: intervals of early looks may be
@@ -26,12 +26,12 @@ def look_rows(comparison: Comparison) -> list[Json]:
     low, high: the repeated interval; equal_low, equal_high: the one that shows equality. chance: of a verdict by the
     last look, for what is not decided. null without one.
     """
-    names = [contrast.arm for contrast in comparison.course.contrasts]
-    measured = [contrast for look in comparison.course.looks for contrast in look.contrasts]
+    names = [contrast.arm for contrast in comparison.course.verdicts]
+    measured = [contrast for look in comparison.course.looks for contrast in look.verdicts]
     return [_row(contrast) for contrast in sorted(measured, key=lambda contrast: names.index(contrast.arm))]
 
 
-def _row(contrast: Contrast) -> Json:
+def _row(contrast: Verdict) -> Json:
     at = contrast.look
     assert at is not None
     found, relative = contrast.decided, contrast.scale == "relative"
@@ -69,8 +69,8 @@ def looks_section(comparison: Comparison) -> Section:
             str(row["look"]),
             str(row["seeds"]),
             metric.text(row["difference"], sign=True),
-            _interval(row["low"], row["high"], metric),
-            _interval(row["equal_low"], row["equal_high"], metric),
+            format_interval(row["low"], row["high"], metric),
+            format_interval(row["equal_low"], row["equal_high"], metric),
             row["state"],
             "NA" if row["chance"] is None else f"{100 * row['chance']:.0f} %",
         ]
@@ -85,10 +85,6 @@ def looks_section(comparison: Comparison) -> Section:
         f"{margin_text(plan)}. Chance: of a verdict by {plan.most} seeds, by the data so far."
     )
     return Section("Looks", head, rows, [line])
-
-
-def _interval(low: float | None, high: float | None, metric: Metric) -> str:
-    return "NA" if low is None or high is None else f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
 
 
 def margin_text(plan: VerdictPlan) -> str:

@@ -1,18 +1,17 @@
 """A comparison as sections, in the order of reading."""
 
-import math
 from collections.abc import Sequence
 
 from asr_verdicts.arm_differences import differences_of_arms
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import Verdict
-from asr_verdicts.metrics import CER_LONGER, Metric, find_metric
+from asr_verdicts.metrics import CER_LONGER, Metric, find_metric, format_interval, format_p
 from asr_verdicts.one_arm import lone_rates
 from asr_verdicts.report.looks import cost_section, looks_section
 from asr_verdicts.report.section import Section, number, spread
-from asr_verdicts.report.tables import description_section, interval_text
+from asr_verdicts.report.tables import description_section
+from asr_verdicts.sentences import units_text
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows, value_of
-from asr_verdicts.verdict import units_text
+from asr_verdicts.verdict import Verdict
 
 
 def verdict_sections(comparison: Comparison) -> list[Section]:
@@ -105,38 +104,38 @@ def difference_section(comparison: Comparison) -> Section:
 
 
 def _difference(verdict: Verdict, metric: Metric) -> list[str]:
-    contrast, estimate = verdict.contrast, verdict.contrast.estimate
+    contrast, estimate = verdict, verdict.estimate
     parts = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
     found = contrast.detectable
     return [
         contrast.arm,
         contrast.set,
         metric.text(contrast.difference, sign=True),
-        interval_text(verdict),
+        format_interval(verdict.low, verdict.high, metric),
         verdict.outcome,
-        _p(contrast.p),
-        _p(contrast.p_adjusted),
+        format_p(contrast.p),
+        format_p(contrast.p_adjusted),
         *(metric.text(None if part is None else part.standard_error) for part in parts),
         "NA"
         if found is None
         else f"{metric.text(found.value)} ({metric.text(found.low)} to {metric.text(found.high)})",
-        _p(contrast.p_pairs_holm),
+        format_p(contrast.p_pairs_holm),
     ]
 
 
 def _described(comparison: Comparison) -> list[str]:
     """The sets that only describe."""
-    others = list(dict.fromkeys(contrast.set for contrast in comparison.contrasts if not contrast.primary))
+    others = list(dict.fromkeys(contrast.set for contrast in comparison.verdicts if not contrast.primary))
     return [f"{comparison.set} decides; {' and '.join(others)} describe{'s' * (len(others) == 1)}."] if others else []
 
 
 def _levers(verdict: Verdict, metric: Metric) -> str | None:
     """The seeds and speakers that would find differences of 0.5, 1 and 2 points."""
-    if not metric.is_rate or not verdict.contrast.levers:
+    if not metric.is_rate or not verdict.levers:
         return None
-    units = f"test {units_text(verdict.contrast)}"
+    units = f"test {units_text(verdict)}"
     parts = []
-    for size, levers in verdict.contrast.levers.items():
+    for size, levers in verdict.levers.items():
         if levers.cheaper == "none":
             parts.append(f"{metric.text(size)}: these runs are enough")
             continue
@@ -146,15 +145,11 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
             if count is not None
         ]
         parts.append(f"{metric.text(size)}: {' or '.join(ways) or f'more seeds and more {units}'}")
-    return f"{verdict.contrast.arm}, to find a true difference of {'; '.join(parts)}."
+    return f"{verdict.arm}, to find a true difference of {'; '.join(parts)}."
 
 
 def _repeated(answer: Sequence[Verdict]) -> list[str]:
     """How likely each verdict of a sweep without a plan would come again."""
-    chances = [(verdict.contrast.arm, verdict.contrast.again) for verdict in answer if verdict.contrast.look is None]
+    chances = [(verdict.arm, verdict.again) for verdict in answer if verdict.look is None]
     known = [f"{arm} {chance}" for arm, chance in chances if chance]
     return [f"The same verdict from as many fresh seeds on this test set: {', '.join(known)}."] if known else []
-
-
-def _p(p: float | None) -> str:
-    return "NA" if p is None or math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -3,12 +3,11 @@
 import math
 
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.contrast import Verdict
 from asr_verdicts.files import Json
-from asr_verdicts.metrics import find_metric
 from asr_verdicts.one_arm import Description, descriptions
 from asr_verdicts.report.section import Section
-from asr_verdicts.verdict import MOST_LOG
+from asr_verdicts.sentences import MOST_LOG
+from asr_verdicts.verdict import Verdict
 
 
 def contrast_row(verdict: Verdict) -> Json:
@@ -16,7 +15,7 @@ def contrast_row(verdict: Verdict) -> Json:
     share of the baseline's rate; margin: on `scale`; superiority: P(a run of the arm is better than one of the
     baseline).
     """
-    contrast, estimate = verdict.contrast, verdict.contrast.estimate
+    contrast, estimate = verdict, verdict.estimate
     seeds, speakers = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
     return {
         "arm": contrast.arm,
@@ -25,8 +24,8 @@ def contrast_row(verdict: Verdict) -> Json:
         "set": contrast.set,
         "metric": contrast.metric,
         "primary": contrast.primary,
-        "baseline_mean": contrast.baseline_mean,
-        "arm_mean": contrast.arm_mean,
+        "baseline_mean": contrast.baseline_rate,
+        "arm_mean": contrast.rate,
         "difference": contrast.difference,
         "low": contrast.low,
         "high": contrast.high,
@@ -65,15 +64,6 @@ def contrast_row(verdict: Verdict) -> Json:
 
 def _ratio(logarithm: float) -> float | None:
     return math.expm1(logarithm) if logarithm < MOST_LOG else None
-
-
-def interval_text(verdict: Verdict) -> str:
-    """The verdict's interval in the unit of its metric; NA without a finite one."""
-    metric, contrast = find_metric(verdict.contrast.metric), verdict.contrast
-    if contrast.low is None or contrast.high is None or math.isinf(contrast.low) or math.isinf(contrast.high):
-        return "NA"
-    ends = [metric.text(end, sign=True) for end in (contrast.low, contrast.high)]
-    return f"{ends[0]} to {ends[1]}"
 
 
 def description_section(comparison: Comparison) -> Section:

@@ -8,15 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.metrics import Metric, find_metric
+from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.one_arm import lone_rates
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.looks import cost_line
 from asr_verdicts.report.section import Section
-from asr_verdicts.report.tables import interval_text
 from asr_verdicts.table_columns import TableRow, rate_rows, value_of
 from asr_verdicts.terminal import VERDICT_STYLES
 from asr_verdicts.terminal import console as standard_console
+from asr_verdicts.verdict import Verdict
 
 COLUMNS = 80
 """Width of the answer, which fits every terminal."""
@@ -74,7 +74,7 @@ def _answer_table(comparison: Comparison) -> Table:
     table = Table(title=f"{metric.heading} on {comparison.set}, mean ± sd over n runs", title_justify="left")
     for number, column in enumerate(("arm", "n", metric.heading, "difference", "verdict")):
         table.add_column(column, justify="right" if number in (1, 2, 3) else "left", overflow="fold")
-    by_arm = {verdict.contrast.arm: verdict for verdict in comparison.answer if verdict.contrast.question.kind == "arm"}
+    by_arm = {verdict.arm: verdict for verdict in comparison.answer if verdict.question.kind == "arm"}
     for row in (row for row in rate_rows(comparison) if row["set"] == comparison.set):
         arm = str(row["arm"])
         verdict = by_arm.get(arm)
@@ -82,17 +82,22 @@ def _answer_table(comparison: Comparison) -> Table:
         if verdict is None:
             table.add_row(*map(Text, [*cells, "", "baseline" if arm == comparison.baseline else ""]))
             continue
-        difference = f"{metric.text(verdict.contrast.difference, sign=True)}\n{interval_text(verdict)}"
+        difference = _difference(verdict, metric)
         table.add_row(
             *map(Text, [*cells, difference]), Text(verdict.outcome, style=VERDICT_STYLES.get(verdict.outcome, ""))
         )
     for verdict in comparison.answer:
-        if verdict.contrast.question.kind != "arm":
-            difference = f"{metric.text(verdict.contrast.difference, sign=True)}\n{interval_text(verdict)}"
-            name = f"{verdict.contrast.question.kind}: {verdict.contrast.arm}"
+        if verdict.question.kind != "arm":
+            difference = _difference(verdict, metric)
+            name = f"{verdict.question.kind}: {verdict.arm}"
             style = VERDICT_STYLES.get(verdict.outcome, "")
             table.add_row(Text(name), "", "", Text(difference), Text(verdict.outcome, style=style))
     return table
+
+
+def _difference(verdict: Verdict, metric: Metric) -> str:
+    interval = format_interval(verdict.low, verdict.high, metric)
+    return f"{metric.text(verdict.difference, sign=True)}\n{interval}"
 
 
 def _spread(row: TableRow, metric: Metric) -> str:

@@ -22,12 +22,12 @@ from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.config import flatten
-from asr_verdicts.contrast import AGAIN
 from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import Record
 from asr_verdicts.report.looks import cost_section, furthest, look_rows, shown_margin
 from asr_verdicts.report.tables import contrast_row
 from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows, validation_rows
+from asr_verdicts.verdict import AGAIN
 
 DEFINITIONS = {
     "difference": "The arm's mean over seeds minus the baseline's, in percentage points (nats for the loss), on the "

@@ -24,12 +24,11 @@ from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.sweep.until.terminal import print_failures, print_look, print_taken
 from asr_verdicts.arms import planned_arms
 from asr_verdicts.config import differences
-from asr_verdicts.contrast import Contrast
 from asr_verdicts.files import write_json
 from asr_verdicts.plan import VerdictPlan
-from asr_verdicts.planned_looks import follow
+from asr_verdicts.planned_looks import Course, follow
 from asr_verdicts.record import Records
-from asr_verdicts.sequential_result import Course
+from asr_verdicts.verdict import Verdict
 
 
 def write_standing(folder: Path, plan: VerdictPlan, course: Course) -> None:
@@ -52,7 +51,7 @@ def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
 
 
 def _arm(name: str, plan: VerdictPlan, course: Course) -> dict[str, object]:
-    own = [contrast for contrast in course.contrasts if name in contrast.question.weights]
+    own = [contrast for contrast in course.verdicts if name in contrast.question.weights]
     numbers = [contrast.look.number for contrast in own if contrast.look is not None]
     return {
         "look": max(numbers, default=0),
@@ -62,13 +61,13 @@ def _arm(name: str, plan: VerdictPlan, course: Course) -> dict[str, object]:
     }
 
 
-def _state(name: str, contrasts: Sequence[Contrast]) -> str:
+def _state(name: str, contrasts: Sequence[Verdict]) -> str:
     if len(contrasts) == 1 and contrasts[0].arm == name:
         return contrasts[0].outcome
     return "open" if not contrasts or any(contrast.outcome == "open" for contrast in contrasts) else "decided"
 
 
-def _question(contrast: Contrast) -> dict[str, object]:
+def _question(contrast: Verdict) -> dict[str, object]:
     ends = {"low": contrast.low, "high": contrast.high}
     return {
         "state": contrast.outcome,

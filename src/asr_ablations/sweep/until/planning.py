@@ -16,7 +16,6 @@ from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.seed_noise import noise_of_set
 from asr_ablations.tools.machine import iso
 from asr_verdicts.config import Config, determining, flatten
-from asr_verdicts.contrast import Question
 from asr_verdicts.declaration import margin_on
 from asr_verdicts.design import Design, Options, assign
 from asr_verdicts.errors import UsageError
@@ -25,6 +24,7 @@ from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
 from asr_verdicts.record import Environment, Record, Records, Summary
 from asr_verdicts.statistics.alpha_spending import seeds_to_equal, seeds_to_find
 from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise
+from asr_verdicts.verdict import Question
 
 
 @dataclass(frozen=True)

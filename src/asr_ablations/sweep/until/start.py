@@ -28,7 +28,7 @@ from asr_ablations.sweep.until.terminal import print_end, print_plan
 from asr_verdicts.arms import planned_arms
 from asr_verdicts.files import folder_name
 from asr_verdicts.planned_looks import follow
-from asr_verdicts.verdict import verdict
+from asr_verdicts.sentences import write_sentence
 
 
 @dataclass(frozen=True)
@@ -177,4 +177,6 @@ def _with(extra: Sequence[str], start: Start) -> Start:
 def _print_verdicts(planned: Planned, folder: Path) -> None:
     arms, _ = planned_arms(planned.plan, load([folder]))
     course = follow(planned.plan, arms, planned.questions)
-    print_end([verdict(contrast, arms, "") for contrast in course.contrasts], course, planned, folder)
+    print_end(
+        [replace(each, sentence=write_sentence(each, arms, "")) for each in course.verdicts], course, planned, folder
+    )

@@ -13,11 +13,11 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.tools.files import typed
-from asr_verdicts.contrast import Contrast, Verdict
-from asr_verdicts.metrics import Metric
+from asr_verdicts.metrics import Metric, format_interval
 from asr_verdicts.plan import VerdictPlan
-from asr_verdicts.sequential_result import Course, PlannedLook
+from asr_verdicts.planned_looks import Course, PlannedLook
 from asr_verdicts.terminal import VERDICT_STYLES, console
+from asr_verdicts.verdict import Verdict
 
 
 def print_plan(lines: Sequence[str], reused: bool) -> None:
@@ -35,22 +35,21 @@ def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
     table = Table(title=title, title_justify="left")
     for column in ("arm", "difference", "interval", "state", "next"):
         table.add_column(column, justify="right" if column in ("difference", "interval") else "left", overflow="fold")
-    for contrast in look.contrasts:
+    for contrast in look.verdicts:
         table.add_row(*_row(contrast, metric, plan))
     terminal.print(table)
     upto = Course(plan, looks=[one for one in course.looks if one.number <= look.number])
     terminal.print(_spent(upto, planned), soft_wrap=True)
 
 
-def _row(contrast: Contrast, metric: Metric, plan: VerdictPlan) -> list[Text]:
-    low, high = contrast.low, contrast.high
-    interval = "" if low is None or high is None else f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
+def _row(contrast: Verdict, metric: Metric, plan: VerdictPlan) -> list[Text]:
+    interval = format_interval(contrast.low, contrast.high, metric, otherwise="")
     state = Text(contrast.outcome, style=VERDICT_STYLES.get(contrast.outcome, ""))
     difference = metric.text(contrast.difference, sign=True)
     return [Text(contrast.arm), Text(difference), Text(interval), state, Text(_next(contrast, plan))]
 
 
-def _next(contrast: Contrast, plan: VerdictPlan) -> str:
+def _next(contrast: Verdict, plan: VerdictPlan) -> str:
     look = contrast.look
     assert look is not None
     if contrast.outcome == "open":
@@ -67,7 +66,7 @@ def _spent(course: Course, planned: Planned) -> str:
     plan = planned.plan
     runs = course.runs(plan)
     latest = course.looks[-1]
-    open_ = {arm for one in latest.contrasts if one.outcome == "open" for arm in one.question.weights}
+    open_ = {arm for one in latest.verdicts if one.outcome == "open" for arm in one.question.weights}
     saved = sum(plan.most - count for arm, count in runs.items() if arm not in open_)
     return f"{sum(runs.values())} runs so far; {saved} of {plan.most * len(runs)} saved for certain"
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from asr_verdicts.arms import Arm
-from asr_verdicts.contrast import EQUIVALENT, NOT_LEARNED, SHOWN, Contrast, Outcome, Question
 from asr_verdicts.failures import DEFAULT, DIVERGED, FailureRule
 from asr_verdicts.identical_arms import count_once
 from asr_verdicts.record import ONE_SYSTEM
@@ -19,6 +18,7 @@ from asr_verdicts.statistics.multiple_testing import holm_decisions
 from asr_verdicts.statistics.power import found_in_four_of_five, levers, repetition
 from asr_verdicts.statistics.procedures import ALPHA, Procedure
 from asr_verdicts.statistics.sample import Sample
+from asr_verdicts.verdict import EQUIVALENT, NOT_LEARNED, SHOWN, Outcome, Question, Verdict
 
 TRIMMED_FROM = 5
 """Seeds an arm from which Yuen's trimmed test is used where a run failed; it drops one at each end of five."""
@@ -51,7 +51,7 @@ class Family:
     describe: bool = True
 
 
-def contrasts(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Contrast], list[str]]:
+def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Verdict], list[str]]:
     """All questions on all sets, the primary set first, and warnings about what could not be compared.
 
     The questions on a set are one family, corrected together. The primary set's are the answer; those on other sets
@@ -85,7 +85,7 @@ def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: s
     return list(warnings)
 
 
-def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Contrast:
+def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Verdict:
     """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
     arms, few = count_once(question.weights, family.arms, paired=family.paired)  # the baseline is the last of two
     if arms is not family.arms:
@@ -104,13 +104,13 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
     kept = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
     sides = [_side(question, kept, sign) for sign in (1, -1)]
     pairs = _pairs(question, samples, metric) if family.describe else math.nan
-    return Contrast(
+    return Verdict(
         question=question,
         set=name,
         metric=metric,
         primary=False,
-        arm_mean=sides[0],
-        baseline_mean=sides[1],
+        rate=sides[0],
+        baseline_rate=sides[1],
         seeds={arm.name: len(terms[arm.name].rates) for arm in arms},
         failed=failed,
         diverged={arm.name: len(arm.diverged) for arm in arms},
@@ -206,7 +206,7 @@ def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]
     return all(other == first for other in others) and all(first) and len(first) == len(set(first))
 
 
-def _decide(measured: Sequence[Contrast], family: Family) -> list[Contrast]:
+def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
     """Holm's procedure over what can be decided, and what each contrast shows."""
     open_ = [contrast for contrast in measured if contrast.estimate is not None and not contrast.reason]
     ps = [family.procedure.p(contrast.estimate) for contrast in open_ if contrast.estimate is not None]
@@ -246,7 +246,7 @@ def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
     return Range(estimate.value, estimate.value - half, estimate.value + half)
 
 
-def _described(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> Contrast:
+def _described(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> Verdict:
     """With what such runs would find, what would find more, and how likely the verdict would come again."""
     return replace(
         contrast,
@@ -256,7 +256,7 @@ def _described(contrast: Contrast, estimate: Estimate, level: float, family: Fam
     )
 
 
-def _repeated(contrast: Contrast, estimate: Estimate, level: float, family: Family) -> float | None:
+def _repeated(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:
     """The chance of the same verdict from as many fresh runs; None where so few could show nothing."""
     if contrast.low is not None and math.isinf(contrast.low):
         return None
@@ -270,7 +270,7 @@ def _repeated(contrast: Contrast, estimate: Estimate, level: float, family: Fami
     return 1 - chances.above - chances.below - chances.equal
 
 
-def _outcome(contrast: Contrast, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:
+def _outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:
     sides = [arm for arm in family.arms if arm.name in contrast.question.weights]
     if contrast.metric == "wer" and not any(has_learned(arm, contrast.set) for arm in sides):
         return "not learned"
@@ -289,7 +289,7 @@ def equal_level(alpha: float, questions: int) -> float:
     return min(0.999, 2 * alpha / questions)
 
 
-def equivalence(contrast: Contrast) -> Outcome:
+def equivalence(contrast: Verdict) -> Outcome:
     """The claim of arms that are equal within the margin. Where runs failed, how often they do may differ."""
     about_typical = contrast.estimate is not None and contrast.estimate.trimmed
     return "typical runs equivalent" if about_typical else "equivalent"
@@ -301,7 +301,7 @@ def has_learned(arm: Arm, set_: str) -> bool:
     return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
 
 
-def _corrected_pairs(measured: Sequence[Contrast]) -> list[float]:
+def _corrected_pairs(measured: Sequence[Verdict]) -> list[float]:
     """Holm's correction of the matched pairs over the arms of a set; none where a p is nan."""
     ps = [contrast.p_pairs for contrast in measured]
     return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
