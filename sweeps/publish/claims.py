@@ -1,60 +1,52 @@
-"""What a source claims: what the claim is about, the effects it makes one expect, and whether a verdict agrees.
+"""What a sweep file says of its source, and whether a verdict agrees with the source's claims.
 
 A claim is about a corpus, a stage of training and a recipe. Runs that do not meet its conditions neither support nor
-refute it. Agreement goes by the interval of the difference and not by the name of the outcome: a *better* whose
-interval lies within the margin is no contradiction to a source that expects the arms to be equivalent.
+refute it. Agreement is decided by the interval of the difference, not by the name of the outcome: a *better* whose
+interval lies within the margin does not contradict a source that expects the arms to be equivalent.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from asr_ablations.comparison.arms import Arm, choice_of
+from asr_ablations.comparison.arms import Arm, choice_of, find_arm
 from asr_ablations.comparison.confounds import value_text
+from asr_ablations.comparison.contrast import NOT_LEARNED, SHOWN, Contrast, Verdict
+from asr_ablations.comparison.identical_arms import did_nothing
+from asr_ablations.comparison.result import Comparison
+from asr_ablations.comparison.table_columns import value_of
+from asr_ablations.runs.arm_names import by_arm
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.tools.errors import UsageError, choices
+from asr_ablations.tools.files import Json
 
-if TYPE_CHECKING:
-    from asr_ablations.comparison.contrast import Contrast, Verdict
-
-EXPECTABLE = ("better", "worse", "equivalent", "not learned", "interaction shown")
+EFFECTS = ("better", "worse", "equivalent", "not learned")
 """The effects that a source can claim. not learned: of the arm, whatever the baseline does."""
-BOUNDS = ("least", "most")
-FORM = (
-    f"{{question: one or several of {', '.join(EXPECTABLE)}, "
-    "or a size in points: {worse: 1.4}, {worse: [1.4, 2.1]}, {equivalent: 1}}"
-)
 
 
-@dataclass(frozen=True)
-class Effect:
-    """An effect in the words of EXPECTABLE. least, most: its size in points, where the source gives one; of
-    *equivalent* the difference that would not matter, else the margin of the plan.
+class Effect(NamedTuple):
+    """An effect of EFFECTS. least, most: its size in points if the source gives one; of *equivalent* the difference
+    that would not matter, by default the margin of the plan.
     """
 
     word: str
     least: float | None = None
     most: float | None = None
 
-    @property
-    def text(self) -> str:
+    def __str__(self) -> str:
         if self.least is None or self.most is None:
             return self.word
         size = f"{self.least:g}" if self.least == self.most else f"{self.least:g} to {self.most:g}"
         return f"{self.word} {'within' if self.word == 'equivalent' else 'by'} {size}"
 
 
-Expected = Mapping[str, list[Effect]]
-"""The effects that agree with a claim, by question: an arm, or an effect as tables call it."""
-
-
 @dataclass(frozen=True)
 class Claim:
-    """says: the claim, as close to the source's words as a line allows; about: corpus, stage of training and recipe.
+    """A claim of the source.
 
-    where: conditions on the config of the runs, by dotted key or group: a value, a list of values, or {least: 10} and
-    {most: 5}. not_comparable: why no run of the sweep can meet the claim, where no key says so.
+    says: as close to the source's words as a line allows; about: corpus, stage of training and recipe. where:
+    conditions on the config of the runs by key or group: a value, a list of values, or {least: 10} and {most: 5}.
+    expected: by question the effects that agree with the claim. not_comparable: why no run of the sweep can meet it.
     """
 
     says: str
@@ -64,155 +56,151 @@ class Claim:
     not_comparable: str = ""
 
 
-def parse_claims(claim: object, expected: object) -> list[Claim]:
-    """The claims of a declaration. claim: a text, a claim with keys, or a list of these; expected: of the claims that
-    have none of their own. Raises UsageError for another form.
+@dataclass(frozen=True)
+class Commentary:
+    """The keys of `ablation` that only publishing reads, and `source` and `baseline` of the sweep file of today.
+
+    rates: published WER in percent by arm and test set; earlier: by question the answer of an earlier round.
     """
-    shared = parse_expected(expected)
-    entries = claim if isinstance(claim, list) else [] if claim is None else [claim]
-    claims = [_claim(entry, shared) for entry in entries]
-    return claims or ([Claim("", expected=shared)] if shared else [])
+
+    source: str | None
+    baseline: str | None
+    rates: dict[str, dict[str, float]]
+    claims: list[Claim]
+    earlier: dict[str, str]
 
 
-def _claim(entry: object, shared: dict[str, list[Effect]]) -> Claim:
-    if not isinstance(entry, Mapping):
-        return Claim(str(entry), expected=shared)
-    known = [one.name for one in fields(Claim)]
-    for key in entry:
-        if key not in known:
-            raise choices("ablation.claim", key, f"one of {', '.join(known)}")
-    if "says" not in entry:
-        raise UsageError(f"ablation.claim={dict(entry)}: expected a key `says`, beside {', '.join(known[1:])}")
-    where = entry.get("where") or {}
-    if not isinstance(where, Mapping) or not all(_is_condition(value) for value in where.values()):
-        raise UsageError(f"ablation.claim.where={where}: expected {{key: value, [values], {{least: 10}}, {{most: 5}}}}")
-    return Claim(
-        says=str(entry["says"]),
-        about=str(entry.get("about") or ""),
-        where={str(key): value for key, value in where.items()},
-        expected=parse_expected(entry["expected"]) if "expected" in entry else shared,
-        not_comparable=str(entry.get("not_comparable") or ""),
+def parse_commentary(ablation: Json) -> Commentary:
+    """Read `ablation` of a sweep file. An unknown key of a claim and an unknown effect fail."""
+    shared, claims = parse_expected(ablation.get("expected")), ablation.get("claim") or []
+    claims = claims if isinstance(claims, list) else [claims]
+    claims = [parse_claim(claim if isinstance(claim, dict) else {"says": str(claim)}, shared) for claim in claims]
+    baseline = ablation.get("baseline")
+    return Commentary(
+        ablation.get("source"),
+        None if baseline is None else str(baseline),
+        {str(arm): rates for arm, rates in (ablation.get("published") or {}).items()},
+        claims or ([Claim("", expected=shared)] if shared else []),
+        {str(name): " ".join(text.split()) for name, text in (ablation.get("earlier") or {}).items()},
     )
 
 
-def _is_condition(value: object) -> bool:
-    if not isinstance(value, Mapping):
-        return True
-    return bool(value) and all(key in BOUNDS and isinstance(bound, (int, float)) for key, bound in value.items())
+def parse_claim(node: Json, shared: dict[str, list[Effect]]) -> Claim:
+    """shared: what claims without `expected` expect."""
+    for condition in node.get("where", {}).values():
+        assert not isinstance(condition, dict) or condition.keys() <= {"least", "most"}, condition
+    return Claim(**{**node, "expected": parse_expected(node["expected"]) if "expected" in node else shared})
 
 
-def parse_expected(value: object) -> dict[str, list[Effect]]:
-    """`expected` of a claim. Raises UsageError for another form."""
-    if value is None:
-        return {}
-    try:
-        assert isinstance(value, Mapping)
-        return {str(name): _effects(of) for name, of in value.items()}
-    except (AssertionError, TypeError, ValueError) as error:
-        raise UsageError(f"ablation.expected={value}: expected {FORM}") from error
+def parse_expected(node: Json | None) -> dict[str, list[Effect]]:
+    return {str(question): parse_effects(effects) for question, effects in (node or {}).items()}
 
 
-def _effects(value: object) -> list[Effect]:
-    if isinstance(value, list):
-        return [effect for one in value for effect in _effects(one)]
-    if not isinstance(value, Mapping):
-        assert str(value) in EXPECTABLE
-        return [Effect(str(value))]
-    ((word, size),) = value.items()
-    assert str(word) in ("better", "worse", "equivalent")
+def parse_effects(node: object) -> list[Effect]:
+    """Read one or several of EFFECTS, or an effect with its size in points: {worse: 1.4}, {worse: [1.4, 2.1]}."""
+    if isinstance(node, list):
+        return [effect for part in node for effect in parse_effects(part)]
+    ((word, size),) = node.items() if isinstance(node, dict) else [(node, None)]
+    assert word in EFFECTS, f"{word}: expected {', '.join(EFFECTS)}"
     least, most = size if isinstance(size, list) else (size, size)
-    assert 0 <= float(least) <= float(most)
-    return [Effect(str(word), float(least), float(most))]
+    assert size is None or 0 <= least <= most, node
+    return [Effect(word, least, most)]
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """A claim beside a verdict. outcome: agrees, disagrees, cannot tell, or not comparable with the reason; unmet: the
+def name_arms(commentary: Commentary, comparison: Comparison) -> Commentary:
+    """Replace names of the sweep file by those of the tables: `lstm` is rnn=lstm.
+
+    Claims expect something against the baseline of the sweep file only: against another one nothing.
+    """
+    arms = comparison.arms
+    baseline = None if commentary.baseline is None else find_arm(commentary.baseline, arms)
+    expects = commentary.baseline is None or (baseline is not None and baseline.name == comparison.baseline)
+    return replace(
+        commentary,
+        rates=by_arm(commentary.rates, arms),
+        claims=[
+            replace(claim, expected=by_arm(claim.expected, arms) if expects else {}) for claim in commentary.claims
+        ],
+        earlier=by_arm(commentary.earlier, arms),
+    )
+
+
+class Agreement(NamedTuple):
+    """A claim next to a verdict. outcome: agrees, disagrees, cannot tell or not comparable, with more words; unmet: the
     conditions of the claim that the runs do not meet.
     """
 
-    claim: Claim
-    effects: list[Effect]
+    expected: str
     outcome: str
-    unmet: list[str] = field(default_factory=list)
-
-    @property
-    def expected(self) -> str:
-        return " or ".join(effect.text for effect in self.effects)
+    unmet: list[str]
 
 
-def agreements(verdict: "Verdict", claims: Sequence[Claim], arms: Sequence[Arm]) -> list[Agreement]:
-    """Every claim that expects something of the verdict's question."""
+def find_agreements(verdict: Verdict, claims: Sequence[Claim], arms: Sequence[Arm]) -> list[Agreement]:
+    """Compare a verdict with every claim that expects something of its question."""
     contrast = verdict.contrast
     runs = [run for arm in arms if arm.name in contrast.question.weights for run in arm.results]
-    held = []
+    agreements = []
     for claim in claims:
         if effects := claim.expected.get(contrast.question.name):
-            unmet = [claim.not_comparable] if claim.not_comparable else _unmet(claim.where, runs)
+            unmet = [claim.not_comparable] if claim.not_comparable else find_unmet(claim.where, runs)
             about = claim.about or "; ".join(unmet)
-            outcome = f"not comparable: the claim is about {about}" if unmet else agreement(contrast, effects, arms)
-            held.append(Agreement(claim, effects, outcome, unmet))
-    return held
+            outcome = f"not comparable: the claim is about {about}" if unmet else judge(contrast, effects, arms)
+            agreements.append(Agreement(" or ".join(map(str, effects)), outcome, unmet))
+    return agreements
 
 
-def _unmet(where: Mapping[str, object], runs: Sequence[RunRecord]) -> list[str]:
-    """The conditions that a run does not meet, with the values that the runs have."""
+def find_unmet(where: Mapping[str, object], runs: Sequence[RunRecord]) -> list[str]:
+    """Return the conditions that a run does not meet, with the values that the runs have."""
     unmet = []
     for key, condition in where.items():
         values = sorted({choice_of(run, key) for run in runs})
-        if not all(_meets(value, condition) for value in values):
-            unmet.append(f"{key} is {' and '.join(values)} here, {_condition_text(condition)} there")
+        if isinstance(condition, dict):
+            low, high = condition.get("least", -math.inf), condition.get("most", math.inf)
+            is_met = all(is_number(value) and low <= float(value) <= high for value in values)
+            text = " and ".join(f"at {bound} {number:g}" for bound, number in condition.items())
+        else:
+            allowed = [value_text(value) for value in (condition if isinstance(condition, list) else [condition])]
+            is_met, text = set(values) <= set(allowed), " or ".join(allowed)
+        if not is_met:
+            unmet.append(f"{key} is {' and '.join(values)} here, {text} there")
     return unmet
 
 
-def _meets(value: str, condition: object) -> bool:
-    if isinstance(condition, Mapping):
-        try:
-            number = float(value)
-        except ValueError:
-            return False
-        return condition.get("least", -math.inf) <= number <= condition.get("most", math.inf)
-    return value in [value_text(one) for one in (condition if isinstance(condition, list) else [condition])]
+def is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
-def _condition_text(condition: object) -> str:
-    if isinstance(condition, Mapping):
-        return " and ".join(f"at {key} {bound:g}" for key, bound in condition.items())
-    return " or ".join(value_text(one) for one in (condition if isinstance(condition, list) else [condition]))
+def judge(contrast: Contrast, effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
+    """agrees: the interval lies within the effects; disagrees: it has no part of them; otherwise cannot tell.
 
-
-def agreement(contrast: "Contrast", effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
-    """agrees: the interval lies within the effects; disagrees: it has no part of them; else cannot tell. A choice that
-    did nothing tells nothing. *agrees in sign, not in size*: of an effect with a size that the interval does not reach.
+    An option that did nothing tells nothing. *agrees in sign, not in size*: the interval does not reach the size that
+    the source gives.
     """
-    from asr_ablations.comparison.identical_arms import did_nothing
-
-    if any(effect.word == "not learned" for effect in effects):
-        return _not_learned(contrast)
-    if contrast.estimate is None or contrast.reason or did_nothing(contrast.question, arms):
+    words = {effect.word for effect in effects}
+    if "not learned" in words:  # of the arm alone, by its rate
+        if contrast.metric != "wer" or contrast.question.kind not in ("arm", "simple effect"):
+            return "cannot tell"
+        return "agrees" if contrast.arm_mean > NOT_LEARNED else "disagrees"
+    if contrast.reason or contrast.decided is None or did_nothing(contrast.question, arms):
         return "cannot tell"
-    found = contrast.decided
-    ends = (math.nan, math.nan) if found is None else (found.low, found.high)
-    if contrast.look is not None and all(effect.word == "equivalent" for effect in effects):
-        ends = (contrast.look.low, contrast.look.high)
-    low, high = ends
-    if not (math.isfinite(low) and math.isfinite(high)):
+    low, high = contrast.decided.low, contrast.decided.high
+    if contrast.look is not None and words == {"equivalent"}:
+        low, high = contrast.look.low, contrast.look.high
+    ranges = [find_range(effect, contrast) for effect in effects]
+    ends = [*(end for range_ in ranges for end in range_), low, high]
+    if any(map(math.isnan, ends)) or not (math.isfinite(low) and math.isfinite(high)):
         return "cannot tell"
-    if any(effect.word == "interaction shown" for effect in effects):
-        return "agrees" if low > 0 or high < 0 else "cannot tell"
-    ranges = [_range(effect, contrast) for effect in effects]
-    if any(math.isnan(least) for least, _ in ranges):
-        return "cannot tell"
-    least, most = min(one for one, _ in ranges), max(one for _, one in ranges)
+    least, most = min(start for start, _ in ranges), max(end for _, end in ranges)
     if least <= low and high <= most:
-        return _with_size(contrast, effects, low, high)
+        return "agrees" if has_size(contrast, effects, low, high) else "agrees in sign, not in size"
     return "disagrees" if high < least or low > most else "cannot tell"
 
 
-def _range(effect: Effect, contrast: "Contrast") -> tuple[float, float]:
-    """The differences that are such an effect, on the scale that decides; nan where nobody has said which do not
-    matter.
-    """
+def find_range(effect: Effect, contrast: Contrast) -> tuple[float, float]:
+    """Return the differences that are such an effect, on the scale that decides; nan without a margin."""
     margin = math.nan if contrast.margin is None else contrast.margin
     if effect.most is not None:  # in points
         margin = effect.most / 100 if contrast.scale == "points" else math.nan
@@ -220,43 +208,55 @@ def _range(effect: Effect, contrast: "Contrast") -> tuple[float, float]:
     return ranges[effect.word]
 
 
-def _with_size(contrast: "Contrast", effects: Sequence[Effect], low: float, high: float) -> str:
-    sized = [effect for effect in effects if effect.least is not None and effect.word != "equivalent"]
-    if contrast.metric == "loss" or contrast.scale != "points" or not sized or len(sized) < len(effects):
-        return "agrees"
-    for effect in sized:
-        assert effect.least is not None
-        assert effect.most is not None
-        ends = sorted((1 if effect.word == "worse" else -1) * size / 100 for size in (effect.least, effect.most))
-        if low <= ends[1] and high >= ends[0]:
-            return "agrees"
-    return "agrees in sign, not in size"
+def has_size(contrast: Contrast, effects: Sequence[Effect], low: float, high: float) -> bool:
+    """Return whether the interval reaches the size of an effect, or one of the effects has no size in points."""
+    if contrast.metric == "loss" or contrast.scale != "points":
+        return True
+    for effect in effects:
+        if effect.word == "equivalent" or effect.least is None or effect.most is None:
+            return True
+        sign = 1 if effect.word == "worse" else -1
+        start, end = sorted((sign * effect.least / 100, sign * effect.most / 100))
+        if low <= end and high >= start:
+            return True
+    return False
 
 
-def _not_learned(contrast: "Contrast") -> str:
-    """Of the arm alone, by the rate above which a model has not learned."""
-    from asr_ablations.comparison.contrast import NOT_LEARNED
-
-    if contrast.metric != "wer" or contrast.question.kind not in ("arm", "simple effect"):
-        return "cannot tell"
-    return "agrees" if contrast.arm_mean > NOT_LEARNED else "disagrees"
-
-
-def claim_lines(claims: Sequence[Claim], source: str | None) -> list[str]:
-    """The claims, and what each is about."""
-    of = f" ({source})" if source else ""
-    return [
-        f"claim{of}: {claim.says}{f' (about {claim.about})' if claim.about else ''}" for claim in claims if claim.says
-    ]
-
-
-def agreement_lines(verdict: "Verdict", claims: Sequence[Claim], arms: Sequence[Arm]) -> list[str]:
-    """A line for each claim about the question of a verdict that is an answer."""
-    if not verdict.contrast.primary:
-        return []
+def describe_literature(commentary: Commentary, comparison: Comparison) -> list[str]:
+    """List the claims, every published rate with the measured one, and whether directions and effects agree."""
+    source = f" ({commentary.source})" if commentary.source else ""
     lines = []
-    for held in agreements(verdict, claims, arms):
-        unmet = f" ({'; '.join(held.unmet)})" if held.unmet else ""
-        line = f"{verdict.contrast.arm}: expected {held.expected}, measured {verdict.outcome}: {held.outcome}{unmet}"
-        lines.append(line)
+    for claim in commentary.claims:
+        if claim.says:
+            lines.append(f"claim{source}: {claim.says}{f' (about {claim.about})' if claim.about else ''}")
+    wer = {(row["arm"], row["set"]): value_of(row, "wer") for row in comparison.rows}
+    for arm, rates in commentary.rates.items():
+        for set_, rate in rates.items():
+            value = wer.get((arm, set_))
+            measured = "not measured" if value is None else f"measured {100 * value:.2f}"
+            lines.append(f"{arm} on {set_}: published {rate:.2f} WER, {measured}")
+    for verdict in comparison.verdicts:
+        lines += describe_direction(verdict, commentary.rates, comparison.baseline)
+    for verdict in comparison.answer:
+        for expected, outcome, unmet in find_agreements(verdict, commentary.claims, comparison.arms):
+            reasons = f" ({'; '.join(unmet)})" if unmet else ""
+            lines.append(f"{verdict.contrast.arm}: expected {expected}, measured {verdict.outcome}: {outcome}{reasons}")
+    questions = list(dict.fromkeys(verdict.contrast.question.name for verdict in comparison.verdicts))
+    for name in sorted({name for claim in commentary.claims for name in claim.expected}.difference(questions)):
+        lines.append(f"ablation.expected: {name} is not a question here; expected one of {', '.join(questions)}")
     return lines
+
+
+def describe_direction(verdict: Verdict, published: Mapping[str, Mapping[str, float]], baseline: str) -> list[str]:
+    """Return a line on the signs of the measured and the published difference, or none without a published one."""
+    contrast = verdict.contrast
+    rate, base = (published.get(name, {}).get(contrast.set) for name in (contrast.arm, baseline))
+    if rate is None or base is None or contrast.metric != "wer" or contrast.question.kind != "arm":
+        return []
+    gap = rate - base
+    sign = "worse" if gap > 0 else "better" if gap < 0 else "the same"
+    line = f"{contrast.arm} against {baseline} on {contrast.set}: published {abs(gap):.2f} {sign}"
+    if verdict.outcome not in SHOWN:
+        return [f"{line}; here no difference is shown, which neither agrees nor disagrees"]
+    agreement = "agrees" if verdict.outcome == sign else "differs"
+    return [f"{line}, measured {100 * abs(contrast.difference):.2f} {verdict.outcome}: the direction {agreement}"]
