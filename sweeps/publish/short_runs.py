@@ -1,10 +1,10 @@
-"""Whether short runs tell what long ones do: the arms of one sweep beside the same arms, trained longer."""
+"""Whether short runs tell what long ones do: the arms of a sweep next to the same arms, trained longer."""
 
 import math
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,35 +17,32 @@ from asr_ablations.comparison.contrast import SHOWN, Verdict
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.files import plain
 from asr_ablations.report.formats import body
 from asr_ablations.report.section import Section
 from asr_ablations.report.tables import interval_text
 from asr_ablations.report.terminal import print_section
 from asr_ablations.runs.layout import COMPARISON
-from asr_ablations.runs.record import RunRecord
 from asr_ablations.statistics.distributions import t_bound
 from asr_ablations.statistics.intervals import Range
 from asr_ablations.statistics.noise import over_seeds, run_noise
-from asr_ablations.tools.errors import UsageError, choices
-from asr_ablations.tools.files import write, write_json
+from asr_ablations.tools.errors import UsageError
+from asr_ablations.tools.files import write
 
 DRAWS = 2000
 """Draws of seeds for the interval of τ."""
 
-OPPOSITE = {"better", "worse"}
-
-Rates = Mapping[str, NDArray[np.float64]]
+Array = NDArray[np.float64]
+Rates = Mapping[str, Array]
 """The rates (runs,) of each arm, as fractions."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What the order and the differences of short runs say about those of long ones, with 95 % intervals over seeds.
+    """What the order and the differences of short runs say about long runs, with 95 % intervals over seeds.
 
-    tau: Kendall's τ-b between the arms' mean rates, the baseline's among them. slope: the long difference from the
-    baseline per unit of the short one, by least squares through the origin. kept: of the arms beside the baseline,
-    those whose difference has the same sign in both.
+    tau: Kendall's τ-b between the mean rates of all arms. slope: the long difference from the baseline per unit of the
+    short one, by least squares through the origin. kept: how many of `arms`, which leave out the baseline, have
+    differences of the same sign.
     """
 
     tau: Range
@@ -54,165 +51,117 @@ class Transfer:
     arms: int
 
 
-Pair = tuple[Verdict, Verdict]
-"""The verdicts of the short and of the long runs on one arm."""
-
-
-@dataclass(frozen=True)
-class ShortRuns:
-    """Two comparisons of the same arms on a set."""
-
-    set: str
-    baseline: str
-    verdicts: dict[str, Pair]
-    transfer: Transfer
-
-    @property
-    def shown(self) -> list[Pair]:
-        """The arms that short runs call better or worse."""
-        return [pair for pair in self.verdicts.values() if pair[0].outcome in SHOWN]
-
-    @property
-    def reversed(self) -> list[str]:
-        """The arms that are better in one and worse in the other."""
-        return [arm for arm, (short, long) in self.verdicts.items() if {short.outcome, long.outcome} == OPPOSITE]
-
-
-def short_runs(short: Comparison, long: Comparison) -> ShortRuns:
-    """Raises UsageError where the two have no arm in common beside the same baseline, or no set."""
-    if short.baseline != long.baseline:
-        raise choices("the baseline of the long runs", long.baseline, f"{short.baseline}, that of the short ones")
-    if short.set != long.set or short.metric != long.metric:
-        raise UsageError(
-            f"the short runs are compared by {short.metric} on {short.set}, the long ones by {long.metric} on "
-            f"{long.set}; expected the same, by --metric and --set"
-        )
+def pair_verdicts(short: Comparison, long: Comparison) -> dict[str, tuple[Verdict, Verdict]]:
+    """Return the verdicts of short and long runs by arm. Raises UsageError if they have no arm or no set in common."""
+    for name in ("baseline", "set", "metric"):
+        ours, theirs = getattr(short, name), getattr(long, name)
+        if ours != theirs:
+            raise UsageError(f"the short runs have the {name} {ours}, the long ones {theirs}; expected the same")
     later = {verdict.contrast.arm: verdict for verdict in long.answer}
-    verdicts = {
-        verdict.contrast.arm: (verdict, later[verdict.contrast.arm])
-        for verdict in short.answer
-        if verdict.contrast.arm in later
-    }
-    if not verdicts:
+    arms = {verdict.contrast.arm: verdict for verdict in short.answer if verdict.contrast.arm in later}
+    if not arms:
         raise UsageError(f"{short.title} and {long.title} have no arm in common beside the baseline {short.baseline}")
-    names = [short.baseline, *verdicts]
-    before, after = [
-        {arm.name: _rates(arm.results, short.set, short.metric) for arm in comparison.arms if arm.name in names}
-        for comparison in (short, long)
-    ]
-    return ShortRuns(short.set, short.baseline, verdicts, transfer(before, after, short.baseline))
+    return {arm: (verdict, later[arm]) for arm, verdict in arms.items()}
 
 
-def _rates(runs: Sequence[RunRecord], set_: str, metric: str) -> NDArray[np.float64]:
-    """A run that diverged has every word wrong."""
-    return np.array([1.0 if run.diverged_at is not None else run.value(set_, metric) for run in runs], dtype=float)
+def collect_rates(comparison: Comparison) -> dict[str, Array]:
+    """Return the rates (runs,) of each arm. A run that diverged has every word wrong."""
+    set_, metric = comparison.set, comparison.metric
+    return {
+        arm.name: np.array(
+            [1.0 if run.diverged_at is not None else run.value(set_, metric) for run in arm.results], dtype=float
+        )
+        for arm in comparison.arms
+    }
 
 
-def transfer(short: Rates, long: Rates, baseline: str) -> Transfer:
-    """Both have the same arms. The interval of τ has the percentiles over DRAWS in which
-    the seeds of each arm are drawn anew, in short and long runs apart; that of the slope is Student's (delta method):
-    draws of five seeds held 88 % where they should hold 95. It is nan where an arm has a single run. The arms are those
-    that were asked about, and are not drawn.
+def measure_transfer(short: Rates, long: Rates, baseline: str) -> Transfer:
+    """Compare the arms that both have.
+
+    The interval of τ has the percentiles over DRAWS, in which the seeds of each arm are drawn anew, separately in short
+    and long runs. The interval of the slope is Student's (delta method), because draws of five seeds held 88 % instead
+    of 95; it is nan if an arm has a single run. The arms are not drawn: they are the ones that were asked about.
     """
-    arms = [baseline, *(arm for arm in short if arm != baseline)]
-    before, after = (np.array([rates[arm].mean() for arm in arms]) for rates in (short, long))
+    arms = [baseline, *(arm for arm in short if arm != baseline and arm in long)]
+    rates = [[side[arm] for arm in arms] for side in (short, long)]
+    means = [np.array([runs.mean() for runs in side]) for side in rates]
     random = np.random.default_rng(0)
     taus = []
     for _ in range(DRAWS):
-        drawn = [
-            np.array([random.choice(rates[arm], len(rates[arm])).mean() for arm in arms]) for rates in (short, long)
-        ]
-        taus.append(_tau(*drawn))
-    tau = _tau(before, after)
+        drawn = [np.array([random.choice(runs, len(runs)).mean() for runs in side]) for side in rates]
+        taus.append(float(kendalltau(*drawn).statistic))
+    x, y = (side[1:] - side[0] for side in means)
     return Transfer(
-        tau=Range(tau, *map(float, np.nanpercentile(taus, [2.5, 97.5]))),
-        slope=_slope(before, after, [rates[arm] for rates in (short, long) for arm in arms]),
-        kept=int(np.sum(np.sign(before[1:] - before[0]) == np.sign(after[1:] - after[0]))),
-        arms=len(arms) - 1,
+        tau=Range(float(kendalltau(*means).statistic), *map(float, np.nanpercentile(taus, [2.5, 97.5]))),
+        slope=measure_slope(x, y, [runs for side in rates for runs in side]),
+        kept=int(np.sum(np.sign(x) == np.sign(y))),
+        arms=len(x),
     )
 
 
-def _tau(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
-    return float(kendalltau(before, after).statistic)
-
-
-def _slope(before: NDArray[np.float64], after: NDArray[np.float64], rates: Sequence[NDArray[np.float64]]) -> Range:
-    """From the arms' means (arms,), the baseline's first, in short and in long runs, and the rates (runs,) of each."""
-    x, y = before[1:] - before[0], after[1:] - after[0]
+def measure_slope(x: Array, y: Array, rates: list[Array]) -> Range:
+    """x, y: differences (arms,) in short and in long runs; rates: (runs,) of each arm, short then long, the baseline's
+    first.
+    """
     square = float(x @ x)
     if not square:
         return Range(math.nan, math.nan, math.nan)
     slope = float(x @ y) / square
     if min(map(len, rates)) < 2:
         return Range(slope, math.nan, math.nan)
-    by_short, by_long = (y - 2 * slope * x) / square, x / square  # what a mean's change does to the slope
+    by_short, by_long = (y - 2 * slope * x) / square, x / square  # derivatives of the slope by the means
     weights = np.array([-by_short.sum(), *by_short, -by_long.sum(), *by_long])
     noise = over_seeds([run_noise(weight * runs) for weight, runs in zip(weights, rates, strict=True)])
     half = t_bound(0.025, noise.degrees) * noise.standard_error
     return Range(slope, slope - half, slope + half)
 
 
-def short_runs_section(both: ShortRuns) -> Section:
-    """A row for each arm with its differences from the baseline, and what they say together."""
+def compare_lengths(short: Comparison, long: Comparison) -> Section:
+    """Return a row for each arm with its differences from the baseline, and what they say together."""
+    pairs = pair_verdicts(short, long)
+    transfer = measure_transfer(collect_rates(short), collect_rates(long), short.baseline)
+    metric = find_metric(short.metric)
     rows = []
-    for arm, pair in both.verdicts.items():
-        metric = find_metric(pair[0].contrast.metric)
+    for arm, pair in pairs.items():
         cells = [f"{metric.text(one.contrast.difference, sign=True)} ({interval_text(one)})" for one in pair]
         rows.append([arm, cells[0], pair[0].outcome, cells[1], pair[1].outcome])
-    transfer = both.transfer
+    outcomes = {arm: (before.outcome, after.outcome) for arm, (before, after) in pairs.items()}
+    shown = [pair for pair in outcomes.values() if pair[0] in SHOWN]
+    again = sum(before == after for before, after in shown)
+    reversed_ = [arm for arm, pair in outcomes.items() if set(pair) == {"better", "worse"}]
+    turned = f"turned round: {', '.join(reversed_)}" if reversed_ else "none is turned round"
     lines = [
         f"{transfer.kept} of {transfer.arms} differences have the same sign in both.",
-        f"Kendall's τ between the orders of the arms is {_range(transfer.tau)}; 1 is the same order, 0 is chance.",
-        f"A difference of 1 in short runs is {_range(transfer.slope)} in long ones.",
-        _verdicts(both),
+        f"Kendall's τ between the orders of the arms is {format_range(transfer.tau)}; 1 is the same order, 0 is chance.",
+        f"A difference of 1 in short runs is {format_range(transfer.slope)} in long ones.",
+        f"Of {len(shown)} arms that short runs call better or worse, long runs call {again} the same; {turned}.",
     ]
-    head = ["arm", "short: difference", "verdict", "long: difference", "verdict"]
-    return Section(
-        f"the same arms in short and in long runs, against {both.baseline}, on {both.set}", head, rows, lines
-    )
+    heading = f"the same arms in short and in long runs, against {short.baseline}, on {short.set}"
+    return Section(heading, ["arm", "short: difference", "verdict", "long: difference", "verdict"], rows, lines)
 
 
-def _verdicts(both: ShortRuns) -> str:
-    shown = both.shown
-    again = sum(short.outcome == long.outcome for short, long in shown)
-    turned = f"; turned round: {', '.join(both.reversed)}" if both.reversed else "; none is turned round"
-    return f"Of {len(shown)} arms that short runs call better or worse, long runs call {again} the same{turned}."
-
-
-def _range(range_: Range) -> str:
-    if math.isnan(range_.low):
-        return f"{range_.value:.2f}"
-    return f"{range_.value:.2f} ({range_.low:.2f} to {range_.high:.2f})"
-
-
-def write_short_runs(both: ShortRuns, folder: Path) -> list[Path]:
-    """short_runs.md and short_runs.json in a folder; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "short_runs.md", folder / "short_runs.json"]
-    write(paths[0], "\n\n".join(body(short_runs_section(both))) + "\n")
-    arms = {
-        arm: [{name: getattr(one.contrast, name) for name in ("difference", "low", "high", "outcome")} for one in pair]
-        for arm, pair in both.verdicts.items()
-    }
-    content = {**asdict(both.transfer), "baseline": both.baseline, "set": both.set, "differences": arms}
-    write_json(paths[1], plain(content))
-    return paths
+def format_range(range_: Range) -> str:
+    interval = "" if math.isnan(range_.low) else f" ({range_.low:.2f} to {range_.high:.2f})"
+    return f"{range_.value:.2f}{interval}"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print and write what short runs tell of long ones; the exit code, 2 for a mistake of the user's."""
+    """Print what short runs tell of long ones and write it into short_runs.md; return the exit code."""
     parser = ArgumentParser(prog="make short-runs", description="Compare short runs with longer ones of the same arms.")
     parser.add_argument("short", type=Path, help="a sweep, such as outputs/short_runs_at_2")
     parser.add_argument("long", type=Path, help="a sweep of the same arms, trained longer: outputs/short_runs")
     options = parser.parse_args(arguments)
 
-    def write_both() -> int:
-        both = short_runs(compare([options.short], Options()), compare([options.long], Options()))
-        print_section(short_runs_section(both))
-        print("wrote", *write_short_runs(both, options.short / COMPARISON), sep="\n  ")
+    def write_section() -> int:
+        section = compare_lengths(compare([options.short], Options()), compare([options.long], Options()))
+        print_section(section)
+        path = options.short / COMPARISON / "short_runs.md"
+        path.parent.mkdir(exist_ok=True)
+        write(path, "\n\n".join(body(section)) + "\n")
+        print(f"wrote {path}")
         return 0
 
-    return exit_code(write_both)
+    return exit_code(write_section)
 
 
 if __name__ == "__main__":
