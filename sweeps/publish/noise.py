@@ -3,8 +3,8 @@
 import itertools
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,200 +21,187 @@ FEWEST_PAIRS = 5
 """Seeds that a correlation needs, of two arms or within one: that of fewer can be nearly any number."""
 FEWEST_RUNS = 10
 """Runs that a rank correlation over arms needs."""
+EXPLANATIONS = (
+    "Standard deviation of the error rate over seeds, pooled over all arms above with two seeds and more, in points. "
+    f"Least and greatest: of the arms with {FEWEST_SEEDS} seeds and more. The arm with the most seeds, which several "
+    "sweeps may have trained: its mean ± standard deviation.",
+    f"Correlation of the error rates of equal seeds, over the pairs of arms of a sweep that share {FEWEST_PAIRS} seeds "
+    "and more; the pairs that are one training under two names are left out.",
+    "Spearman's rank correlation of the loss on the first validation set with the error rate on the test set, both of "
+    "the last weights, over all sweeps above: of the runs, of the means of arms, and within an arm, where chance alone "
+    f"is ranked: the median over the arms of {FEWEST_PAIRS} seeds and more. In brackets: 95 %, as if the runs or arms "
+    "were independent.",
+)
+DEVIATIONS = (
+    "corpus and set", "utterances", "runs", "arms", "degrees of freedom", "deviation", "least", "greatest",
+    "arm with the most seeds",
+)  # fmt: skip
+CORRELATIONS = ("corpus and set", "pairs of arms", "median", "quartiles", "least", "greatest")
+RANKS = ("corpus, loss of, rate on", "runs", "of runs", "arms", "of arms' means", "within arms")
 
 
-@dataclass
-class ArmRates:
-    """The rates of an arm by seed. name: with that of the first sweep that has it."""
+@dataclass(frozen=True)
+class Result:
+    """A finished run of a sweep.
 
-    name: str
-    rates: dict[int, float]
-
-    @property
-    def deviation(self) -> float:
-        return float(np.std(list(self.rates.values()), ddof=1))
-
-
-@dataclass
-class SetNoise:
-    """The arms that were tested on one set, by what determines their results but the seed: several sweeps share arms.
-
-    units: what the set was drawn with, such as 40 voices; correlations: of the rates of equal seeds, and of which arms.
+    content: what determines the results of its arm but the seed, since sweeps share arms; data: hash of the test set,
+    of folds of the first one's; units: what it was drawn with, such as 40 voices, or empty. rate: on the test set;
+    loss: of the last weights on the validation set, nan if unknown.
     """
 
+    sweep: str
+    arm: str
     run: RunRecord
+    content: str
+    data: str | None
     set: str
     metric: Metric
-    units: str = ""
-    arms: dict[str, ArmRates] = field(default_factory=dict)
-    correlations: list[tuple[float, str]] = field(default_factory=list)
-
-    @property
-    def label(self) -> str:
-        return label_data(self.run, self.set, self.units)
+    units: str
+    rate: float
+    loss: float
 
 
-def format_seed_noise(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return a heading and paragraphs of Markdown; empty if no arm has two seeds. The comparisons' titles name sweeps.
-
-    Arms with the same rates throughout are one training under two names: they count once, and their correlation does
-    not. Diverged runs do not count.
-    """
-    sets: dict[tuple[str | None, str], SetNoise] = {}
-    for comparison in comparisons:
-        if comparison.runs:
-            first, metric = comparison.runs[0], find_metric(comparison.metric)
-            noise = sets.setdefault(
-                (first.data.hash(comparison.set), metric.name), SetNoise(first, comparison.set, metric)
-            )
-            noise.units = noise.units or describe_units(comparison)
-            add_arms(noise, comparison)
-    rows = [row for noise in sets.values() for row in format_deviations(noise)]
-    if not rows:
-        return []
-    head = ["corpus and set", "utterances", "runs", "arms", "degrees of freedom", "deviation", "least", "greatest"]
-    parts = [
-        "## Noise of seeds",
-        "Standard deviation of the error rate over seeds, pooled over all arms above with two seeds and more, in "
-        f"points. Least and greatest: of the arms with {FEWEST_SEEDS} seeds and more. The arm with the most seeds, "
-        "which several sweeps may have trained: its mean ± standard deviation.",
-        table([*head, "arm with the most seeds"], rows),
+def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return headings and paragraphs of Markdown. The comparisons' titles name sweeps; diverged runs do not count."""
+    results = collect_results(comparisons)
+    by_set = group(results, lambda one: (one.data, one.metric.name))
+    deviations = [row for of_set in by_set for row in format_deviations(of_set)]
+    correlations = [row for of_set in by_set for row in format_correlations(of_set)]
+    by_loss = group([one for one in results if math.isfinite(one.loss)], find_loss)
+    ranks = [row for of_loss in by_loss for row in format_ranks(of_loss)]
+    deviation, correlation, rank = EXPLANATIONS
+    return [
+        *(["## Noise of seeds", deviation, table(DEVIATIONS, deviations)] if deviations else []),
+        *([correlation, table(CORRELATIONS, correlations)] if correlations else []),
+        *(["## Validation loss against error rate", rank, table(RANKS, ranks)] if ranks else []),
     ]
-    correlated = [format_correlations(noise) for noise in sets.values() if noise.correlations]
-    if correlated:
-        parts += [
-            f"Correlation of the error rates of equal seeds, over the pairs of arms of a sweep that share "
-            f"{FEWEST_PAIRS} seeds and more; the pairs that are one training under two names are left out.",
-            table(["corpus and set", "pairs of arms", "median", "quartiles", "least", "greatest"], correlated),
-        ]
-    return parts
 
 
-def add_arms(noise: SetNoise, comparison: Comparison) -> None:
-    """Add the runs of a sweep to the arms of its test set, and the correlations of its arms."""
-    arms = []
-    for arm in comparison.arms:
-        rates = {run.seed: rate for run in arm.runs if (rate := run.value(noise.set, noise.metric.name)) is not None}
-        if rates:
-            content = content_but_seed(arm.runs[0].config, arm.runs[0].data, arm.runs[0].environment)
-            of_all = noise.arms.setdefault(content, ArmRates(f"{comparison.title}: {arm.name}", {}))
-            of_all.rates.update(rates)
-            arms.append((arm.name, rates))
-    for (name, rates), (other, others) in itertools.combinations(sorted(arms, key=lambda arm: arm[0]), 2):
-        seeds = sorted(rates.keys() & others.keys())
-        pairs = np.array([[of[seed] for seed in seeds] for of in (rates, others)])
-        if len(seeds) >= FEWEST_PAIRS and not np.array_equal(*pairs) and pairs.std(axis=1).all():
-            names = f"{comparison.title}: {name} and {other}"
-            noise.correlations.append((float(np.corrcoef(pairs)[0, 1]), names))
+def collect_results(comparisons: Sequence[Comparison]) -> list[Result]:
+    results = []
+    for comparison in comparisons:
+        estimates = [verdict.contrast.estimate for verdict in comparison.verdicts]
+        units = next((f"{one.speakers} {one.unit}" for one in estimates if one is not None and one.speakers), "")
+        for arm in comparison.arms:
+            content = (
+                content_but_seed(arm.runs[0].config, arm.runs[0].data, arm.runs[0].environment) if arm.runs else ""
+            )
+            for run in arm.runs:
+                rate = run.value(comparison.set, comparison.metric)
+                loss = run.value(validation_set(run) or "", LOSS.name)
+                assert rate is not None, run.folder
+                results.append(
+                    Result(
+                        sweep=comparison.title,
+                        arm=arm.name,
+                        run=run,
+                        content=content,
+                        data=comparison.runs[0].data.hash(comparison.set),
+                        set=comparison.set,
+                        metric=find_metric(comparison.metric),
+                        units=units,
+                        rate=rate,
+                        loss=math.nan if loss is None else loss,
+                    )
+                )
+    return results
 
 
-def format_deviations(noise: SetNoise) -> list[list[str]]:
+def group(results: Sequence[Result], key: Callable[[Result], Hashable]) -> list[list[Result]]:
+    """Return the results with equal keys together, in the order of their first."""
+    groups: dict[Hashable, list[Result]] = {}
+    for result in results:
+        groups.setdefault(key(result), []).append(result)
+    return list(groups.values())
+
+
+def group_arms(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
+    """Return name and results of each arm, one per seed, whichever sweeps share it and name it first.
+
+    Arms with the same results throughout are one training under two names: they count once.
+    """
+    arms: dict[str, tuple[str, list[Result]]] = {}
+    for shared in group(results, lambda one: one.content):
+        seeds = {one.run.seed: one for one in shared}
+        values = sorted((seed, one.rate, one.loss) for seed, one in seeds.items())
+        arms.setdefault(str(values), (f"{shared[0].sweep}: {shared[0].arm}", list(seeds.values())))
+    return list(arms.values())
+
+
+def find_loss(result: Result) -> Hashable:
+    """Return what must be equal for losses and rates to be comparable."""
+    run, objective = result.run, json.dumps(result.run.config.get("loss"), sort_keys=True)
+    return run.data.hash(validation_set(run) or ""), run.data.hash(result.set), result.metric.name, objective
+
+
+def label(results: Sequence[Result], sets: str) -> str:
+    """Name corpus, language, sets and units: corpora of one name can have others."""
+    data = results[0].run.config["data"]
+    units = [result.units for result in results if result.units][:1]
+    return ", ".join([f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", *units])
+
+
+def format_deviations(results: Sequence[Result]) -> list[list[str]]:
     """Return the row of a test set; none if no arm has two seeds."""
-    several = [arm for arm in noise.arms.values() if len(arm.rates) > 1]
-    arms = [arm for number, arm in enumerate(several) if all(arm.rates != other.rates for other in several[:number])]
+    arms = [(name, [one.rate for one in of_arm]) for name, of_arm in group_arms(results) if len(of_arm) > 1]
     if not arms:
         return []
-    metric, runs = noise.metric, sum(len(arm.rates) for arm in arms)
-    total = noise.run.value(noise.set, TOTALS.get(metric.name, ""))
-    pooled = pooled_deviation([list(arm.rates.values()) for arm in arms], 1 / total if total else 0.0)
-    most = max(arms, key=lambda arm: len(arm.rates))
-    mean = float(np.mean(list(most.rates.values())))
-    ordered = sorted((arm.deviation, arm.name, len(arm.rates)) for arm in arms if len(arm.rates) >= FEWEST_SEEDS)
+    run, set_, metric = results[0].run, results[0].set, results[0].metric
+    total = run.value(set_, TOTALS.get(metric.name, ""))
+    pooled = pooled_deviation([rates for _, rates in arms], 1 / total if total else 0.0)
+    deviations = [(float(np.std(rates, ddof=1)), name, len(rates)) for name, rates in arms]
+    ordered = sorted(deviation for deviation in deviations if deviation[2] >= FEWEST_SEEDS)
     ends = [f"{metric.text(deviation)} ({name}, {seeds} seeds)" for deviation, name, seeds in ordered] or ["–"]
-    return [
-        [
-            noise.label,
-            f"{noise.run.value(noise.set, 'utterances') or 0:,.0f}",
-            *(str(count) for count in (runs, len(arms), runs - len(arms))),
-            f"{metric.text(pooled)} {metric.label}",
-            ends[0],
-            ends[-1],
-            f"{metric.spread(mean, most.deviation)} ({most.name}, {len(most.rates)} seeds)",
-        ]
+    name, rates = max(arms, key=lambda arm: len(arm[1]))
+    runs = sum(len(rates) for _, rates in arms)
+    row = [
+        label(results, set_),
+        f"{run.value(set_, 'utterances') or 0:,.0f}",
+        *(str(count) for count in (runs, len(arms), runs - len(arms))),
+        f"{metric.text(pooled)} {metric.label}",
+        ends[0],
+        ends[-1],
+        f"{metric.spread(float(np.mean(rates)), float(np.std(rates, ddof=1)))} ({name}, {len(rates)} seeds)",
     ]
+    return [row]
 
 
-def format_correlations(noise: SetNoise) -> list[str]:
-    ordered = sorted(noise.correlations)
-    low, median, high = np.quantile([correlation for correlation, _ in ordered], [0.25, 0.5, 0.75])
-    ends = [f"{correlation:+.2f} ({names})" for correlation, names in (ordered[0], ordered[-1])]
-    return [noise.label, str(len(ordered)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]
-
-
-Points = list[tuple[float, float]]
-"""Loss of the last weights on the validation set, in nats, and their error rate on the test set."""
-
-
-@dataclass
-class LossRanks:
-    """The runs with the same validation set, test set, metric and loss: by content of their arm and by seed."""
-
-    run: RunRecord
-    sets: str
-    units: str = ""
-    arms: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
-
-
-def format_loss_ranks(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return a heading and paragraphs of Markdown; empty if too few runs have a loss (Ambroszczyk2019 §2.1)."""
-    groups: dict[tuple[str | None, ...], LossRanks] = {}
-    for comparison in comparisons:
-        for run in comparison.runs:
-            validation = validation_set(run) or ""
-            loss, rate = run.value(validation, LOSS.name), run.value(comparison.set, comparison.metric)
-            if loss is None or rate is None or not math.isfinite(loss):
-                continue
-            objective = json.dumps(run.config.get("loss"), sort_keys=True)
-            key = (run.data.hash(validation), run.data.hash(comparison.set), comparison.metric, objective)
-            sets = f"{validation}, {find_metric(comparison.metric).label} on {comparison.set}"
-            ranks = groups.setdefault(key, LossRanks(run, sets))
-            ranks.units = ranks.units or describe_units(comparison)
-            content = content_but_seed(run.config, run.data, run.environment)
-            ranks.arms.setdefault(content, {})[run.seed] = (loss, rate)
-    rows = [row for ranks in groups.values() for row in format_ranks(ranks)]
-    if not rows:
+def format_correlations(results: Sequence[Result]) -> list[list[str]]:
+    """Return the row of a test set; none if no two arms of a sweep share enough seeds."""
+    correlations = []
+    for sweep in group(results, lambda one: one.sweep):
+        arms = group(sorted(sweep, key=lambda one: one.arm), lambda one: one.arm)
+        for one, other in itertools.combinations(arms, 2):
+            rates = [{result.run.seed: result.rate for result in arm} for arm in (one, other)]
+            seeds = sorted(rates[0].keys() & rates[1].keys())
+            pairs = np.array([[of_arm[seed] for seed in seeds] for of_arm in rates])
+            if len(seeds) >= FEWEST_PAIRS and not np.array_equal(*pairs) and pairs.std(axis=1).all():
+                names = f"{one[0].sweep}: {one[0].arm} and {other[0].arm}"
+                correlations.append((float(np.corrcoef(pairs)[0, 1]), names))
+    if not correlations:
         return []
-    return [
-        "## Validation loss against error rate",
-        "Spearman's rank correlation of the loss on the first validation set with the error rate on the test set, both "
-        "of the last weights, over all sweeps above: of the runs, of the means of arms, and within an arm, where "
-        f"chance alone is ranked: the median over the arms of {FEWEST_PAIRS} seeds and more. In brackets: 95 %, as if "
-        "the runs or arms were independent.",
-        table(["corpus, loss of, rate on", "runs", "of runs", "arms", "of arms' means", "within arms"], rows),
-    ]
+    correlations.sort()
+    low, median, high = np.quantile([value for value, _ in correlations], [0.25, 0.5, 0.75])
+    ends = [f"{value:+.2f} ({names})" for value, names in (correlations[0], correlations[-1])]
+    name = label(results, results[0].set)
+    return [[name, str(len(correlations)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]]
 
 
-def format_ranks(ranks: LossRanks) -> list[list[str]]:
-    """Return the row of a test set; none with fewer than FEWEST_RUNS. Sweeps that share runs count them once."""
-    seeds = list(ranks.arms.values())
-    arms = [list(arm.values()) for number, arm in enumerate(seeds) if arm not in seeds[:number]]
+def format_ranks(results: Sequence[Result]) -> list[list[str]]:
+    """Return the row of runs with comparable losses (Ambroszczyk2019 §2.1); none with fewer than FEWEST_RUNS."""
+    arms = [[(one.loss, one.rate) for one in of_arm] for _, of_arm in group_arms(results)]
     points = [point for arm in arms for point in arm]
     of_runs = format_spearman(points)
     if len(points) < FEWEST_RUNS or of_runs == "–":
         return []
     means = [(float(loss), float(rate)) for loss, rate in (np.mean(arm, axis=0) for arm in arms)]
-    large = [spearman(*zip(*arm, strict=True)) for arm in arms if len(arm) >= FEWEST_PAIRS]
-    within = [rho.value for rho in large if rho is not None]
-    median = f"{np.median(within):+.2f} ({len(within)} arm{'s' if len(within) > 1 else ''})" if within else "–"
-    label = label_data(ranks.run, ranks.sets, ranks.units)
-    return [[label, str(len(points)), of_runs, str(len(arms)), format_spearman(means), median]]
+    within = [spearman(*zip(*arm, strict=True)) for arm in arms if len(arm) >= FEWEST_PAIRS]
+    values = [rho.value for rho in within if rho is not None]
+    median = f"{np.median(values):+.2f} ({len(values)} arm{'s' if len(values) > 1 else ''})" if values else "–"
+    sets = f"{validation_set(results[0].run)}, {results[0].metric.label} on {results[0].set}"
+    return [[label(results, sets), str(len(points)), of_runs, str(len(arms)), format_spearman(means), median]]
 
 
-def format_spearman(points: Points) -> str:
+def format_spearman(points: Sequence[tuple[float, float]]) -> str:
     rho = spearman(*zip(*points, strict=True))
     return "–" if rho is None else f"{rho.value:+.2f} ({rho.low:+.2f} to {rho.high:+.2f})"
-
-
-def label_data(run: RunRecord, sets: str, units: str) -> str:
-    """Name corpus, language and sets, with the units of the test set: corpora of one name can have others."""
-    data = run.config["data"]
-    corpus = f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}"
-    return ", ".join(filter(None, [f"{corpus}: {sets}", units]))
-
-
-def describe_units(comparison: Comparison) -> str:
-    """Return what the test set was drawn with, such as 40 voices; empty if no verdict depends on it."""
-    estimates = [verdict.contrast.estimate for verdict in comparison.verdicts]
-    return next(
-        (f"{estimate.speakers} {estimate.unit}" for estimate in estimates if estimate and estimate.speakers), ""
-    )

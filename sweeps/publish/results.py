@@ -40,7 +40,7 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import REPOSITORY, write
 from publish.archive import ENDING, keep, list_evaluations, unpack
 from publish.claims import Commentary, describe_literature, find_agreements, name_arms, parse_commentary
-from publish.noise import format_loss_ranks, format_seed_noise
+from publish.noise import format_noise
 
 HEAD = """# Results
 
@@ -127,7 +127,7 @@ def write_results(sweeps: Sequence[Path], target: Path) -> list[Path]:
                     parts += format_section(published[-1], sweep)
                     parts += [f"![{path.stem}]({os.path.relpath(path, target.parent)})" for path in figures]
         trained = [one.comparison for one in published if not one.comparison.title.endswith(DECODERS)]
-        parts += [*format_seed_noise(trained), *format_loss_ranks(trained)]
+        parts += format_noise(trained)
         text = "\n\n".join([HEAD, *format_answers(published), *parts]) + "\n"
     target.parent.mkdir(parents=True, exist_ok=True)
     write(target, text.replace(f"{temporary}/", "outputs/"))
