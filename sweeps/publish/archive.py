@@ -173,18 +173,12 @@ def read_archive(archive: Path) -> Files:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the records of sweeps/records/ as runs; return the exit code."""
     parser = ArgumentParser(prog="make unpack", description="Write the records of sweeps as their runs.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("outputs"), help="by default outputs/")
-    options = parser.parse_args(arguments)
     records = sorted((REPOSITORY / "sweeps" / "records").glob(f"*{ENDING}"))
-
-    def write_runs() -> int:
-        print("wrote", *unpack(records, options.folder), sep="\n  ")
-        return 0
-
-    return exit_code(write_runs)
+    print("wrote", *unpack(records, parser.parse_args(arguments).folder), sep="\n  ")
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

@@ -6,13 +6,14 @@ interval lies within the margin does not contradict a source that expects the ar
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from asr_ablations.comparison.arms import Arm, choice_of, find_arm
 from asr_ablations.comparison.confounds import value_text
-from asr_ablations.comparison.contrast import NOT_LEARNED, SHOWN, Contrast, Verdict
+from asr_ablations.comparison.contrast import NOT_LEARNED, Contrast, Verdict
 from asr_ablations.comparison.identical_arms import did_nothing
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.comparison.table_columns import value_of
@@ -22,6 +23,7 @@ from asr_ablations.tools.files import Json
 
 EFFECTS = ("better", "worse", "equivalent", "not learned")
 """The effects that a source can claim. not learned: of the arm, whatever the baseline does."""
+NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
 class Effect(NamedTuple):
@@ -58,30 +60,35 @@ class Claim:
 
 @dataclass(frozen=True)
 class Commentary:
-    """The keys of `ablation` that only publishing reads, and `source` and `baseline` of the sweep file of today.
+    """What the `ablation` of a sweep file says for RESULTS.md.
 
     rates: published WER in percent by arm and test set; earlier: by question the answer of an earlier round.
     """
 
     source: str | None
-    baseline: str | None
     rates: dict[str, dict[str, float]]
     claims: list[Claim]
     earlier: dict[str, str]
 
 
-def parse_commentary(ablation: Json) -> Commentary:
-    """Read `ablation` of a sweep file. An unknown key of a claim and an unknown effect fail."""
+def parse_commentary(ablation: Json, arms: Sequence[Arm] = (), baseline: str = "") -> Commentary:
+    """Read `ablation`. An unknown key of a claim and an unknown effect fail.
+
+    arms: the names of a comparison's arms replace those of the file: `lstm` is rnn=lstm. Claims expect something
+    against the baseline of the file only, not against another one.
+    """
     shared, claims = parse_expected(ablation.get("expected")), ablation.get("claim") or []
     claims = claims if isinstance(claims, list) else [claims]
     claims = [parse_claim(claim if isinstance(claim, dict) else {"says": str(claim)}, shared) for claim in claims]
-    baseline = ablation.get("baseline")
+    claims = claims or [Claim("", expected=shared)]
+    declared = ablation.get("baseline")
+    arm = find_arm(str(declared), arms)
+    expects = declared is None or (arm is not None and arm.name == baseline)
     return Commentary(
         ablation.get("source"),
-        None if baseline is None else str(baseline),
-        {str(arm): rates for arm, rates in (ablation.get("published") or {}).items()},
-        claims or ([Claim("", expected=shared)] if shared else []),
-        {str(name): " ".join(text.split()) for name, text in (ablation.get("earlier") or {}).items()},
+        by_arm({str(name): rates for name, rates in (ablation.get("published") or {}).items()}, arms),
+        [replace(claim, expected=by_arm(claim.expected, arms) if expects else {}) for claim in claims],
+        by_arm({str(name): " ".join(text.split()) for name, text in (ablation.get("earlier") or {}).items()}, arms),
     )
 
 
@@ -105,24 +112,6 @@ def parse_effects(node: object) -> list[Effect]:
     least, most = size if isinstance(size, list) else (size, size)
     assert size is None or 0 <= least <= most, node
     return [Effect(word, least, most)]
-
-
-def name_arms(commentary: Commentary, comparison: Comparison) -> Commentary:
-    """Replace names of the sweep file by those of the tables: `lstm` is rnn=lstm.
-
-    Claims expect something against the baseline of the sweep file only: against another one nothing.
-    """
-    arms = comparison.arms
-    baseline = None if commentary.baseline is None else find_arm(commentary.baseline, arms)
-    expects = commentary.baseline is None or (baseline is not None and baseline.name == comparison.baseline)
-    return replace(
-        commentary,
-        rates=by_arm(commentary.rates, arms),
-        claims=[
-            replace(claim, expected=by_arm(claim.expected, arms) if expects else {}) for claim in commentary.claims
-        ],
-        earlier=by_arm(commentary.earlier, arms),
-    )
 
 
 class Agreement(NamedTuple):
@@ -156,7 +145,8 @@ def find_unmet(where: Mapping[str, object], runs: Sequence[RunRecord]) -> list[s
         values = sorted({choice_of(run, key) for run in runs})
         if isinstance(condition, dict):
             low, high = condition.get("least", -math.inf), condition.get("most", math.inf)
-            is_met = all(is_number(value) and low <= float(value) <= high for value in values)
+            numbers = [float(value) if NUMBER.fullmatch(value) else math.nan for value in values]
+            is_met = all(low <= number <= high for number in numbers)
             text = " and ".join(f"at {bound} {number:g}" for bound, number in condition.items())
         else:
             allowed = [value_text(value) for value in (condition if isinstance(condition, list) else [condition])]
@@ -164,13 +154,6 @@ def find_unmet(where: Mapping[str, object], runs: Sequence[RunRecord]) -> list[s
         if not is_met:
             unmet.append(f"{key} is {' and '.join(values)} here, {text} there")
     return unmet
-
-
-def is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def judge(contrast: Contrast, effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
@@ -223,7 +206,7 @@ def has_size(contrast: Contrast, effects: Sequence[Effect], low: float, high: fl
 
 
 def describe_literature(commentary: Commentary, comparison: Comparison) -> list[str]:
-    """List the claims, every published rate with the measured one, and whether directions and effects agree."""
+    """List the claims, every published rate with the measured one, and whether verdicts agree with claims."""
     source = f" ({commentary.source})" if commentary.source else ""
     lines = []
     for claim in commentary.claims:
@@ -235,8 +218,6 @@ def describe_literature(commentary: Commentary, comparison: Comparison) -> list[
             value = wer.get((arm, set_))
             measured = "not measured" if value is None else f"measured {100 * value:.2f}"
             lines.append(f"{arm} on {set_}: published {rate:.2f} WER, {measured}")
-    for verdict in comparison.verdicts:
-        lines += describe_direction(verdict, commentary.rates, comparison.baseline)
     for verdict in comparison.answer:
         for expected, outcome, unmet in find_agreements(verdict, commentary.claims, comparison.arms):
             reasons = f" ({'; '.join(unmet)})" if unmet else ""
@@ -245,18 +226,3 @@ def describe_literature(commentary: Commentary, comparison: Comparison) -> list[
     for name in sorted({name for claim in commentary.claims for name in claim.expected}.difference(questions)):
         lines.append(f"ablation.expected: {name} is not a question here; expected one of {', '.join(questions)}")
     return lines
-
-
-def describe_direction(verdict: Verdict, published: Mapping[str, Mapping[str, float]], baseline: str) -> list[str]:
-    """Return a line on the signs of the measured and the published difference, or none without a published one."""
-    contrast = verdict.contrast
-    rate, base = (published.get(name, {}).get(contrast.set) for name in (contrast.arm, baseline))
-    if rate is None or base is None or contrast.metric != "wer" or contrast.question.kind != "arm":
-        return []
-    gap = rate - base
-    sign = "worse" if gap > 0 else "better" if gap < 0 else "the same"
-    line = f"{contrast.arm} against {baseline} on {contrast.set}: published {abs(gap):.2f} {sign}"
-    if verdict.outcome not in SHOWN:
-        return [f"{line}; here no difference is shown, which neither agrees nor disagrees"]
-    agreement = "agrees" if verdict.outcome == sign else "differs"
-    return [f"{line}, measured {100 * abs(contrast.difference):.2f} {verdict.outcome}: the direction {agreement}"]

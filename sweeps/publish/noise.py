@@ -4,11 +4,12 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from asr_ablations.comparison.metrics import LOSS, Metric, find_metric, validation_set
+from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.metrics import LOSS, find_metric, validation_set
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.formats import table
 from asr_ablations.runs.record import RunRecord
@@ -40,31 +41,33 @@ CORRELATIONS = ("corpus and set", "pairs of arms", "median", "quartiles", "least
 RANKS = ("corpus, loss of, rate on", "runs", "of runs", "arms", "of arms' means", "within arms")
 
 
-@dataclass(frozen=True)
-class Result:
-    """A finished run of a sweep.
+class Result(NamedTuple):
+    """A finished run of an arm of a sweep, of which the comparison has the name as its title."""
 
-    content: what determines the results of its arm but the seed, since sweeps share arms; data: hash of the test set,
-    of folds of the first one's; units: what it was drawn with, such as 40 voices, or empty. rate: on the test set;
-    loss: of the last weights on the validation set, nan if unknown.
-    """
-
-    sweep: str
-    arm: str
+    comparison: Comparison
+    arm: Arm
     run: RunRecord
-    content: str
-    data: str | None
-    set: str
-    metric: Metric
-    units: str
-    rate: float
-    loss: float
+
+    @property
+    def rate(self) -> float:
+        """The error rate on the test set."""
+        rate = self.run.value(self.comparison.set, self.comparison.metric)
+        assert rate is not None, self.run.folder
+        return rate
+
+    @property
+    def loss(self) -> float:
+        """The loss of the last weights on the first validation set, in nats; nan if unknown."""
+        loss = self.run.value(validation_set(self.run) or "", LOSS.name)
+        return math.nan if loss is None else loss
 
 
 def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return headings and paragraphs of Markdown. The comparisons' titles name sweeps; diverged runs do not count."""
-    results = collect_results(comparisons)
-    by_set = group(results, lambda one: (one.data, one.metric.name))
+    """Return headings and paragraphs of Markdown about all finished runs."""
+    results = [
+        Result(comparison, arm, run) for comparison in comparisons for arm in comparison.arms for run in arm.runs
+    ]
+    by_set = group(results, find_test_set)
     deviations = [row for of_set in by_set for row in format_deviations(of_set)]
     correlations = [row for of_set in by_set for row in format_correlations(of_set)]
     by_loss = group([one for one in results if math.isfinite(one.loss)], find_loss)
@@ -75,36 +78,6 @@ def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
         *([correlation, table(CORRELATIONS, correlations)] if correlations else []),
         *(["## Validation loss against error rate", rank, table(RANKS, ranks)] if ranks else []),
     ]
-
-
-def collect_results(comparisons: Sequence[Comparison]) -> list[Result]:
-    results = []
-    for comparison in comparisons:
-        estimates = [verdict.contrast.estimate for verdict in comparison.verdicts]
-        units = next((f"{one.speakers} {one.unit}" for one in estimates if one is not None and one.speakers), "")
-        for arm in comparison.arms:
-            content = (
-                content_but_seed(arm.runs[0].config, arm.runs[0].data, arm.runs[0].environment) if arm.runs else ""
-            )
-            for run in arm.runs:
-                rate = run.value(comparison.set, comparison.metric)
-                loss = run.value(validation_set(run) or "", LOSS.name)
-                assert rate is not None, run.folder
-                results.append(
-                    Result(
-                        sweep=comparison.title,
-                        arm=arm.name,
-                        run=run,
-                        content=content,
-                        data=comparison.runs[0].data.hash(comparison.set),
-                        set=comparison.set,
-                        metric=find_metric(comparison.metric),
-                        units=units,
-                        rate=rate,
-                        loss=math.nan if loss is None else loss,
-                    )
-                )
-    return results
 
 
 def group(results: Sequence[Result], key: Callable[[Result], Hashable]) -> list[list[Result]]:
@@ -121,24 +94,38 @@ def group_arms(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     Arms with the same results throughout are one training under two names: they count once.
     """
     arms: dict[str, tuple[str, list[Result]]] = {}
-    for shared in group(results, lambda one: one.content):
+    for shared in group(results, find_content):
         seeds = {one.run.seed: one for one in shared}
         values = sorted((seed, one.rate, one.loss) for seed, one in seeds.items())
-        arms.setdefault(str(values), (f"{shared[0].sweep}: {shared[0].arm}", list(seeds.values())))
+        arms.setdefault(str(values), (f"{shared[0].comparison.title}: {shared[0].arm.name}", list(seeds.values())))
     return list(arms.values())
+
+
+def find_test_set(result: Result) -> Hashable:
+    """Return hash and metric of the test set; if seeds have their own test sets, as folds, of the first one."""
+    return result.comparison.runs[0].data.hash(result.comparison.set), result.comparison.metric
+
+
+def find_content(result: Result) -> Hashable:
+    """Return what determines the results of an arm but the seed."""
+    first = result.arm.runs[0]
+    return content_but_seed(first.config, first.data, first.environment)
 
 
 def find_loss(result: Result) -> Hashable:
     """Return what must be equal for losses and rates to be comparable."""
-    run, objective = result.run, json.dumps(result.run.config.get("loss"), sort_keys=True)
-    return run.data.hash(validation_set(run) or ""), run.data.hash(result.set), result.metric.name, objective
+    run, comparison = result.run, result.comparison
+    sets = run.data.hash(validation_set(run) or ""), run.data.hash(comparison.set)
+    return sets, comparison.metric, json.dumps(run.config.get("loss"), sort_keys=True)
 
 
 def label(results: Sequence[Result], sets: str) -> str:
-    """Name corpus, language, sets and units: corpora of one name can have others."""
+    """Name corpus, language and sets, and what they were drawn with: corpora of one name can have others."""
     data = results[0].run.config["data"]
-    units = [result.units for result in results if result.units][:1]
-    return ", ".join([f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", *units])
+    verdicts = [verdict for one in results for verdict in one.comparison.verdicts]
+    estimates = [verdict.contrast.estimate for verdict in verdicts if verdict.contrast.estimate is not None]
+    units = [f"{estimate.speakers} {estimate.unit}" for estimate in estimates if estimate.speakers]
+    return ", ".join([f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", *units[:1]])
 
 
 def format_deviations(results: Sequence[Result]) -> list[list[str]]:
@@ -146,7 +133,8 @@ def format_deviations(results: Sequence[Result]) -> list[list[str]]:
     arms = [(name, [one.rate for one in of_arm]) for name, of_arm in group_arms(results) if len(of_arm) > 1]
     if not arms:
         return []
-    run, set_, metric = results[0].run, results[0].set, results[0].metric
+    run, set_ = results[0].run, results[0].comparison.set
+    metric = find_metric(results[0].comparison.metric)
     total = run.value(set_, TOTALS.get(metric.name, ""))
     pooled = pooled_deviation([rates for _, rates in arms], 1 / total if total else 0.0)
     deviations = [(float(np.std(rates, ddof=1)), name, len(rates)) for name, rates in arms]
@@ -169,21 +157,21 @@ def format_deviations(results: Sequence[Result]) -> list[list[str]]:
 def format_correlations(results: Sequence[Result]) -> list[list[str]]:
     """Return the row of a test set; none if no two arms of a sweep share enough seeds."""
     correlations = []
-    for sweep in group(results, lambda one: one.sweep):
-        arms = group(sorted(sweep, key=lambda one: one.arm), lambda one: one.arm)
+    for sweep in group(results, lambda one: one.comparison.title):
+        arms = group(sorted(sweep, key=lambda one: one.arm.name), lambda one: one.arm.name)
         for one, other in itertools.combinations(arms, 2):
             rates = [{result.run.seed: result.rate for result in arm} for arm in (one, other)]
             seeds = sorted(rates[0].keys() & rates[1].keys())
             pairs = np.array([[of_arm[seed] for seed in seeds] for of_arm in rates])
             if len(seeds) >= FEWEST_PAIRS and not np.array_equal(*pairs) and pairs.std(axis=1).all():
-                names = f"{one[0].sweep}: {one[0].arm} and {other[0].arm}"
+                names = f"{one[0].comparison.title}: {one[0].arm.name} and {other[0].arm.name}"
                 correlations.append((float(np.corrcoef(pairs)[0, 1]), names))
     if not correlations:
         return []
     correlations.sort()
     low, median, high = np.quantile([value for value, _ in correlations], [0.25, 0.5, 0.75])
     ends = [f"{value:+.2f} ({names})" for value, names in (correlations[0], correlations[-1])]
-    name = label(results, results[0].set)
+    name = label(results, results[0].comparison.set)
     return [[name, str(len(correlations)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]]
 
 
@@ -198,7 +186,8 @@ def format_ranks(results: Sequence[Result]) -> list[list[str]]:
     within = [spearman(*zip(*arm, strict=True)) for arm in arms if len(arm) >= FEWEST_PAIRS]
     values = [rho.value for rho in within if rho is not None]
     median = f"{np.median(values):+.2f} ({len(values)} arm{'s' if len(values) > 1 else ''})" if values else "–"
-    sets = f"{validation_set(results[0].run)}, {results[0].metric.label} on {results[0].set}"
+    run, comparison = results[0].run, results[0].comparison
+    sets = f"{validation_set(run)}, {find_metric(comparison.metric).label} on {comparison.set}"
     return [[label(results, sets), str(len(points)), of_runs, str(len(arms)), format_spearman(means), median]]
 
 

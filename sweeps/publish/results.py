@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from textwrap import indent
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from asr_ablations.comparison.arm_differences import keys_text
 from asr_ablations.comparison.arms import choice_of
 from asr_ablations.comparison.comparison import compare
 from asr_ablations.comparison.contrast import EQUIVALENT, Contrast, Verdict
-from asr_ablations.comparison.derived_tables import one_arm
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.identical_arms import did_nothing
 from asr_ablations.comparison.metrics import LOSS, find_metric
@@ -39,7 +37,7 @@ from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import REPOSITORY, write
 from publish.archive import ENDING, keep, list_evaluations, unpack
-from publish.claims import Commentary, describe_literature, find_agreements, name_arms, parse_commentary
+from publish.claims import Commentary, describe_literature, find_agreements, parse_commentary
 from publish.noise import format_noise
 
 HEAD = """# Results
@@ -97,58 +95,43 @@ class Published:
     commentary: Commentary
 
 
-def write_results(sweeps: Sequence[Path], target: Path) -> list[Path]:
+def write_results(sweeps: Sequence[Path], target: Path) -> None:
     """Write RESULTS.md as `target` from the archives in the folder `records` next to it, and figures of each sweep.
 
-    sweeps: folders of finished sweeps that are put among the records first. Returns the paths of all files. Raises
-    UsageError for a folder that cannot be a record.
+    sweeps: folders of finished sweeps that are put among the records first. Raises UsageError for a folder that cannot
+    be a record.
     """
     records = target.parent / "records"
-    written = [archive for sweep in sweeps for archive in keep_finished(sweep, records)]
-    parts: list[str] = []
-    published: list[Published] = []
+    for sweep in sweeps:
+        keep_finished(sweep, records)
+    published, parts = [], []
     with TemporaryDirectory() as temporary:
         for sweep in unpack(sorted(records.glob(f"*{ENDING}")), Path(temporary)):
             if is_open(sweep):
                 print(f"{sweep.name}: kept, not published: its questions are open; its command goes on with them")
                 continue
             for name, folders in list_questions(sweep).items():
-                try:
-                    comparison = compare(folders, Options())
-                except UsageError as error:
-                    parts += [f"## {name}", "Not compared:", indent(str(error), "    ")]
-                    continue
-                if len(comparison.arms) > 1 or one_arm(comparison.arms):
-                    commentary = read_commentary(name, sweep, comparison, target.parent)
-                    comparison = replace(comparison, title=name, source=commentary.source)
-                    published.append(Published(comparison, commentary))
-                    figures = draw(comparison, target.parent / "figures" / name)
-                    written += figures
-                    parts += format_section(published[-1], sweep)
-                    parts += [f"![{path.stem}]({os.path.relpath(path, target.parent)})" for path in figures]
+                print(f"comparing {name}")
+                comparison = compare(folders, Options())
+                commentary = read_commentary(name, sweep, comparison, target.parent)
+                published.append(Published(replace(comparison, title=name, source=commentary.source), commentary))
+                parts += format_section(published[-1], sweep, target.parent)
         trained = [one.comparison for one in published if not one.comparison.title.endswith(DECODERS)]
-        parts += format_noise(trained)
-        text = "\n\n".join([HEAD, *format_answers(published), *parts]) + "\n"
-    target.parent.mkdir(parents=True, exist_ok=True)
+        text = "\n\n".join([HEAD, *format_answers(published), *parts, *format_noise(trained)]) + "\n"
     write(target, text.replace(f"{temporary}/", "outputs/"))
-    return [target, *written]
 
 
-def keep_finished(sweep: Path, records: Path) -> list[Path]:
-    """Put a sweep among the records and return the archive; none if its record has results that the sweep lacks.
+def keep_finished(sweep: Path, records: Path) -> None:
+    """Put a sweep among the records, unless its record has results that the sweep lacks.
 
-    Raises UsageError for a folder that is missing, has a run at work or fewer than two results.
+    Raises UsageError for a folder that has a run at work or fewer than two results.
     """
-    if not sweep.is_dir():
-        raise UsageError(f"{sweep}: there is no such folder; expected a sweep, such as outputs/rnn_type")
     if working := [run.name for run in runs_in(sweep) if fate_of(run).state == "running"]:
         raise UsageError(f"{sweep}: {working[0]} is at work; expected a sweep that has ended")
     if (results := sum((run / SUMMARY).exists() for run in runs_in(sweep))) < 2:
         raise UsageError(f"{sweep}: {results} of its runs has a result; expected two or more")
-    if archive := keep(sweep, records):
-        return [archive]
-    print(f"{sweep}: its record has runs that are not there, and stays: {records / sweep.name}{ENDING}")
-    return []
+    if not keep(sweep, records):
+        print(f"{sweep}: its record has runs that are not there, and stays: {records / sweep.name}{ENDING}")
 
 
 def is_open(sweep: Path) -> bool:
@@ -179,31 +162,22 @@ def read_commentary(name: str, sweep: Path, comparison: Comparison, folder: Path
     file = folder / f"{command[command.index('-cn') + 1] if '-cn' in command else name}.yaml"
     recorded = (run.config["ablation"] for run in comparison.runs if run.config.get("ablation"))
     ablation = read_yaml(file).get("ablation") if file.exists() else next(recorded, None)
-    return name_arms(parse_commentary(ablation or {}), comparison)
+    return parse_commentary(ablation or {}, comparison.arms, comparison.baseline)
 
 
-def draw(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw figures as SVG only: they are kept in git."""
-    paths = write_figures(comparison, folder, FIGURES)
-    for path in paths:
-        if path.suffix != ".svg":
-            path.unlink()
-    return [path for path in paths if path.suffix == ".svg"]
-
-
-def format_section(published: Published, sweep: Path) -> list[str]:
+def format_section(published: Published, sweep: Path, folder: Path) -> list[str]:
+    """Return the paragraphs of a sweep, and draw its figures below `folder`."""
     comparison = published.comparison
+    changed = {run.environment.code.commit for run in comparison.runs if run.environment.code.dirty_diff}
     commits = [
-        (run.environment.code.commit or "unknown")[:8]
-        + (" with uncommitted changes" if run.environment.code.dirty_diff else "")
-        for run in comparison.runs
+        f"{(commit or 'unknown')[:8]}{' with uncommitted changes' if commit in changed else ''}"
+        for commit in dict.fromkeys(run.environment.code.commit for run in comparison.runs)
     ]
-    runs = f"{describe_training(comparison.runs)}; {describe_days(comparison.runs)}"
     parts = [
         f"## {comparison.title}",
         *preamble(comparison),
         f"    {format_command(comparison.title, sweep)}",
-        f"Commit: {', '.join(dict.fromkeys(commits))}. Runs: {runs}.",
+        f"Commit: {', '.join(commits)}. Runs: {describe_training(comparison.runs)}; {describe_days(comparison.runs)}.",
     ]
     declared = any(not time.chosen for time in comparison.times_to_accuracy)
     timed = TIMED if declared and of_one_hour(comparison.arms) else ()
@@ -216,6 +190,11 @@ def format_section(published: Published, sweep: Path) -> list[str]:
     for section in shown:
         if section.rows or section.lines:
             parts += [f"**{section.heading}**", *body(section)]
+    for path in write_figures(comparison, folder / "figures" / comparison.title, FIGURES):
+        if path.suffix == ".svg":
+            parts.append(f"![{path.stem}]({os.path.relpath(path, folder)})")
+        else:  # only the lightest is kept in git
+            path.unlink()
     return parts
 
 
@@ -236,29 +215,31 @@ def format_answers(published: Sequence[Published]) -> list[str]:
     Answers of an earlier version of the built-in corpus are in a folded table. Differences without an interval, such as
     differences of one seed, are only counted below the tables.
     """
-    parts, rows, earlier, uncounted = [], [], [], []
+    parts: list[str] = []
+    rows: list[list[str]] = []
+    earlier: list[list[str]] = []
+    omitted = []
     for one in published:
-        comparison, title = one.comparison, f"[{one.comparison.title}](#{one.comparison.title})"
-        shown = [verdict for verdict in comparison.answer if in_table(verdict.contrast)]
-        for is_old, listed in ((False, rows), (True, earlier)):
-            answers = [verdict for verdict in shown if is_earlier(verdict.contrast, comparison) == is_old]
-            cells = [format_answer(verdict, one) for verdict in answers]
-            listed += [[f"{title}: {question}", *others, ""] for question, *others in cells]
-            if cells:
-                listed[-len(cells)][-1] = describe_cost(comparison)
-        if count := len(comparison.answer) - len(shown):
-            uncounted.append(f"{title} ({count})")
+        shown = [verdict for verdict in one.comparison.answer if in_table(verdict.contrast)]
+        costs = [describe_cost(one.comparison), *[""] * len(shown)]
+        answers = [[*format_answer(verdict, one), cost] for verdict, cost in zip(shown, costs, strict=False)]
+        (earlier if is_earlier(one.comparison) else rows).extend(answers)
+        if count := len(one.comparison.answer) - len(shown):
+            omitted.append(f"{link_section(one.comparison)} ({count})")
     if rows or earlier:
-        difference, about, again = EXPLANATIONS
-        parts += [difference, about, again, summarise([run for one in published for run in one.comparison.runs])]
+        parts += [*EXPLANATIONS, summarise([run for one in published for run in one.comparison.runs])]
     if rows:
         parts.append(table(COLUMNS, rows))
     if earlier:
         parts += [EARLIER.format(len(earlier)), table(COLUMNS, earlier), "</details>"]
-    if uncounted:
-        sweeps = ", ".join(uncounted)
+    if omitted:
+        sweeps = ", ".join(omitted)
         parts.append(f"Differences of too few seeds for an interval stand in their sections alone: {sweeps}.")
     return parts
+
+
+def link_section(comparison: Comparison) -> str:
+    return f"[{comparison.title}](#{comparison.title})"
 
 
 def in_table(contrast: Contrast) -> bool:
@@ -266,20 +247,17 @@ def in_table(contrast: Contrast) -> bool:
     return all(end is not None and math.isfinite(end) for end in (contrast.low, contrast.high))
 
 
-def is_earlier(contrast: Contrast, comparison: Comparison) -> bool:
-    """Return whether a run of the answer is of the built-in corpus before its version 5."""
-    runs = [run for run in find_runs(contrast, comparison) if choice_of(run, "data") == BUILT_IN]
+def is_earlier(comparison: Comparison) -> bool:
+    """Return whether a run is of the built-in corpus before its version 5."""
+    runs = [run for run in comparison.runs if choice_of(run, "data") == BUILT_IN]
     return any((run.environment.started or "") < UNHEARD_SINCE for run in runs)
-
-
-def find_runs(contrast: Contrast, comparison: Comparison) -> list[RunRecord]:
-    return [run for arm in comparison.arms if arm.name in contrast.question.weights for run in arm.runs]
 
 
 def format_answer(verdict: Verdict, published: Published) -> list[str]:
     """Return the cells of COLUMNS but the last."""
     contrast, comparison = verdict.contrast, published.comparison
-    question, metric, runs = contrast.question, find_metric(contrast.metric), find_runs(contrast, comparison)
+    question, metric = contrast.question, find_metric(contrast.metric)
+    runs = [run for arm in comparison.arms if arm.name in question.weights for run in arm.runs]
     low, high = contrast.low, contrast.high
     if contrast.look is not None and contrast.scale == "points" and contrast.outcome in EQUIVALENT:
         low, high = contrast.look.low, contrast.look.high
@@ -289,7 +267,8 @@ def format_answer(verdict: Verdict, published: Published) -> list[str]:
     rates = f"{metric.text(contrast.arm_mean)}, {metric.text(contrast.baseline_mean)}"
     agreements = find_agreements(verdict, published.commentary.claims, comparison.arms)
     return [
-        f"{question.arm} against {question.baseline}{f', {question.within}' if question.within else ''}"
+        f"{link_section(comparison)}: {question.arm} against {question.baseline}"
+        + (f", {question.within}" if question.within else "")
         + describe_other_keys(contrast, comparison),
         f"{metric.text(contrast.difference, sign=True)} {metric.label} ({interval})",
         f"{describe_training(runs)}; " + ", ".join(filter(None, [contrast.set, words and f"{words} words", units])),
@@ -379,20 +358,14 @@ def format_range(values: Iterable[float | None], places: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Keep the named sweeps and write RESULTS.md; return the exit code."""
     parser = ArgumentParser(prog="make results", description="Write sweeps/RESULTS.md from sweeps/records/.")
     parser.add_argument("sweeps", nargs="*", type=Path, help="finished sweeps to keep as records first: outputs/l2")
-    parser.add_argument(
-        "--into", type=Path, default=REPOSITORY / "sweeps", help="the folder of RESULTS.md and records/"
-    )
+    parser.add_argument("--into", type=Path, default=REPOSITORY / "sweeps", help="folder of RESULTS.md and records/")
     options = parser.parse_args(arguments)
-
-    def write_page() -> int:
-        print("wrote", *write_results(options.sweeps, options.into / "RESULTS.md"), sep="\n  ")
-        return 0
-
-    return exit_code(write_page)
+    write_results(options.sweeps, options.into / "RESULTS.md")
+    print(f"wrote {options.into / 'RESULTS.md'}")
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))
