@@ -9,6 +9,7 @@ link, and the archive holds that run, too.
 import csv
 import io
 import json
+import os
 import re
 import sys
 import tarfile
@@ -19,7 +20,6 @@ from pathlib import Path
 from asr_ablations.commands.console import exit_code
 from asr_ablations.runs import layout
 from asr_ablations.runs.evaluations import utterances_of
-from asr_ablations.runs.reader import UnreadableFileError
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.tools.files import REPOSITORY, whole_file
@@ -35,9 +35,6 @@ PLACE_COLUMNS = ("audio", "offset", "duration", "channel")
 ABSOLUTE = re.compile(r"(^|[\s\"'=\[,])(?:~|/[\w.~+-]+)/[^\s\"',\]]*", re.MULTILINE)
 """A path of the machine, and the character before it."""
 
-Files = dict[str, bytes | str]
-"""By name in the archive: the content of a file, or the target of a link."""
-
 
 def keep(sweep: Path, archives: Path) -> Path | None:
     """Write the archive of a sweep into a folder and return its path. The same results make the same bytes.
@@ -46,47 +43,39 @@ def keep(sweep: Path, archives: Path) -> Path | None:
     """
     archive = archives / f"{sweep.name}{ENDING}"
     files = collect_files(sweep)
-    if archive.exists() and not list_results(read_archive(archive)) <= list_results(files):
-        return None
+    if archive.exists():
+        with tarfile.open(archive) as tar:
+            if not list_results(tar.getnames()) <= list_results(files):
+                return None
     archives.mkdir(parents=True, exist_ok=True)
-    with (
-        whole_file(archive) as temporary,
-        tarfile.open(temporary, "w:xz", preset=9, format=tarfile.PAX_FORMAT) as tar,
-    ):
+    with whole_file(archive) as path, tarfile.open(path, "w:xz", preset=9, format=tarfile.PAX_FORMAT) as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(name)  # without an owner, dated 1970
             if isinstance(content, str):
-                member.type, member.linkname = tarfile.SYMTYPE, content
-                tar.addfile(member)
-            else:
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
+                member.type, member.linkname, content = tarfile.SYMTYPE, content, b""
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
     return archive
 
 
 def unpack(archives: Iterable[Path], folder: Path) -> list[Path]:
     """Write the content of archives under `folder`, as under outputs/; return the folders of their sweeps.
 
-    Existing files stay as they are. Raises UnreadableFileError for an archive that would write outside `folder`.
+    Existing files stay as they are. Raises tarfile.FilterError for an archive that would write outside `folder`.
     """
     sweeps = []
     for archive in archives:
-        for name, content in read_archive(archive).items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() or path.is_symlink():
-                continue
-            if isinstance(content, str):
-                path.symlink_to(content, target_is_directory=True)
-            else:
-                path.write_bytes(content)
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if not os.path.lexists(folder / member.name):
+                    tar.extract(member, folder, set_attrs=False, filter="data")
         sweeps.append(folder / archive.name.removesuffix(ENDING))
     return sweeps
 
 
-def collect_files(sweep: Path) -> Files:
-    """Return what the archive of a sweep keeps."""
-    files: Files = {}
+def collect_files(sweep: Path) -> dict[str, bytes | str]:
+    """Return what the archive of a sweep keeps, by name: the content of a file, or the target of a link."""
+    files: dict[str, bytes | str] = {}
     for path in [*(sweep / name for name in OF_SWEEP), *sorted((sweep / layout.ARMS).glob("*.yaml"))]:
         if path.exists():
             files[f"{sweep.name}/{path.relative_to(sweep)}"] = hide_paths(path.read_text(encoding="utf-8")).encode()
@@ -108,10 +97,10 @@ def list_evaluations(run: Path) -> list[Path]:
     return sorted([*folder.glob("*.json"), *folder.glob(utterances_of(Path("*.json")).name)])
 
 
-def list_results(files: Files) -> set[str]:
+def list_results(names: Iterable[str]) -> set[str]:
     """Return the identities of runs, the letters behind the last hyphen of their folders, and their evaluations."""
     results = set()
-    for name in files:
+    for name in names:
         _, run, *rest = name.split("/")
         if rest and (rest == [layout.STATUS] or rest[0] == layout.EVALUATIONS):
             results.add("/".join([run.rpartition("-")[2], *rest]))
@@ -155,21 +144,6 @@ def format_json(content: object) -> str:
 def hide_paths(text: str) -> str:
     """Replace paths of the machine by <folder>."""
     return ABSOLUTE.sub(r"\1<folder>", text)
-
-
-def read_archive(archive: Path) -> Files:
-    """Read an archive. Raises UnreadableFileError for anything but files and links to runs, all inside its folder."""
-    files: Files = {}
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            is_link = member.issym() and member.name.count("/") == 1  # to a run of another sweep
-            names = [member.name, member.linkname.removeprefix("../")] if is_link else [member.name]
-            is_outside = any(name.startswith("/") or ".." in name.split("/") for name in names)
-            if is_outside or not (is_link or member.isfile()):
-                raise UnreadableFileError(archive, f"{member.name!r} is not a file of a sweep")
-            content = None if is_link else tar.extractfile(member)
-            files[member.name] = content.read() if content else member.linkname
-    return files
 
 
 def main(arguments: list[str] | None = None) -> int:

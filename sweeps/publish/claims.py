@@ -27,19 +27,18 @@ NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
 class Effect(NamedTuple):
-    """An effect of EFFECTS. least, most: its size in points if the source gives one; of *equivalent* the difference
+    """An effect of EFFECTS. size: in points, least and most, if the source gives one; of *equivalent* the difference
     that would not matter, by default the margin of the plan.
     """
 
     word: str
-    least: float | None = None
-    most: float | None = None
+    size: tuple[float, float] | None = None
 
     def __str__(self) -> str:
-        if self.least is None or self.most is None:
+        if self.size is None:
             return self.word
-        size = f"{self.least:g}" if self.least == self.most else f"{self.least:g} to {self.most:g}"
-        return f"{self.word} {'within' if self.word == 'equivalent' else 'by'} {size}"
+        ends = " to ".join(f"{end:g}" for end in dict.fromkeys(self.size))
+        return f"{self.word} {'within' if self.word == 'equivalent' else 'by'} {ends}"
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def parse_effects(node: object) -> list[Effect]:
     assert word in EFFECTS, f"{word}: expected {', '.join(EFFECTS)}"
     least, most = size if isinstance(size, list) else (size, size)
     assert size is None or 0 <= least <= most, node
-    return [Effect(word, least, most)]
+    return [Effect(word, None if size is None else (least, most))]
 
 
 class Agreement(NamedTuple):
@@ -173,36 +172,31 @@ def judge(contrast: Contrast, effects: Sequence[Effect], arms: Sequence[Arm]) ->
     if contrast.look is not None and words == {"equivalent"}:
         low, high = contrast.look.low, contrast.look.high
     ranges = [find_range(effect, contrast) for effect in effects]
-    ends = [*(end for range_ in ranges for end in range_), low, high]
-    if any(map(math.isnan, ends)) or not (math.isfinite(low) and math.isfinite(high)):
-        return "cannot tell"
     least, most = min(start for start, _ in ranges), max(end for _, end in ranges)
+    if not math.isfinite(high - low) or any(math.isnan(start) for start, _ in ranges):
+        return "cannot tell"
     if least <= low and high <= most:
-        return "agrees" if has_size(contrast, effects, low, high) else "agrees in sign, not in size"
+        has_unit = contrast.metric != "loss" and contrast.scale == "points"
+        agrees = not has_unit or any(reaches_size(effect, 100 * low, 100 * high) for effect in effects)
+        return "agrees" if agrees else "agrees in sign, not in size"
     return "disagrees" if high < least or low > most else "cannot tell"
 
 
 def find_range(effect: Effect, contrast: Contrast) -> tuple[float, float]:
     """Return the differences that are such an effect, on the scale that decides; nan without a margin."""
     margin = math.nan if contrast.margin is None else contrast.margin
-    if effect.most is not None:  # in points
-        margin = effect.most / 100 if contrast.scale == "points" else math.nan
-    ranges = {"better": (-math.inf, 0.0), "worse": (0.0, math.inf), "equivalent": (-margin, margin)}
-    return ranges[effect.word]
+    if effect.size is not None:
+        margin = effect.size[1] / 100 if contrast.scale == "points" else math.nan
+    return {"better": (-math.inf, 0.0), "worse": (0.0, math.inf), "equivalent": (-margin, margin)}[effect.word]
 
 
-def has_size(contrast: Contrast, effects: Sequence[Effect], low: float, high: float) -> bool:
-    """Return whether the interval reaches the size of an effect, or one of the effects has no size in points."""
-    if contrast.metric == "loss" or contrast.scale != "points":
+def reaches_size(effect: Effect, low: float, high: float) -> bool:
+    """Return whether an interval in points reaches the size of an effect; also if the effect has none."""
+    if effect.word == "equivalent" or effect.size is None:
         return True
-    for effect in effects:
-        if effect.word == "equivalent" or effect.least is None or effect.most is None:
-            return True
-        sign = 1 if effect.word == "worse" else -1
-        start, end = sorted((sign * effect.least / 100, sign * effect.most / 100))
-        if low <= end and high >= start:
-            return True
-    return False
+    least, most = effect.size
+    start, end = (low, high) if effect.word == "worse" else (-high, -low)
+    return start <= most and end >= least
 
 
 def describe_literature(commentary: Commentary, comparison: Comparison) -> list[str]:

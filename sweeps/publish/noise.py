@@ -3,12 +3,13 @@
 import itertools
 import json
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from asr_ablations.comparison.arms import Arm
+from asr_ablations.comparison.contrast import Verdict
 from asr_ablations.comparison.metrics import LOSS, find_metric, validation_set
 from asr_ablations.comparison.result import Comparison
 from asr_ablations.report.formats import table
@@ -120,12 +121,16 @@ def find_loss(result: Result) -> Hashable:
 
 
 def label(results: Sequence[Result], sets: str) -> str:
-    """Name corpus, language and sets, and what they were drawn with: corpora of one name can have others."""
+    """Name corpus, language, sets and units of the test set: corpora of one name can have others."""
     data = results[0].run.config["data"]
-    verdicts = [verdict for one in results for verdict in one.comparison.verdicts]
-    estimates = [verdict.contrast.estimate for verdict in verdicts if verdict.contrast.estimate is not None]
-    units = [f"{estimate.speakers} {estimate.unit}" for estimate in estimates if estimate.speakers]
-    return ", ".join([f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", *units[:1]])
+    units = describe_units(verdict for one in results for verdict in one.comparison.verdicts)
+    return ", ".join(filter(None, [f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", units]))
+
+
+def describe_units(verdicts: Iterable[Verdict]) -> str:
+    """Return what the test set was drawn with, such as 40 voices; empty if no verdict depends on it."""
+    estimates = (verdict.contrast.estimate for verdict in verdicts)
+    return next((f"{one.speakers} {one.unit}" for one in estimates if one is not None and one.speakers), "")
 
 
 def format_deviations(results: Sequence[Result]) -> list[list[str]]:

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,7 +30,7 @@ from asr_ablations.report.formats import body, preamble, table
 from asr_ablations.report.looks import hours
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, SWEEP, runs_in
+from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, runs_in
 from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.status import fate_of
@@ -38,7 +39,7 @@ from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import REPOSITORY, write
 from publish.archive import ENDING, keep, list_evaluations, unpack
 from publish.claims import Commentary, describe_literature, find_agreements, parse_commentary
-from publish.noise import format_noise
+from publish.noise import describe_units, format_noise
 
 HEAD = """# Results
 
@@ -148,18 +149,13 @@ def list_questions(sweep: Path) -> dict[str, list[Path]]:
     return {sweep.name: [sweep], **({f"{sweep.name}{DECODERS}": decoded} if decoded else {})}
 
 
-def read_command(sweep: Path) -> list[str]:
-    """Return the words of the command that started the sweep; empty without a manifest."""
-    return [str(word) for word in read_sweep(sweep).get("command", [])] if (sweep / SWEEP).exists() else []
-
-
 def read_commentary(name: str, sweep: Path, comparison: Comparison, folder: Path) -> Commentary:
     """Read what a sweep file in `folder` says today; without that file, what the runs recorded.
 
     The file is the one that the sweep's command names with -cn, otherwise the one with the section's name.
     """
-    command = read_command(sweep) if name == sweep.name else []
-    file = folder / f"{command[command.index('-cn') + 1] if '-cn' in command else name}.yaml"
+    command = read_sweep(sweep)["command"] if name == sweep.name else []
+    file = folder / f"{dict(pairwise(command)).get('-cn', name)}.yaml"
     recorded = (run.config["ablation"] for run in comparison.runs if run.config.get("ablation"))
     ablation = read_yaml(file).get("ablation") if file.exists() else next(recorded, None)
     return parse_commentary(ablation or {}, comparison.arms, comparison.baseline)
@@ -167,17 +163,12 @@ def read_commentary(name: str, sweep: Path, comparison: Comparison, folder: Path
 
 def format_section(published: Published, sweep: Path, folder: Path) -> list[str]:
     """Return the paragraphs of a sweep, and draw its figures below `folder`."""
-    comparison = published.comparison
-    changed = {run.environment.code.commit for run in comparison.runs if run.environment.code.dirty_diff}
-    commits = [
-        f"{(commit or 'unknown')[:8]}{' with uncommitted changes' if commit in changed else ''}"
-        for commit in dict.fromkeys(run.environment.code.commit for run in comparison.runs)
-    ]
+    comparison, runs = published.comparison, published.comparison.runs
     parts = [
         f"## {comparison.title}",
         *preamble(comparison),
         f"    {format_command(comparison.title, sweep)}",
-        f"Commit: {', '.join(commits)}. Runs: {describe_training(comparison.runs)}; {describe_days(comparison.runs)}.",
+        f"Commit: {list_commits(runs)}. Runs: {describe_training(runs)}; {describe_days(runs)}.",
     ]
     declared = any(not time.chosen for time in comparison.times_to_accuracy)
     timed = TIMED if declared and of_one_hour(comparison.arms) else ()
@@ -199,14 +190,13 @@ def format_section(published: Published, sweep: Path, folder: Path) -> list[str]
 
 
 def format_command(name: str, sweep: Path) -> str:
-    """Return the command that starts the sweep again; for decoders, and without a manifest, the one that compares."""
+    """Return the command that starts the sweep again, or compares other decoders of its runs."""
     if name != sweep.name:
         return f"python src/compare.py outputs/{sweep.name}/*/{EVALUATIONS}"
-    if not (command := read_command(sweep)):
-        return f"python src/compare.py outputs/{name}"
-    words = [word for word in command[1:] if word.partition("=")[0] not in LOCAL_KEYS]
+    script, *words = read_sweep(sweep)["command"]
+    words = [word for word in words if word.partition("=")[0] not in LOCAL_KEYS]
     quoted = [word if "<folder>" in word else shlex.quote(word) for word in words]
-    return " ".join(["python", f"src/{Path(command[0]).name}", *quoted])
+    return " ".join(["python", f"src/{Path(script).name}", *quoted])
 
 
 def format_answers(published: Sequence[Published]) -> list[str]:
@@ -250,7 +240,7 @@ def in_table(contrast: Contrast) -> bool:
 def is_earlier(comparison: Comparison) -> bool:
     """Return whether a run is of the built-in corpus before its version 5."""
     runs = [run for run in comparison.runs if choice_of(run, "data") == BUILT_IN]
-    return any((run.environment.started or "") < UNHEARD_SINCE for run in runs)
+    return any(str(run.environment.started) < UNHEARD_SINCE for run in runs)
 
 
 def format_answer(verdict: Verdict, published: Published) -> list[str]:
@@ -263,7 +253,7 @@ def format_answer(verdict: Verdict, published: Published) -> list[str]:
         low, high = contrast.look.low, contrast.look.high
     interval = f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
     words = format_range((run.value(contrast.set, "words") for run in runs), 0)
-    units = f"{contrast.estimate.speakers} {contrast.estimate.unit}" if contrast.estimate.speakers else ""
+    units = describe_units([verdict])
     rates = f"{metric.text(contrast.arm_mean)}, {metric.text(contrast.baseline_mean)}"
     agreements = find_agreements(verdict, published.commentary.claims, comparison.arms)
     return [
@@ -274,7 +264,7 @@ def format_answer(verdict: Verdict, published: Published) -> list[str]:
         f"{describe_training(runs)}; " + ", ".join(filter(None, [contrast.set, words and f"{words} words", units])),
         "–" if question.kind == "interaction" else rates,
         "–" if question.kind == "interaction" else format_losses(contrast, comparison),
-        f"{', '.join(list_commits(runs))}, {describe_days(runs)}",
+        f"{list_commits(runs)}, {describe_days(runs)}",
         describe_outcome(verdict, published),
         " and ".join(map(str, sorted(set(contrast.seeds.values())))),
         "; ".join(agreement.expected for agreement in agreements) or "–",
@@ -320,7 +310,7 @@ def summarise(runs: Sequence[RunRecord]) -> str:
     runs = list({run.folder.resolve(): run for run in runs}.values())
     corpora = sorted({name_corpus(run) for run in runs})
     parts = [describe_training([run for run in runs if name_corpus(run) == corpus]) for corpus in corpora]
-    return f"{len(runs)} runs, {describe_days(runs)}: {'; '.join(parts)}. Commits: {', '.join(list_commits(runs))}."
+    return f"{len(runs)} runs, {describe_days(runs)}: {'; '.join(parts)}. Commits: {list_commits(runs)}."
 
 
 def describe_training(runs: Sequence[RunRecord]) -> str:
@@ -339,22 +329,21 @@ def name_corpus(run: RunRecord) -> str:
     return f"generated {run.config['data']['language']}" if name == BUILT_IN else name
 
 
-def list_commits(runs: Sequence[RunRecord]) -> list[str]:
-    return sorted({(run.environment.code.commit or "unknown")[:8] for run in runs})
+def list_commits(runs: Sequence[RunRecord]) -> str:
+    codes = {(run.environment.code.commit or "unknown", bool(run.environment.code.dirty_diff)) for run in runs}
+    return ", ".join(f"{commit[:8]}{' with uncommitted changes' * changed}" for commit, changed in sorted(codes))
 
 
 def describe_days(runs: Sequence[RunRecord]) -> str:
     """Return the first and the last day on which runs began, YYYY-MM-DD in UTC."""
-    days = sorted({run.environment.started[:10] for run in runs if run.environment.started})
-    return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "unknown day"
+    days = sorted({str(run.environment.started)[:10] for run in runs})
+    return " to ".join(dict.fromkeys([days[0], days[-1]]))
 
 
 def format_range(values: Iterable[float | None], places: int) -> str:
     """Return the smallest and the largest of the known values, or the only one; empty if none is known."""
     known = sorted({round(value, places) for value in values if value is not None})
-    texts = [f"{value:,.{places}f}" for value in known]
-    texts = [text.rstrip("0").rstrip(".") if places else text for text in texts]
-    return " to ".join(dict.fromkeys([texts[0], texts[-1]])) if texts else ""
+    return " to ".join(f"{value:,g}" for value in dict.fromkeys([*known[:1], *known[-1:]]))
 
 
 def main(arguments: list[str] | None = None) -> int:
