@@ -13,8 +13,7 @@ import os
 import re
 import sys
 import tarfile
-from argparse import ArgumentParser
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
@@ -32,6 +31,8 @@ OF_RUN = (
 )  # fmt: skip
 PLACE_COLUMNS = ("audio", "offset", "duration", "channel")
 """Columns of utterances.csv that say where the speech lies on the machine."""
+STEP_COLUMNS = ("epoch", "step", "train/loss_step")
+"""Columns of metrics.csv that have values in rows about a single step."""
 ABSOLUTE = re.compile(r"(^|[\s\"'=\[,])(?:~|/[\w.~+-]+)/[^\s\"',\]]*", re.MULTILINE)
 """A path of the machine, and the character before it."""
 
@@ -112,33 +113,23 @@ def reduce_file(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".csv":
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
-        if path.name == layout.METRICS:  # without rows that hold the loss of a single step only
-            step = {"epoch", "step", "train/loss_step"}
-            return format_table([row for row in rows if any(value for key, value in row.items() if key not in step)])
-        return format_table([{key: row[key] for key in row if key not in PLACE_COLUMNS} for row in rows])
-    if path.name == layout.STATUS:
-        status = json.loads(text)
-        return format_json({key: status[key] for key in status if key not in ("host", "pid")})
-    if path.name == layout.ENVIRONMENT:  # of the code the commit, and whether there were uncommitted changes
-        environment = json.loads(text)
-        for session in [environment, *environment.get("resumed", [])]:
-            if code := session.get("code"):
+        if path.name == layout.METRICS:
+            rows = [row for row in rows if any(value for key, value in row.items() if key not in STEP_COLUMNS)]
+        rows = [{key: row[key] for key in row if key not in PLACE_COLUMNS} for row in rows]
+        reduced = io.StringIO(newline="")
+        table = csv.DictWriter(reduced, fieldnames=list(rows[0]) if rows else [])
+        table.writeheader()
+        table.writerows(rows)
+        return reduced.getvalue()
+    if path.name in (layout.STATUS, layout.ENVIRONMENT):
+        content = json.loads(text)
+        content = {key: content[key] for key in content if key not in ("host", "pid")}
+        for session in [content, *content.get("resumed", [])]:
+            if code := session.get("code"):  # the commit, and whether there were uncommitted changes
                 code.pop("files", None)
                 code["dirty_diff"] = "not kept" if code.get("dirty_diff") else ""
-        return format_json(environment)
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     return hide_paths(text)
-
-
-def format_table(rows: Sequence[dict[str, str]]) -> str:
-    text = io.StringIO(newline="")
-    table = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
-    table.writeheader()
-    table.writerows(rows)
-    return text.getvalue()
-
-
-def format_json(content: object) -> str:
-    return hide_paths(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def hide_paths(text: str) -> str:
@@ -146,11 +137,10 @@ def hide_paths(text: str) -> str:
     return ABSOLUTE.sub(r"\1<folder>", text)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = ArgumentParser(prog="make unpack", description="Write the records of sweeps as their runs.")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("outputs"), help="by default outputs/")
+def main() -> int:
+    """Write the records of sweeps/records/ as runs under a folder, by default outputs/."""
     records = sorted((REPOSITORY / "sweeps" / "records").glob(f"*{ENDING}"))
-    print("wrote", *unpack(records, parser.parse_args(arguments).folder), sep="\n  ")
+    print("wrote", *unpack(records, Path(sys.argv[1] if len(sys.argv) > 1 else "outputs")), sep="\n  ")
     return 0
 
 

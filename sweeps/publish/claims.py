@@ -108,32 +108,28 @@ def parse_effects(node: object) -> list[Effect]:
         return [effect for part in node for effect in parse_effects(part)]
     ((word, size),) = node.items() if isinstance(node, dict) else [(node, None)]
     assert word in EFFECTS, f"{word}: expected {', '.join(EFFECTS)}"
+    if size is None:
+        return [Effect(word)]
     least, most = size if isinstance(size, list) else (size, size)
-    assert size is None or 0 <= least <= most, node
-    return [Effect(word, None if size is None else (least, most))]
+    assert 0 <= least <= most, node
+    return [Effect(word, (least, most))]
 
 
-class Agreement(NamedTuple):
-    """A claim next to a verdict. outcome: agrees, disagrees, cannot tell or not comparable, with more words; unmet: the
-    conditions of the claim that the runs do not meet.
+def find_agreements(verdict: Verdict, claims: Sequence[Claim], arms: Sequence[Arm]) -> list[tuple[str, str, str]]:
+    """Compare a verdict with every claim that expects something of its question.
+
+    Returns what each claim expects, the outcome (agrees, disagrees, cannot tell or not comparable, with more words) and
+    the conditions of the claim that the runs do not meet.
     """
-
-    expected: str
-    outcome: str
-    unmet: list[str]
-
-
-def find_agreements(verdict: Verdict, claims: Sequence[Claim], arms: Sequence[Arm]) -> list[Agreement]:
-    """Compare a verdict with every claim that expects something of its question."""
     contrast = verdict.contrast
     runs = [run for arm in arms if arm.name in contrast.question.weights for run in arm.results]
     agreements = []
     for claim in claims:
         if effects := claim.expected.get(contrast.question.name):
-            unmet = [claim.not_comparable] if claim.not_comparable else find_unmet(claim.where, runs)
-            about = claim.about or "; ".join(unmet)
-            outcome = f"not comparable: the claim is about {about}" if unmet else judge(contrast, effects, arms)
-            agreements.append(Agreement(" or ".join(map(str, effects)), outcome, unmet))
+            unmet = claim.not_comparable or "; ".join(find_unmet(claim.where, runs))
+            about = f"not comparable: the claim is about {claim.about or unmet}"
+            outcome = about if unmet else judge(contrast, effects, arms)
+            agreements.append((" or ".join(map(str, effects)), outcome, unmet))
     return agreements
 
 
@@ -214,8 +210,8 @@ def describe_literature(commentary: Commentary, comparison: Comparison) -> list[
             lines.append(f"{arm} on {set_}: published {rate:.2f} WER, {measured}")
     for verdict in comparison.answer:
         for expected, outcome, unmet in find_agreements(verdict, commentary.claims, comparison.arms):
-            reasons = f" ({'; '.join(unmet)})" if unmet else ""
-            lines.append(f"{verdict.contrast.arm}: expected {expected}, measured {verdict.outcome}: {outcome}{reasons}")
+            measured = f"expected {expected}, measured {verdict.outcome}: {outcome}{f' ({unmet})' if unmet else ''}"
+            lines.append(f"{verdict.contrast.arm}: {measured}")
     questions = list(dict.fromkeys(verdict.contrast.question.name for verdict in comparison.verdicts))
     for name in sorted({name for claim in commentary.claims for name in claim.expected}.difference(questions)):
         lines.append(f"ablation.expected: {name} is not a question here; expected one of {', '.join(questions)}")

@@ -5,6 +5,7 @@ The rest of a head is written by hand: question, arms, what was published, what 
 
 import itertools
 import sys
+from operator import mul
 from textwrap import wrap
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -18,12 +19,11 @@ SWEEPS = REPOSITORY / "sweeps"
 WIDTH = 120
 COST = "# Cost by make docs: "
 COMMANDS = ("#   python src/train.py -m -cd", "#   python src/evaluate.py -m -cd", "#   python src/compare.py")
-TO_GIVE = {"run": "<folder of runs>"} | dict.fromkeys(
-    ("data.root", "decoder.words", "models.words", "models.letters"), "<folder>"
-)
+FOLDERS = {
+    "run": "<folder of runs>", "data.root": "<folder>", "decoder.words": "<folder>", "models.words": "<folder>",
+    "models.letters": "<folder>",
+}  # fmt: skip
 """Keys that a command must give if a sweep file leaves them null, and what stands for their value."""
-HOURS = {"AN4": 0.63, "SpeechOcean762": 1.68, "clean100": 100, "clean460": 460, "full960": 960}
-"""Hours of training speech of a corpus (docs/results.md), or of LibriSpeech's sets (Panayotov et al. 2015)."""
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def replace_head(text: str, name: str, cfg: DictConfig) -> str:
 
 def format_commands(cfg: DictConfig, name: str) -> list[str]:
     """Return the commands that run the sweep and answer its question."""
-    values = [f"{key}={value}" for key, value in TO_GIVE.items() if OmegaConf.select(cfg, key, default="") is None]
+    values = [f"{key}={value}" for key, value in FOLDERS.items() if OmegaConf.select(cfg, key, default="") is None]
     script, folder = "train", f"outputs/{name}"
     if "max_epochs" not in cfg:
         script, folder = "evaluate", "<a run's folder>/evaluations"
@@ -57,7 +57,7 @@ def format_commands(cfg: DictConfig, name: str) -> list[str]:
 
 
 def describe_cost(cfg: DictConfig) -> str:
-    """Return runs, epochs and hours of speech of a sweep."""
+    """Return runs and epochs of a sweep, and the hours of speech of the built-in corpus in them."""
     arms, seeds = list_arms(cfg)
     counts = f"{len(arms)} arm{'s' * (len(arms) > 1)}"
     if "max_epochs" not in cfg:
@@ -66,9 +66,11 @@ def describe_cost(cfg: DictConfig) -> str:
     counts = f"{len(arms) * seeds} runs ({counts}, {seeds} seed{'s' * (seeds > 1)})"
     epochs = [int(arm.get("max_epochs", cfg.max_epochs)) for arm in arms]
     span = " to ".join(map(str, sorted({min(epochs), max(epochs)})))
-    hours = (trials or seeds) * sum(count * find_hours(cfg, arm) for count, arm in zip(epochs, arms, strict=True))
-    runs = f"at most {trials} runs" if trials else counts
-    return f"{runs} of {span} epochs, {hours:,.0f} hours of speech in all. plan=true measures the time."
+    cost = f"{f'at most {trials} runs' if trials else counts} of {span} epochs"
+    if "hours" in cfg.data:
+        hours = [float(arm.get("data.hours", cfg.data.hours)) for arm in arms]
+        cost += f", {(trials or seeds) * sum(map(mul, epochs, hours)):,.0f} hours of speech in all"
+    return f"{cost}. plan=true measures the time."
 
 
 def list_arms(cfg: DictConfig) -> tuple[list[dict[str, str]], int]:
@@ -81,14 +83,6 @@ def list_arms(cfg: DictConfig) -> tuple[list[dict[str, str]], int]:
     combinations = [dict(zip(values, arm, strict=True)) for arm in itertools.product(*values.values())]
     changes = [{key: str(value) for key, value in arm.changes.items()} for arm in read_arms(cfg.get("arms"))] or [{}]
     return [combination | change for combination in combinations for change in changes], seeds
-
-
-def find_hours(cfg: DictConfig, arm: dict[str, str]) -> float:
-    """Return the hours of training speech of an arm."""
-    if "hours" in cfg.data:
-        return float(arm.get("data.hours", cfg.data.hours))
-    corpus = cfg.data._target_.rpartition(".")[2]
-    return HOURS[corpus] if corpus in HOURS else HOURS[arm.get("data.train", cfg.data.train)]
 
 
 if __name__ == "__main__":

@@ -68,7 +68,8 @@ def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
     results = [
         Result(comparison, arm, run) for comparison in comparisons for arm in comparison.arms for run in arm.runs
     ]
-    by_set = group(results, find_test_set)
+    # the first run's test set stands for all, since seeds can have folds of their own
+    by_set = group(results, lambda one: (one.comparison.runs[0].data.hash(one.comparison.set), one.comparison.metric))
     deviations = [row for of_set in by_set for row in format_deviations(of_set)]
     correlations = [row for of_set in by_set for row in format_correlations(of_set)]
     by_loss = group([one for one in results if math.isfinite(one.loss)], find_loss)
@@ -100,11 +101,6 @@ def group_arms(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
         values = sorted((seed, one.rate, one.loss) for seed, one in seeds.items())
         arms.setdefault(str(values), (f"{shared[0].comparison.title}: {shared[0].arm.name}", list(seeds.values())))
     return list(arms.values())
-
-
-def find_test_set(result: Result) -> Hashable:
-    """Return hash and metric of the test set; if seeds have their own test sets, as folds, of the first one."""
-    return result.comparison.runs[0].data.hash(result.comparison.set), result.comparison.metric
 
 
 def find_content(result: Result) -> Hashable:

@@ -4,7 +4,6 @@ import math
 import os
 import shlex
 import sys
-from argparse import ArgumentParser
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -30,10 +29,10 @@ from asr_ablations.report.formats import body, preamble, table
 from asr_ablations.report.looks import hours
 from asr_ablations.report.section import Section
 from asr_ablations.report.sections import sections
-from asr_ablations.runs.layout import EVALUATIONS, SUMMARY, runs_in
+from asr_ablations.runs.layout import EVALUATIONS, runs_in
 from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
 from asr_ablations.runs.record import RunRecord
-from asr_ablations.runs.status import fate_of
+from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.errors import UsageError
 from asr_ablations.tools.files import REPOSITORY, write
@@ -123,14 +122,11 @@ def write_results(sweeps: Sequence[Path], target: Path) -> None:
 
 
 def keep_finished(sweep: Path, records: Path) -> None:
-    """Put a sweep among the records, unless its record has results that the sweep lacks.
-
-    Raises UsageError for a folder that has a run at work or fewer than two results.
-    """
-    if working := [run.name for run in runs_in(sweep) if fate_of(run).state == "running"]:
-        raise UsageError(f"{sweep}: {working[0]} is at work; expected a sweep that has ended")
-    if (results := sum((run / SUMMARY).exists() for run in runs_in(sweep))) < 2:
-        raise UsageError(f"{sweep}: {results} of its runs has a result; expected two or more")
+    """Put a sweep among the records, unless its record has results that the sweep lacks. Raises UsageError."""
+    states = [fate_of(run).state for run in runs_in(sweep)]
+    if "running" in states or sum(state in RESULTS for state in states) < 2:
+        runs = ", ".join(states) or "no folder with runs"
+        raise UsageError(f"{sweep}: expected a sweep that has ended, with two results or more; its runs are: {runs}")
     if not keep(sweep, records):
         print(f"{sweep}: its record has runs that are not there, and stays: {records / sweep.name}{ENDING}")
 
@@ -215,7 +211,7 @@ def format_answers(published: Sequence[Published]) -> list[str]:
         answers = [[*format_answer(verdict, one), cost] for verdict, cost in zip(shown, costs, strict=False)]
         (earlier if is_earlier(one.comparison) else rows).extend(answers)
         if count := len(one.comparison.answer) - len(shown):
-            omitted.append(f"{link_section(one.comparison)} ({count})")
+            omitted.append(f"[{one.comparison.title}](#{one.comparison.title}) ({count})")
     if rows or earlier:
         parts += [*EXPLANATIONS, summarise([run for one in published for run in one.comparison.runs])]
     if rows:
@@ -226,10 +222,6 @@ def format_answers(published: Sequence[Published]) -> list[str]:
         sweeps = ", ".join(omitted)
         parts.append(f"Differences of too few seeds for an interval stand in their sections alone: {sweeps}.")
     return parts
-
-
-def link_section(comparison: Comparison) -> str:
-    return f"[{comparison.title}](#{comparison.title})"
 
 
 def in_table(contrast: Contrast) -> bool:
@@ -255,9 +247,9 @@ def format_answer(verdict: Verdict, published: Published) -> list[str]:
     words = format_range((run.value(contrast.set, "words") for run in runs), 0)
     units = describe_units([verdict])
     rates = f"{metric.text(contrast.arm_mean)}, {metric.text(contrast.baseline_mean)}"
-    agreements = find_agreements(verdict, published.commentary.claims, comparison.arms)
+    claims = find_agreements(verdict, published.commentary.claims, comparison.arms)
     return [
-        f"{link_section(comparison)}: {question.arm} against {question.baseline}"
+        f"[{comparison.title}](#{comparison.title}): {question.arm} against {question.baseline}"
         + (f", {question.within}" if question.within else "")
         + describe_other_keys(contrast, comparison),
         f"{metric.text(contrast.difference, sign=True)} {metric.label} ({interval})",
@@ -267,8 +259,8 @@ def format_answer(verdict: Verdict, published: Published) -> list[str]:
         f"{list_commits(runs)}, {describe_days(runs)}",
         describe_outcome(verdict, published),
         " and ".join(map(str, sorted(set(contrast.seeds.values())))),
-        "; ".join(agreement.expected for agreement in agreements) or "–",
-        "; ".join(agreement.outcome for agreement in agreements) or "–",
+        "; ".join(expected for expected, _, _ in claims) or "–",
+        "; ".join(outcome for _, outcome, _ in claims) or "–",
     ]
 
 
@@ -346,13 +338,10 @@ def format_range(values: Iterable[float | None], places: int) -> str:
     return " to ".join(f"{value:,g}" for value in dict.fromkeys([*known[:1], *known[-1:]]))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = ArgumentParser(prog="make results", description="Write sweeps/RESULTS.md from sweeps/records/.")
-    parser.add_argument("sweeps", nargs="*", type=Path, help="finished sweeps to keep as records first: outputs/l2")
-    parser.add_argument("--into", type=Path, default=REPOSITORY / "sweeps", help="folder of RESULTS.md and records/")
-    options = parser.parse_args(arguments)
-    write_results(options.sweeps, options.into / "RESULTS.md")
-    print(f"wrote {options.into / 'RESULTS.md'}")
+def main() -> int:
+    target = REPOSITORY / "sweeps" / "RESULTS.md"
+    write_results([Path(folder) for folder in sys.argv[1:]], target)
+    print(f"wrote {target}")
     return 0
 
 

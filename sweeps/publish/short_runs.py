@@ -2,7 +2,6 @@
 
 import math
 import sys
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -116,13 +115,11 @@ def format_range(range_: Range) -> str:
     return f"{range_.value:.2f}{interval}"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = ArgumentParser(prog="make short-runs", description="Compare short runs with longer ones of the same arms.")
-    parser.add_argument("short", type=Path, help="a sweep, such as outputs/short_runs_at_2")
-    parser.add_argument("long", type=Path, help="a sweep of the same arms, trained longer: outputs/short_runs")
-    options = parser.parse_args(arguments)
-    section = compare_lengths(compare([options.short], Options()), compare([options.long], Options()))
-    print(*body(section), sep="\n\n")
+def main() -> int:
+    if len(sys.argv) != 3:
+        raise UsageError("expected two sweeps of the same arms: outputs/short_runs_at_2 outputs/short_runs")
+    short, long = (compare([Path(folder)], Options()) for folder in sys.argv[1:])
+    print(*body(compare_lengths(short, long)), sep="\n\n")
     return 0
 
 
