@@ -8,7 +8,7 @@ interval lies within the margin does not contradict a source that expects the ar
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from asr_ablations.comparison.arms import Arm, choice_of, find_arm
@@ -21,8 +21,7 @@ from asr_ablations.runs.arm_names import by_arm
 from asr_ablations.runs.record import RunRecord
 from asr_ablations.tools.files import Json
 
-EFFECTS = ("better", "worse", "equivalent", "not learned")
-"""The effects that a source can claim. not learned: of the arm, whatever the baseline does."""
+EFFECTS = ("better", "worse", "equivalent", "not learned")  # the last of the arm, whatever the baseline does
 NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
@@ -76,30 +75,20 @@ def parse_commentary(ablation: Json, arms: Sequence[Arm] = (), baseline: str = "
     arms: the names of a comparison's arms replace those of the file: `lstm` is rnn=lstm. Claims expect something
     against the baseline of the file only, not against another one.
     """
-    shared, claims = parse_expected(ablation.get("expected")), ablation.get("claim") or []
-    claims = claims if isinstance(claims, list) else [claims]
-    claims = [parse_claim(claim if isinstance(claim, dict) else {"says": str(claim)}, shared) for claim in claims]
-    claims = claims or [Claim("", expected=shared)]
-    declared = ablation.get("baseline")
+    declared, nodes = ablation.get("baseline"), ablation.get("claim") or ""
     arm = find_arm(str(declared), arms)
     expects = declared is None or (arm is not None and arm.name == baseline)
+    claims = []
+    for node in nodes if isinstance(nodes, list) else [nodes]:
+        given = {"expected": ablation.get("expected"), **(node if isinstance(node, dict) else {"says": str(node)})}
+        expected = {str(question): parse_effects(effects) for question, effects in (given["expected"] or {}).items()}
+        claims.append(Claim(**{**given, "expected": by_arm(expected, arms) if expects else {}}))
     return Commentary(
         ablation.get("source"),
         by_arm({str(name): rates for name, rates in (ablation.get("published") or {}).items()}, arms),
-        [replace(claim, expected=by_arm(claim.expected, arms) if expects else {}) for claim in claims],
+        claims,
         by_arm({str(name): " ".join(text.split()) for name, text in (ablation.get("earlier") or {}).items()}, arms),
     )
-
-
-def parse_claim(node: Json, shared: dict[str, list[Effect]]) -> Claim:
-    """shared: what claims without `expected` expect."""
-    for condition in node.get("where", {}).values():
-        assert not isinstance(condition, dict) or condition.keys() <= {"least", "most"}, condition
-    return Claim(**{**node, "expected": parse_expected(node["expected"]) if "expected" in node else shared})
-
-
-def parse_expected(node: Json | None) -> dict[str, list[Effect]]:
-    return {str(question): parse_effects(effects) for question, effects in (node or {}).items()}
 
 
 def parse_effects(node: object) -> list[Effect]:
@@ -139,9 +128,9 @@ def find_unmet(where: Mapping[str, object], runs: Sequence[RunRecord]) -> list[s
     for key, condition in where.items():
         values = sorted({choice_of(run, key) for run in runs})
         if isinstance(condition, dict):
-            low, high = condition.get("least", -math.inf), condition.get("most", math.inf)
+            least, most = ({"least": -math.inf, "most": math.inf} | condition).values()  # no other keys
             numbers = [float(value) if NUMBER.fullmatch(value) else math.nan for value in values]
-            is_met = all(low <= number <= high for number in numbers)
+            is_met = all(least <= number <= most for number in numbers)
             text = " and ".join(f"at {bound} {number:g}" for bound, number in condition.items())
         else:
             allowed = [value_text(value) for value in (condition if isinstance(condition, list) else [condition])]

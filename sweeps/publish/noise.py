@@ -17,12 +17,9 @@ from asr_ablations.runs.record import RunRecord
 from asr_ablations.runs.seed_noise import TOTALS, content_but_seed, pooled_deviation
 from asr_ablations.statistics.sample import spearman
 
-FEWEST_SEEDS = 3
-"""Seeds of an arm whose own deviation is shown."""
-FEWEST_PAIRS = 5
-"""Seeds that a correlation needs, of two arms or within one: that of fewer can be nearly any number."""
-FEWEST_RUNS = 10
-"""Runs that a rank correlation over arms needs."""
+FEWEST_SEEDS = 3  # of an arm whose own deviation is shown
+FEWEST_PAIRS = 5  # seeds that a correlation needs, of two arms or within one
+FEWEST_RUNS = 10  # that a rank correlation over arms needs
 EXPLANATIONS = (
     "Standard deviation of the error rate over seeds, pooled over all arms above with two seeds and more, in points. "
     f"Least and greatest: of the arms with {FEWEST_SEEDS} seeds and more. The arm with the most seeds, which several "
@@ -51,7 +48,6 @@ class Result(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The error rate on the test set."""
         rate = self.run.value(self.comparison.set, self.comparison.metric)
         assert rate is not None, self.run.folder
         return rate

@@ -11,12 +11,11 @@ from scipy.stats import kendalltau
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.comparison.comparison import compare
-from asr_ablations.comparison.contrast import SHOWN
+from asr_ablations.comparison.contrast import SHOWN, Verdict
 from asr_ablations.comparison.design import Options
 from asr_ablations.comparison.metrics import find_metric
 from asr_ablations.comparison.result import Comparison
-from asr_ablations.report.formats import body
-from asr_ablations.report.section import Section
+from asr_ablations.report.formats import table
 from asr_ablations.report.tables import interval_text
 from asr_ablations.statistics.distributions import t_bound
 from asr_ablations.statistics.intervals import Range
@@ -30,8 +29,8 @@ Rates = Sequence[NDArray[np.float64]]
 """The rates (runs,) of each arm, as fractions, the baseline's first."""
 
 
-def compare_lengths(short: Comparison, long: Comparison) -> Section:
-    """Return a row for each arm with its differences from the baseline, and what they say together.
+def compare_lengths(short: Comparison, long: Comparison) -> str:
+    """Return a table in Markdown of each arm's differences from the baseline, and what they say together.
 
     Raises UsageError if the two have no arm in common, or another baseline, test set or metric.
     """
@@ -39,34 +38,31 @@ def compare_lengths(short: Comparison, long: Comparison) -> Section:
         ours, theirs = getattr(short, name), getattr(long, name)
         if ours != theirs:
             raise UsageError(f"the short runs have the {name} {ours}, the long ones {theirs}; expected the same")
-    metric, rows, outcomes, signs = find_metric(short.metric), [], {}, []
     later = {verdict.contrast.arm: verdict for verdict in long.answer}
-    for before in short.answer:
-        arm = before.contrast.arm
-        if after := later.get(arm):
-            outcomes[arm] = (before.outcome, after.outcome)
-            signs.append(before.contrast.difference * after.contrast.difference > 0)
-            cells = [
-                (f"{metric.text(one.contrast.difference, sign=True)} ({interval_text(one)})", one.outcome)
-                for one in (before, after)
-            ]
-            rows.append([arm, *cells[0], *cells[1]])
-    if not rows:
+    pairs = {one.contrast.arm: (one, later[one.contrast.arm]) for one in short.answer if one.contrast.arm in later}
+    if not pairs:
         raise UsageError(f"{short.title} and {long.title} have no arm in common beside the baseline {short.baseline}")
-    rates = [[collect_rates(comparison, arm) for arm in (short.baseline, *outcomes)] for comparison in (short, long)]
+    rows = [[arm, *format_verdict(before), *format_verdict(after)] for arm, (before, after) in pairs.items()]
+    same_sign = sum(before.contrast.difference * after.contrast.difference > 0 for before, after in pairs.values())
+    rates = [[collect_rates(comparison, arm) for arm in (short.baseline, *pairs)] for comparison in (short, long)]
+    shown = [pair for pair in pairs.values() if pair[0].outcome in SHOWN]
+    again = sum(before.outcome == after.outcome for before, after in shown)
+    opposite = [arm for arm, pair in pairs.items() if {verdict.outcome for verdict in pair} == {"better", "worse"}]
+    turned = f"turned round: {', '.join(opposite)}" if opposite else "none is turned round"
     tau, slope = format_range(measure_tau(*rates)), format_range(measure_slope(*rates))
-    shown = [pair for pair in outcomes.values() if pair[0] in SHOWN]
-    again = sum(before == after for before, after in shown)
-    opposite = ", ".join(arm for arm, pair in outcomes.items() if set(pair) == {"better", "worse"})
-    turned = f"turned round: {opposite}" if opposite else "none is turned round"
     lines = [
-        f"{sum(signs)} of {len(signs)} differences have the same sign in both.",
+        f"{same_sign} of {len(pairs)} differences have the same sign in both.",
         f"Kendall's τ between the orders of the arms is {tau}; 1 is the same order, 0 is chance.",
         f"A difference of 1 in short runs is {slope} in long ones.",
         f"Of {len(shown)} arms that short runs call better or worse, long runs call {again} the same; {turned}.",
     ]
-    heading = f"the same arms in short and in long runs, against {short.baseline}, on {short.set}"
-    return Section(heading, ["arm", "short: difference", "verdict", "long: difference", "verdict"], rows, lines)
+    head = ["arm", "short: difference", "verdict", "long: difference", "verdict"]
+    return "\n\n".join([table(head, rows), "\n".join(lines)])
+
+
+def format_verdict(verdict: Verdict) -> list[str]:
+    difference = find_metric(verdict.contrast.metric).text(verdict.contrast.difference, sign=True)
+    return [f"{difference} ({interval_text(verdict)})", verdict.outcome]
 
 
 def collect_rates(comparison: Comparison, name: str) -> NDArray[np.float64]:
@@ -119,7 +115,7 @@ def main() -> int:
     if len(sys.argv) != 3:
         raise UsageError("expected two sweeps of the same arms: outputs/short_runs_at_2 outputs/short_runs")
     short, long = (compare([Path(folder)], Options()) for folder in sys.argv[1:])
-    print(*body(compare_lengths(short, long)), sep="\n\n")
+    print(compare_lengths(short, long))
     return 0
 
 
