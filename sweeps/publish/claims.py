@@ -26,9 +26,7 @@ NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
 class Effect(NamedTuple):
-    """An effect of EFFECTS. size: in points, least and most, if the source gives one; of *equivalent* the difference
-    that would not matter, by default the margin of the plan.
-    """
+    """An effect of EFFECTS. size: least and most in points, if the source gives one; of *equivalent* the margin."""
 
     word: str
     size: tuple[float, float] | None = None

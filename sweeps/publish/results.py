@@ -51,7 +51,6 @@ SHOWN = (
 """Sections of a comparison that the page has before the literature, by the beginning of their headings."""
 TIMED = ("Until the median", "At equal cost")
 """Sections that it has if targets were declared and the times can be compared."""
-LAST = ("Warnings", "Not finished")
 
 BUILT_IN = "synthetic"  # the option of the built-in corpus, whose speech is generated
 UNHEARD_SINCE = "2026-11-27"
@@ -71,9 +70,9 @@ EXPLANATIONS = (
     "*Again*: how often the question, asked once more with fresh seeds, has the same verdict: of plans as [simulated]"
     "(../docs/statistics.md#how-large-against-what-matters), of other sweeps as [the noise predicts]"
     "(../docs/statistics.md#without-a-plan). Agreement goes by the interval; *not comparable*: the claim is about "
-    "other runs than these. *Asked before*: answers of earlier rounds, whose runs are lost or replaced: of fewer epochs, "
-    "the first by speakers. *With*: keys in which arms differ, too, beside what their names say. *Open*: by voices the "
-    "plan asks for further runs.",
+    "other runs than these. *Asked before*: answers of earlier rounds, whose runs are lost or replaced: of fewer "
+    "epochs, the first by speakers. *With*: keys in which arms differ, too, beside what their names say. *Open*: by "
+    "voices the plan asks for further runs.",
 )
 EARLIER = """<details>
 <summary>Earlier answers: {}</summary>
@@ -163,7 +162,7 @@ def format_section(published: Published, folder: Path) -> list[str]:
     shown = [
         *(section for section in compared if section.heading.startswith(SHOWN)),
         Section("The literature", lines=describe_literature(published.commentary, comparison)),
-        *(section for section in compared if section.heading.startswith((*timed, *LAST))),
+        *(section for section in compared if section.heading.startswith((*timed, "Warnings", "Not finished"))),
     ]
     for section in shown:
         if section.rows or section.lines:
