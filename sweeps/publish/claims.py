@@ -1,4 +1,4 @@
-"""What a sweep file says of its source, and whether a verdict agrees with the source's claims.
+"""Read the claims of a source from a sweep file, and compare verdicts with them.
 
 A claim is about a corpus, a stage of training and a recipe. Runs that do not meet its conditions neither support nor
 refute it. Agreement is decided by the interval of the difference, not by the name of the outcome: a *better* whose
@@ -56,7 +56,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Commentary:
-    """What the `ablation` of a sweep file says for RESULTS.md.
+    """The keys of `ablation` in a sweep file that RESULTS.md shows.
 
     rates: published WER in percent by arm and test set; earlier: by question the answer of an earlier round.
     """
@@ -139,10 +139,10 @@ def find_unmet(where: Mapping[str, object], runs: Sequence[RunRecord]) -> list[s
 
 
 def judge(contrast: Contrast, effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
-    """agrees: the interval lies within the effects; disagrees: it has no part of them; otherwise cannot tell.
+    """Return *agrees* if the interval lies within the effects, *disagrees* if it has no part of them, or *cannot tell*.
 
-    An option that did nothing tells nothing. *agrees in sign, not in size*: the interval does not reach the size that
-    the source gives.
+    If an option did nothing, its verdict cannot tell. *agrees in sign, not in size*: the interval does not reach the
+    size that the source gives.
     """
     words = {effect.word for effect in effects}
     if "not learned" in words:  # of the arm alone, by its rate

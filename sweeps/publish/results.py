@@ -112,8 +112,8 @@ def keep_finished(sweep: Path, records: Path) -> None:
     """Put a sweep among the records, unless its record has results that the sweep lacks. Raises UsageError."""
     states = [fate_of(run).state for run in runs_in(sweep)]
     if "running" in states or sum(state in RESULTS for state in states) < 2:
-        runs = ", ".join(states) or "no folder with runs"
-        raise UsageError(f"{sweep}: expected a sweep that has ended, with two results or more; its runs are: {runs}")
+        runs = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "no run"
+        raise UsageError(f"{sweep}: has {runs}; expected a sweep that has ended, with two results or more")
     if not keep(sweep, records):
         print(f"{sweep}: its record has runs that are not there, and stays: {records / sweep.name}{ENDING}")
 
@@ -127,8 +127,8 @@ def is_open(sweep: Path) -> bool:
 def compare_sweep(sweep: Path, folder: Path) -> Iterator[Published]:
     """Compare the arms of a sweep, and other decoders of its runs, unless the sweep is open.
 
-    folder: of the sweep files of today. The sweep's is named in its command with -cn. If it is missing, the ablation
-    that the runs recorded counts.
+    folder: the sweep files of today, of which the sweep's command names one with -cn. If it is missing, the `ablation`
+    that the runs recorded is read.
     """
     if is_open(sweep):
         print(f"{sweep.name}: kept, not published: its questions are open; its command goes on with them")
@@ -287,7 +287,7 @@ def describe_cost(comparison: Comparison) -> str:
 
 
 def summarise(runs: Sequence[RunRecord]) -> str:
-    """Return a sentence about all runs; those of other decoders are counted with their evaluations' folders."""
+    """Return a sentence about all runs, each counted once; an evaluation with another decoder counts as a run."""
     runs = list({run.folder.resolve(): run for run in runs}.values())
     corpora = sorted({name_corpus(run) for run in runs})
     parts = [describe_training([run for run in runs if name_corpus(run) == corpus]) for corpus in corpora]

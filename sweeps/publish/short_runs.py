@@ -41,7 +41,7 @@ def compare_lengths(short: Comparison, long: Comparison) -> str:
     later = {verdict.contrast.arm: verdict for verdict in long.answer}
     pairs = {one.contrast.arm: (one, later[one.contrast.arm]) for one in short.answer if one.contrast.arm in later}
     if not pairs:
-        raise UsageError(f"{short.title} and {long.title} have no arm in common beside the baseline {short.baseline}")
+        raise UsageError(f"{short.title} and {long.title} have no arm in common except the baseline {short.baseline}")
     rows = [[arm, *format_verdict(before), *format_verdict(after)] for arm, (before, after) in pairs.items()]
     same_sign = sum(before.contrast.difference * after.contrast.difference > 0 for before, after in pairs.values())
     rates = [[collect_rates(comparison, arm) for arm in (short.baseline, *pairs)] for comparison in (short, long)]
