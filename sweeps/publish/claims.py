@@ -1,60 +1,50 @@
-"""What a source claims: what the claim is about, the effects it makes one expect, and whether a verdict agrees.
+"""Read the claims of a source from a sweep file, and compare verdicts with them.
 
 A claim is about a corpus, a stage of training and a recipe. Runs that do not meet its conditions neither support nor
-refute it. Agreement goes by the interval of the difference and not by the name of the outcome: a *better* whose
-interval lies within the margin is no contradiction to a source that expects the arms to be equivalent.
+refute it. Agreement is decided by the interval of the difference, not by the name of the outcome: a *better* whose
+interval lies within the margin does not contradict a source that expects the arms to be equivalent.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from asr_verdicts.arm_names import by_arm, find_arm
 from asr_verdicts.arms import Arm, choice_of
+from asr_verdicts.comparison import Comparison
 from asr_verdicts.confounds import value_text
-from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import Json
+from asr_verdicts.identical_arms import did_nothing
 from asr_verdicts.record import Record
+from asr_verdicts.table_columns import rate_rows, value_of
+from asr_verdicts.verdict import NOT_LEARNED, Verdict
 
-if TYPE_CHECKING:
-    from asr_verdicts.verdict import Verdict
-
-EXPECTABLE = ("better", "worse", "equivalent", "not learned", "interaction shown")
-"""The effects that a source can claim. not learned: of the arm, whatever the baseline does."""
-BOUNDS = ("least", "most")
-FORM = (
-    f"{{question: one or several of {', '.join(EXPECTABLE)}, "
-    "or a size in points: {worse: 1.4}, {worse: [1.4, 2.1]}, {equivalent: 1}}"
-)
+EFFECTS = ("better", "worse", "equivalent", "not learned")  # the last of the arm, whatever the baseline does
+NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
-@dataclass(frozen=True)
-class Effect:
-    """An effect in the words of EXPECTABLE. least, most: its size in points, where the source gives one; of
-    *equivalent* the difference that would not matter, else the margin of the plan.
-    """
+class Effect(NamedTuple):
+    """An effect of EFFECTS. size: least and most in points, if the source gives one; of *equivalent* the margin."""
 
     word: str
-    least: float | None = None
-    most: float | None = None
+    size: tuple[float, float] | None = None
 
-    @property
-    def text(self) -> str:
-        if self.least is None or self.most is None:
+    def __str__(self) -> str:
+        if self.size is None:
             return self.word
-        size = f"{self.least:g}" if self.least == self.most else f"{self.least:g} to {self.most:g}"
-        return f"{self.word} {'within' if self.word == 'equivalent' else 'by'} {size}"
-
-
-Expected = Mapping[str, list[Effect]]
-"""The effects that agree with a claim, by question: an arm, or an effect as tables call it."""
+        ends = " to ".join(f"{end:g}" for end in dict.fromkeys(self.size))
+        return f"{self.word} {'within' if self.word == 'equivalent' else 'by'} {ends}"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """says: the claim, as close to the source's words as a line allows; about: corpus, stage of training and recipe.
+    """A claim of the source.
 
-    where: conditions on the config of the runs, by dotted key or group: a value, a list of values, or {least: 10} and
-    {most: 5}. not_comparable: why no run of the sweep can meet the claim, where no key says so.
+    says: as close to the source's words as a line allows; about: corpus, stage of training and recipe. where:
+    conditions on the config of the runs by key or group: a value, a list of values, or {least: 10} and {most: 5}.
+    expected: by question the effects that agree with the claim. not_comparable: why no run of the sweep can meet it.
     """
 
     says: str
@@ -64,199 +54,152 @@ class Claim:
     not_comparable: str = ""
 
 
-def parse_claims(claim: object, expected: object) -> list[Claim]:
-    """The claims of a declaration. claim: a text, a claim with keys, or a list of these; expected: of the claims that
-    have none of their own. Raises UsageError for another form.
+@dataclass(frozen=True)
+class Commentary:
+    """The keys of `ablation` in a sweep file that RESULTS.md shows.
+
+    rates: published WER in percent by arm and test set; earlier: by question the answer of an earlier round.
     """
-    shared = parse_expected(expected)
-    entries = claim if isinstance(claim, list) else [] if claim is None else [claim]
-    claims = [_claim(entry, shared) for entry in entries]
-    return claims or ([Claim("", expected=shared)] if shared else [])
+
+    source: str | None
+    rates: dict[str, dict[str, float]]
+    claims: list[Claim]
+    earlier: dict[str, str]
 
 
-def _claim(entry: object, shared: dict[str, list[Effect]]) -> Claim:
-    if not isinstance(entry, Mapping):
-        return Claim(str(entry), expected=shared)
-    known = [one.name for one in fields(Claim)]
-    for key in entry:
-        if key not in known:
-            raise choices("ablation.claim", key, f"one of {', '.join(known)}")
-    if "says" not in entry:
-        raise UsageError(f"ablation.claim={dict(entry)}: expected a key `says`, beside {', '.join(known[1:])}")
-    where = entry.get("where") or {}
-    if not isinstance(where, Mapping) or not all(_is_condition(value) for value in where.values()):
-        raise UsageError(f"ablation.claim.where={where}: expected {{key: value, [values], {{least: 10}}, {{most: 5}}}}")
-    return Claim(
-        says=str(entry["says"]),
-        about=str(entry.get("about") or ""),
-        where={str(key): value for key, value in where.items()},
-        expected=parse_expected(entry["expected"]) if "expected" in entry else shared,
-        not_comparable=str(entry.get("not_comparable") or ""),
+def parse_commentary(ablation: Json, arms: Sequence[Arm] = (), baseline: str = "") -> Commentary:
+    """Read `ablation`. An unknown key of a claim and an unknown effect fail.
+
+    arms: the names of a comparison's arms replace those of the file: `lstm` is rnn=lstm. Claims expect something
+    against the baseline of the file only, not against another one.
+    """
+    declared, nodes = ablation.get("baseline"), ablation.get("claim") or ""
+    arm = find_arm(str(declared), arms)
+    expects = declared is None or (arm is not None and arm.name == baseline)
+    claims = []
+    for node in nodes if isinstance(nodes, list) else [nodes]:
+        given = {"expected": ablation.get("expected"), **(node if isinstance(node, dict) else {"says": str(node)})}
+        expected = {str(question): parse_effects(effects) for question, effects in (given["expected"] or {}).items()}
+        claims.append(Claim(**{**given, "expected": by_arm(expected, arms) if expects else {}}))
+    return Commentary(
+        ablation.get("source"),
+        by_arm({str(name): rates for name, rates in (ablation.get("published") or {}).items()}, arms),
+        claims,
+        by_arm({str(name): " ".join(text.split()) for name, text in (ablation.get("earlier") or {}).items()}, arms),
     )
 
 
-def _is_condition(value: object) -> bool:
-    if not isinstance(value, Mapping):
-        return True
-    return bool(value) and all(key in BOUNDS and isinstance(bound, (int, float)) for key, bound in value.items())
-
-
-def parse_expected(value: object) -> dict[str, list[Effect]]:
-    """`expected` of a claim. Raises UsageError for another form."""
-    if value is None:
-        return {}
-    try:
-        assert isinstance(value, Mapping)
-        return {str(name): _effects(of) for name, of in value.items()}
-    except (AssertionError, TypeError, ValueError) as error:
-        raise UsageError(f"ablation.expected={value}: expected {FORM}") from error
-
-
-def _effects(value: object) -> list[Effect]:
-    if isinstance(value, list):
-        return [effect for one in value for effect in _effects(one)]
-    if not isinstance(value, Mapping):
-        assert str(value) in EXPECTABLE
-        return [Effect(str(value))]
-    ((word, size),) = value.items()
-    assert str(word) in ("better", "worse", "equivalent")
+def parse_effects(node: object) -> list[Effect]:
+    """Read one or several of EFFECTS, or an effect with its size in points: {worse: 1.4}, {worse: [1.4, 2.1]}."""
+    if isinstance(node, list):
+        return [effect for part in node for effect in parse_effects(part)]
+    ((word, size),) = node.items() if isinstance(node, dict) else [(node, None)]
+    assert word in EFFECTS, f"{word}: expected {', '.join(EFFECTS)}"
+    if size is None:
+        return [Effect(word)]
     least, most = size if isinstance(size, list) else (size, size)
-    assert 0 <= float(least) <= float(most)
-    return [Effect(str(word), float(least), float(most))]
+    assert 0 <= least <= most, node
+    return [Effect(word, (least, most))]
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """A claim beside a verdict. outcome: agrees, disagrees, cannot tell, or not comparable with the reason; unmet: the
-    conditions of the claim that the runs do not meet.
+def find_agreements(verdict: Verdict, claims: Sequence[Claim], arms: Sequence[Arm]) -> list[tuple[str, str, str]]:
+    """Compare a verdict with every claim that expects something of its question.
+
+    Returns what each claim expects, the outcome (agrees, disagrees, cannot tell or not comparable, with more words) and
+    the conditions of the claim that the runs do not meet.
     """
-
-    claim: Claim
-    effects: list[Effect]
-    outcome: str
-    unmet: list[str] = field(default_factory=list)
-
-    @property
-    def expected(self) -> str:
-        return " or ".join(effect.text for effect in self.effects)
-
-
-def agreements(verdict: "Verdict", claims: Sequence[Claim], arms: Sequence[Arm]) -> list[Agreement]:
-    """Every claim that expects something of the verdict's question."""
     contrast = verdict
     runs = [run for arm in arms if arm.name in contrast.question.weights for run in arm.results]
-    held = []
+    agreements = []
     for claim in claims:
         if effects := claim.expected.get(contrast.question.name):
-            unmet = [claim.not_comparable] if claim.not_comparable else _unmet(claim.where, runs)
-            about = claim.about or "; ".join(unmet)
-            outcome = f"not comparable: the claim is about {about}" if unmet else agreement(contrast, effects, arms)
-            held.append(Agreement(claim, effects, outcome, unmet))
-    return held
+            unmet = claim.not_comparable or "; ".join(find_unmet(claim.where, runs))
+            about = f"not comparable: the claim is about {claim.about or unmet}"
+            outcome = about if unmet else judge(contrast, effects, arms)
+            agreements.append((" or ".join(map(str, effects)), outcome, unmet))
+    return agreements
 
 
-def _unmet(where: Mapping[str, object], runs: Sequence[Record]) -> list[str]:
-    """The conditions that a run does not meet, with the values that the runs have."""
+def find_unmet(where: Mapping[str, object], runs: Sequence[Record]) -> list[str]:
+    """Return the conditions that a run does not meet, with the values that the runs have."""
     unmet = []
     for key, condition in where.items():
         values = sorted({choice_of(run, key) for run in runs})
-        if not all(_meets(value, condition) for value in values):
-            unmet.append(f"{key} is {' and '.join(values)} here, {_condition_text(condition)} there")
+        if isinstance(condition, dict):
+            least, most = ({"least": -math.inf, "most": math.inf} | condition).values()  # no other keys
+            numbers = [float(value) if NUMBER.fullmatch(value) else math.nan for value in values]
+            is_met = all(least <= number <= most for number in numbers)
+            text = " and ".join(f"at {bound} {number:g}" for bound, number in condition.items())
+        else:
+            allowed = [value_text(value) for value in (condition if isinstance(condition, list) else [condition])]
+            is_met, text = set(values) <= set(allowed), " or ".join(allowed)
+        if not is_met:
+            unmet.append(f"{key} is {' and '.join(values)} here, {text} there")
     return unmet
 
 
-def _meets(value: str, condition: object) -> bool:
-    if isinstance(condition, Mapping):
-        try:
-            number = float(value)
-        except ValueError:
-            return False
-        return condition.get("least", -math.inf) <= number <= condition.get("most", math.inf)
-    return value in [value_text(one) for one in (condition if isinstance(condition, list) else [condition])]
+def judge(contrast: Verdict, effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
+    """Return *agrees* if the interval lies within the effects, *disagrees* if it has no part of them, or *cannot tell*.
 
-
-def _condition_text(condition: object) -> str:
-    if isinstance(condition, Mapping):
-        return " and ".join(f"at {key} {bound:g}" for key, bound in condition.items())
-    return " or ".join(value_text(one) for one in (condition if isinstance(condition, list) else [condition]))
-
-
-def agreement(contrast: "Verdict", effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
-    """agrees: the interval lies within the effects; disagrees: it has no part of them; else cannot tell. A choice that
-    did nothing tells nothing. *agrees in sign, not in size*: of an effect with a size that the interval does not reach.
+    If an option did nothing, its verdict cannot tell. *agrees in sign, not in size*: the interval does not reach the
+    size that the source gives.
     """
-    from asr_verdicts.identical_arms import did_nothing
-
-    if any(effect.word == "not learned" for effect in effects):
-        return _not_learned(contrast)
-    if contrast.estimate is None or contrast.reason or did_nothing(contrast.question, arms):
+    words = {effect.word for effect in effects}
+    if "not learned" in words:  # of the arm alone, by its rate
+        if contrast.metric != "wer" or contrast.question.kind not in ("arm", "simple effect"):
+            return "cannot tell"
+        return "agrees" if contrast.rate > NOT_LEARNED else "disagrees"
+    if contrast.reason or contrast.decided is None or did_nothing(contrast.question, arms):
         return "cannot tell"
-    found = contrast.decided
-    ends = (math.nan, math.nan) if found is None else (found.low, found.high)
-    if contrast.look is not None and all(effect.word == "equivalent" for effect in effects):
-        ends = (contrast.look.low, contrast.look.high)
-    low, high = ends
-    if not (math.isfinite(low) and math.isfinite(high)):
+    low, high = contrast.decided.low, contrast.decided.high
+    if contrast.look is not None and words == {"equivalent"}:
+        low, high = contrast.look.low, contrast.look.high
+    ranges = [find_range(effect, contrast) for effect in effects]
+    least, most = min(start for start, _ in ranges), max(end for _, end in ranges)
+    if not math.isfinite(high - low) or any(math.isnan(start) for start, _ in ranges):
         return "cannot tell"
-    if any(effect.word == "interaction shown" for effect in effects):
-        return "agrees" if low > 0 or high < 0 else "cannot tell"
-    ranges = [_range(effect, contrast) for effect in effects]
-    if any(math.isnan(least) for least, _ in ranges):
-        return "cannot tell"
-    least, most = min(one for one, _ in ranges), max(one for _, one in ranges)
     if least <= low and high <= most:
-        return _with_size(contrast, effects, low, high)
+        has_unit = contrast.metric != "loss" and contrast.scale == "points"
+        agrees = not has_unit or any(reaches_size(effect, 100 * low, 100 * high) for effect in effects)
+        return "agrees" if agrees else "agrees in sign, not in size"
     return "disagrees" if high < least or low > most else "cannot tell"
 
 
-def _range(effect: Effect, contrast: "Verdict") -> tuple[float, float]:
-    """The differences that are such an effect, on the scale that decides; nan where nobody has said which do not
-    matter.
-    """
+def find_range(effect: Effect, contrast: Verdict) -> tuple[float, float]:
+    """Return the differences that are such an effect, on the scale that decides; nan without a margin."""
     margin = math.nan if contrast.margin is None else contrast.margin
-    if effect.most is not None:  # in points
-        margin = effect.most / 100 if contrast.scale == "points" else math.nan
-    ranges = {"better": (-math.inf, 0.0), "worse": (0.0, math.inf), "equivalent": (-margin, margin)}
-    return ranges[effect.word]
+    if effect.size is not None:
+        margin = effect.size[1] / 100 if contrast.scale == "points" else math.nan
+    return {"better": (-math.inf, 0.0), "worse": (0.0, math.inf), "equivalent": (-margin, margin)}[effect.word]
 
 
-def _with_size(contrast: "Verdict", effects: Sequence[Effect], low: float, high: float) -> str:
-    sized = [effect for effect in effects if effect.least is not None and effect.word != "equivalent"]
-    if contrast.metric == "loss" or contrast.scale != "points" or not sized or len(sized) < len(effects):
-        return "agrees"
-    for effect in sized:
-        assert effect.least is not None
-        assert effect.most is not None
-        ends = sorted((1 if effect.word == "worse" else -1) * size / 100 for size in (effect.least, effect.most))
-        if low <= ends[1] and high >= ends[0]:
-            return "agrees"
-    return "agrees in sign, not in size"
+def reaches_size(effect: Effect, low: float, high: float) -> bool:
+    """Return whether an interval in points reaches the size of an effect; also if the effect has none."""
+    if effect.word == "equivalent" or effect.size is None:
+        return True
+    least, most = effect.size
+    start, end = (low, high) if effect.word == "worse" else (-high, -low)
+    return start <= most and end >= least
 
 
-def _not_learned(contrast: "Verdict") -> str:
-    """Of the arm alone, by the rate above which a model has not learned."""
-    from asr_verdicts.verdict import NOT_LEARNED
-
-    if contrast.metric != "wer" or contrast.question.kind not in ("arm", "simple effect"):
-        return "cannot tell"
-    return "agrees" if contrast.rate > NOT_LEARNED else "disagrees"
-
-
-def claim_lines(claims: Sequence[Claim], source: str | None) -> list[str]:
-    """The claims, and what each is about."""
-    of = f" ({source})" if source else ""
-    return [
-        f"claim{of}: {claim.says}{f' (about {claim.about})' if claim.about else ''}" for claim in claims if claim.says
-    ]
-
-
-def agreement_lines(verdict: "Verdict", claims: Sequence[Claim], arms: Sequence[Arm]) -> list[str]:
-    """A line for each claim about the question of a verdict that is an answer."""
-    if not verdict.primary:
-        return []
+def describe_literature(commentary: Commentary, comparison: Comparison) -> list[str]:
+    """List the claims, every published rate with the measured one, and whether verdicts agree with claims."""
+    source = f" ({commentary.source})" if commentary.source else ""
     lines = []
-    for held in agreements(verdict, claims, arms):
-        unmet = f" ({'; '.join(held.unmet)})" if held.unmet else ""
-        line = f"{verdict.arm}: expected {held.expected}, measured {verdict.outcome}: {held.outcome}{unmet}"
-        lines.append(line)
+    for claim in commentary.claims:
+        if claim.says:
+            lines.append(f"claim{source}: {claim.says}{f' (about {claim.about})' if claim.about else ''}")
+    wer = {(row["arm"], row["set"]): value_of(row, "wer") for row in rate_rows(comparison)}
+    for arm, rates in commentary.rates.items():
+        for set_, rate in rates.items():
+            value = wer.get((arm, set_))
+            measured = "not measured" if value is None else f"measured {100 * value:.2f}"
+            lines.append(f"{arm} on {set_}: published {rate:.2f} WER, {measured}")
+    for verdict in comparison.answer:
+        for expected, outcome, unmet in find_agreements(verdict, commentary.claims, comparison.arms):
+            measured = f"expected {expected}, measured {verdict.outcome}: {outcome}{f' ({unmet})' if unmet else ''}"
+            lines.append(f"{verdict.arm}: {measured}")
+    questions = list(dict.fromkeys(verdict.question.name for verdict in comparison.verdicts))
+    for name in sorted({name for claim in commentary.claims for name in claim.expected}.difference(questions)):
+        lines.append(f"ablation.expected: {name} is not a question here; expected one of {', '.join(questions)}")
     return lines

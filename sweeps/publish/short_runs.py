@@ -1,10 +1,8 @@
-"""Whether short runs tell what long ones do: the arms of one sweep beside the same arms, trained longer."""
+"""Print whether short runs tell what long ones do: the arms of a sweep next to the same arms, trained longer."""
 
 import math
 import sys
-from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +11,11 @@ from scipy.stats import kendalltau
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.runs.layout import COMPARISON
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.design import Options
-from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.files import write, write_json
+from asr_verdicts.errors import UsageError
 from asr_verdicts.metrics import find_metric, format_interval
-from asr_verdicts.record import Record
-from asr_verdicts.report.files import plain
-from asr_verdicts.report.formats import body
-from asr_verdicts.report.section import Section
-from asr_verdicts.report.terminal import print_section
+from asr_verdicts.report.formats import table
 from asr_verdicts.statistics.distributions import t_bound
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.noise import over_seeds, run_noise
@@ -32,185 +24,100 @@ from asr_verdicts.verdict import SHOWN, Verdict
 DRAWS = 2000
 """Draws of seeds for the interval of τ."""
 
-OPPOSITE = {"better", "worse"}
-
-Rates = Mapping[str, NDArray[np.float64]]
-"""The rates (runs,) of each arm, as fractions."""
+Rates = Sequence[NDArray[np.float64]]
+"""The rates (runs,) of each arm, as fractions, the baseline's first."""
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """What the order and the differences of short runs say about those of long ones, with 95 % intervals over seeds.
+def compare_lengths(short: Comparison, long: Comparison) -> str:
+    """Return a table in Markdown of each arm's differences from the baseline, and what they say together.
 
-    tau: Kendall's τ-b between the arms' mean rates, the baseline's among them. slope: the long difference from the
-    baseline per unit of the short one, by least squares through the origin. kept: of the arms beside the baseline,
-    those whose difference has the same sign in both.
+    Raises UsageError if the two have no arm in common, or another baseline, test set or metric.
     """
-
-    tau: Range
-    slope: Range
-    kept: int
-    arms: int
-
-
-Pair = tuple[Verdict, Verdict]
-"""The verdicts of the short and of the long runs on one arm."""
-
-
-@dataclass(frozen=True)
-class ShortRuns:
-    """Two comparisons of the same arms on a set."""
-
-    set: str
-    baseline: str
-    verdicts: dict[str, Pair]
-    transfer: Transfer
-
-    @property
-    def shown(self) -> list[Pair]:
-        """The arms that short runs call better or worse."""
-        return [pair for pair in self.verdicts.values() if pair[0].outcome in SHOWN]
-
-    @property
-    def reversed(self) -> list[str]:
-        """The arms that are better in one and worse in the other."""
-        return [arm for arm, (short, long) in self.verdicts.items() if {short.outcome, long.outcome} == OPPOSITE]
-
-
-def short_runs(short: Comparison, long: Comparison) -> ShortRuns:
-    """Raises UsageError where the two have no arm in common beside the same baseline, or no set."""
-    if short.baseline != long.baseline:
-        raise choices("the baseline of the long runs", long.baseline, f"{short.baseline}, that of the short ones")
-    if short.set != long.set or short.metric != long.metric:
-        raise UsageError(
-            f"the short runs are compared by {short.metric} on {short.set}, the long ones by {long.metric} on "
-            f"{long.set}; expected the same, by --metric and --set"
-        )
+    for name in ("baseline", "set", "metric"):
+        ours, theirs = getattr(short, name), getattr(long, name)
+        if ours != theirs:
+            raise UsageError(f"the short runs have the {name} {ours}, the long ones {theirs}; expected the same")
     later = {verdict.arm: verdict for verdict in long.answer}
-    verdicts = {verdict.arm: (verdict, later[verdict.arm]) for verdict in short.answer if verdict.arm in later}
-    if not verdicts:
-        raise UsageError(f"{short.title} and {long.title} have no arm in common beside the baseline {short.baseline}")
-    names = [short.baseline, *verdicts]
-    before, after = [
-        {arm.name: _rates(arm.results, short.set, short.metric) for arm in comparison.arms if arm.name in names}
-        for comparison in (short, long)
+    pairs = {one.arm: (one, later[one.arm]) for one in short.answer if one.arm in later}
+    if not pairs:
+        raise UsageError(f"{short.title} and {long.title} have no arm in common except the baseline {short.baseline}")
+    rows = [[arm, *format_verdict(before), *format_verdict(after)] for arm, (before, after) in pairs.items()]
+    same_sign = sum(before.difference * after.difference > 0 for before, after in pairs.values())
+    rates = [[collect_rates(comparison, arm) for arm in (short.baseline, *pairs)] for comparison in (short, long)]
+    shown = [pair for pair in pairs.values() if pair[0].outcome in SHOWN]
+    again = sum(before.outcome == after.outcome for before, after in shown)
+    opposite = [arm for arm, pair in pairs.items() if {verdict.outcome for verdict in pair} == {"better", "worse"}]
+    turned = f"turned round: {', '.join(opposite)}" if opposite else "none is turned round"
+    tau, slope = format_range(measure_tau(*rates)), format_range(measure_slope(*rates))
+    lines = [
+        f"{same_sign} of {len(pairs)} differences have the same sign in both.",
+        f"Kendall's τ between the orders of the arms is {tau}; 1 is the same order, 0 is chance.",
+        f"A difference of 1 in short runs is {slope} in long ones.",
+        f"Of {len(shown)} arms that short runs call better or worse, long runs call {again} the same; {turned}.",
     ]
-    return ShortRuns(short.set, short.baseline, verdicts, transfer(before, after, short.baseline))
+    head = ["arm", "short: difference", "verdict", "long: difference", "verdict"]
+    return "\n\n".join([table(head, rows), "\n".join(lines)])
 
 
-def _rates(runs: Sequence[Record], set_: str, metric: str) -> NDArray[np.float64]:
-    """A run that diverged has every word wrong."""
-    return np.array([1.0 if run.diverged_at is not None else run.value(set_, metric) for run in runs], dtype=float)
+def format_verdict(verdict: Verdict) -> list[str]:
+    metric = find_metric(verdict.metric)
+    interval = format_interval(verdict.low, verdict.high, metric)
+    return [f"{metric.text(verdict.difference, sign=True)} ({interval})", verdict.outcome]
 
 
-def transfer(short: Rates, long: Rates, baseline: str) -> Transfer:
-    """Both have the same arms. The interval of τ has the percentiles over DRAWS in which
-    the seeds of each arm are drawn anew, in short and long runs apart; that of the slope is Student's (delta method):
-    draws of five seeds held 88 % where they should hold 95. It is nan where an arm has a single run. The arms are those
-    that were asked about, and are not drawn.
+def collect_rates(comparison: Comparison, name: str) -> NDArray[np.float64]:
+    """Return the rates (runs,) of an arm. A run that diverged has every word wrong."""
+    (runs,) = (arm.results for arm in comparison.arms if arm.name == name)
+    rates = [1.0 if run.diverged_at is not None else run.value(comparison.set, comparison.metric) for run in runs]
+    return np.array(rates, dtype=float)
+
+
+def measure_tau(short: Rates, long: Rates) -> Range:
+    """Return Kendall's τ-b between the mean rates of all arms in short and in long runs, with its 95 % interval.
+
+    The interval has the percentiles over DRAWS, in which the seeds of each arm are drawn anew, separately in short and
+    long runs. The arms are not drawn: they are the ones that were asked about.
     """
-    arms = [baseline, *(arm for arm in short if arm != baseline)]
-    before, after = (np.array([rates[arm].mean() for arm in arms]) for rates in (short, long))
     random = np.random.default_rng(0)
-    taus = []
-    for _ in range(DRAWS):
-        drawn = [
-            np.array([random.choice(rates[arm], len(rates[arm])).mean() for arm in arms]) for rates in (short, long)
-        ]
-        taus.append(_tau(*drawn))
-    tau = _tau(before, after)
-    return Transfer(
-        tau=Range(tau, *map(float, np.nanpercentile(taus, [2.5, 97.5]))),
-        slope=_slope(before, after, [rates[arm] for rates in (short, long) for arm in arms]),
-        kept=int(np.sum(np.sign(before[1:] - before[0]) == np.sign(after[1:] - after[0]))),
-        arms=len(arms) - 1,
-    )
+    taus = [
+        kendalltau(*([random.choice(runs, len(runs)).mean() for runs in side] for side in (short, long))).statistic
+        for _ in range(DRAWS)
+    ]
+    tau = kendalltau(*([runs.mean() for runs in side] for side in (short, long))).statistic
+    low, high = np.nanpercentile(taus, [2.5, 97.5])
+    return Range(float(tau), float(low), float(high))
 
 
-def _tau(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
-    return float(kendalltau(before, after).statistic)
+def measure_slope(short: Rates, long: Rates) -> Range:
+    """Return the long difference from the baseline per unit of the short one, by least squares through the origin.
 
-
-def _slope(before: NDArray[np.float64], after: NDArray[np.float64], rates: Sequence[NDArray[np.float64]]) -> Range:
-    """From the arms' means (arms,), the baseline's first, in short and in long runs, and the rates (runs,) of each."""
-    x, y = before[1:] - before[0], after[1:] - after[0]
+    The 95 % interval over seeds is Student's (delta method), because draws of five seeds held 88 % instead of 95; it is
+    nan if an arm has a single run.
+    """
+    x, y = (np.array([runs.mean() - side[0].mean() for runs in side[1:]]) for side in (short, long))
     square = float(x @ x)
-    if not square:
-        return Range(math.nan, math.nan, math.nan)
-    slope = float(x @ y) / square
-    if min(map(len, rates)) < 2:
+    slope = float(x @ y) / square if square else math.nan
+    if not square or min(map(len, [*short, *long])) < 2:
         return Range(slope, math.nan, math.nan)
-    by_short, by_long = (y - 2 * slope * x) / square, x / square  # what a mean's change does to the slope
+    by_short, by_long = (y - 2 * slope * x) / square, x / square  # derivatives of the slope by the means
     weights = np.array([-by_short.sum(), *by_short, -by_long.sum(), *by_long])
-    noise = over_seeds([run_noise(weight * runs) for weight, runs in zip(weights, rates, strict=True)])
+    noise = over_seeds([run_noise(weight * runs) for weight, runs in zip(weights, [*short, *long], strict=True)])
     half = t_bound(0.025, noise.degrees) * noise.standard_error
     return Range(slope, slope - half, slope + half)
 
 
-def short_runs_section(both: ShortRuns) -> Section:
-    """A row for each arm with its differences from the baseline, and what they say together."""
-    rows = []
-    for arm, pair in both.verdicts.items():
-        metric = find_metric(pair[0].metric)
-        cells = [
-            f"{metric.text(one.difference, sign=True)} ({format_interval(one.low, one.high, metric)})" for one in pair
-        ]
-        rows.append([arm, cells[0], pair[0].outcome, cells[1], pair[1].outcome])
-    transfer = both.transfer
-    lines = [
-        f"{transfer.kept} of {transfer.arms} differences have the same sign in both.",
-        f"Kendall's τ between the orders of the arms is {_range(transfer.tau)}; 1 is the same order, 0 is chance.",
-        f"A difference of 1 in short runs is {_range(transfer.slope)} in long ones.",
-        _verdicts(both),
-    ]
-    head = ["arm", "short: difference", "verdict", "long: difference", "verdict"]
-    return Section(
-        f"the same arms in short and in long runs, against {both.baseline}, on {both.set}", head, rows, lines
-    )
+def format_range(range_: Range) -> str:
+    interval = "" if math.isnan(range_.low) else f" ({range_.low:.2f} to {range_.high:.2f})"
+    return f"{range_.value:.2f}{interval}"
 
 
-def _verdicts(both: ShortRuns) -> str:
-    shown = both.shown
-    again = sum(short.outcome == long.outcome for short, long in shown)
-    turned = f"; turned round: {', '.join(both.reversed)}" if both.reversed else "; none is turned round"
-    return f"Of {len(shown)} arms that short runs call better or worse, long runs call {again} the same{turned}."
-
-
-def _range(range_: Range) -> str:
-    if math.isnan(range_.low):
-        return f"{range_.value:.2f}"
-    return f"{range_.value:.2f} ({range_.low:.2f} to {range_.high:.2f})"
-
-
-def write_short_runs(both: ShortRuns, folder: Path) -> list[Path]:
-    """short_runs.md and short_runs.json in a folder; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "short_runs.md", folder / "short_runs.json"]
-    write(paths[0], "\n\n".join(body(short_runs_section(both))) + "\n")
-    arms = {
-        arm: [{name: getattr(one, name) for name in ("difference", "low", "high", "outcome")} for one in pair]
-        for arm, pair in both.verdicts.items()
-    }
-    content = {**asdict(both.transfer), "baseline": both.baseline, "set": both.set, "differences": arms}
-    write_json(paths[1], plain(content))
-    return paths
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Print and write what short runs tell of long ones; the exit code, 2 for a mistake of the user's."""
-    parser = ArgumentParser(prog="make short-runs", description="Compare short runs with longer ones of the same arms.")
-    parser.add_argument("short", type=Path, help="a sweep, such as outputs/short_runs_at_2")
-    parser.add_argument("long", type=Path, help="a sweep of the same arms, trained longer: outputs/short_runs")
-    options = parser.parse_args(arguments)
-
-    def write_both() -> int:
-        both = short_runs(compare_folders([options.short], Options()), compare_folders([options.long], Options()))
-        print_section(short_runs_section(both))
-        print("wrote", *write_short_runs(both, options.short / COMPARISON), sep="\n  ")
-        return 0
-
-    return exit_code(write_both)
+def main() -> int:
+    if len(sys.argv) != 3:
+        raise UsageError("expected two sweeps of the same arms: outputs/short_runs_at_2 outputs/short_runs")
+    short, long = (compare_folders([Path(folder)], Options()) for folder in sys.argv[1:])
+    print(compare_lengths(short, long))
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

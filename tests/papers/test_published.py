@@ -14,7 +14,7 @@ from asr_ablations.tools.files import REPOSITORY
 from asr_benchmarks.lstm.published import RATIOS, Ratio
 from asr_benchmarks.platform.platform import published_tables
 from asr_benchmarks.tables import published
-from publish.commentary import parse_commentary
+from publish.claims import parse_commentary
 from tests.helpers.support import CONF
 from tests.helpers.sweep_files import NAMES, SWEEPS
 

@@ -1,10 +1,8 @@
 """Archives, looks and topologies of runs."""
 
-import io
-import lzma
 import tarfile
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,37 +131,22 @@ def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarI
 
 
 @pytest.mark.parametrize(
-    "member",
+    "members",
     [
-        _file("../x/y"), _file("/etc/x"), _file("a/../../y"), _file("alone"), _link("a/b", "/etc/passwd"),
-        _link("a/b", "../../x"), _link("a/b", "../x/.."), _link("a/b", "../c/d", tarfile.LNKTYPE),
-        _link("a/b", "", tarfile.FIFOTYPE),
+        [_file("../x/y")], [_file("/etc/x")], [_file("a/../../y")], [_link("a/b", "/etc/passwd")],
+        [_link("a/b", "../../x")], [_link("a/b", "../../x", tarfile.LNKTYPE)], [_link("a/b", "../.."), _file("a/b/y")],
+        [_link("a/b", "", tarfile.FIFOTYPE)],
     ],
-    ids=lambda member: f"{member.name} {member.linkname}".replace("/", "|"),
 )  # fmt: skip
-def test_an_archive_from_elsewhere_writes_nowhere_else(member: tarfile.TarInfo, tmp_path: Path) -> None:
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w") as tar:
-        tar.addfile(member)
-    _refused(tmp_path, lzma.compress(raw.getvalue()), "is no file of a sweep")
-
-
-@pytest.mark.parametrize(
-    "damaged", [lambda content: content[:-20], lambda content: b"", lambda content: b"x" * 100], ids=["cut", "0", "x"]
-)
-def test_a_damaged_archive_is_named(damaged: Callable[[bytes], bytes], sweep: Path, tmp_path: Path) -> None:
-    archive = keep(sweep, tmp_path / "records")
-    assert archive is not None
-    _refused(tmp_path, damaged(archive.read_bytes()), "cannot be read")
-
-
-def _refused(tmp_path: Path, content: bytes, words: str) -> None:
-    archive = tmp_path / "bad.tar.xz"
-    archive.write_bytes(content)
-    with pytest.raises(UnreadableFileError, match=words) as error:
-        unpack([archive], tmp_path / "elsewhere")
-    assert str(archive) in str(error.value)
-    assert not (tmp_path / "elsewhere").exists()
+def test_an_archive_writes_nowhere_else(members: list[tarfile.TarInfo], tmp_path: Path) -> None:
+    archive, folder = tmp_path / "bad.tar.xz", tmp_path / "elsewhere"
+    with tarfile.open(archive, "w:xz") as tar:
+        for member in members:
+            tar.addfile(member)
+    with suppress(tarfile.TarError):
+        unpack([archive], folder)
+    assert {path.name for path in tmp_path.iterdir()} <= {archive.name, folder.name}
+    assert all(path.resolve().is_relative_to(folder) and not path.is_fifo() for path in folder.rglob("*"))
 
 
 def test_the_hash_of_runs_has_sixteen_digits_and_no_order() -> None:
@@ -302,16 +285,3 @@ def test_a_machine_whose_tool_fails_shows_nothing(tmp_path: Path, monkeypatch: p
     assert topology() == ([], {})
     tool.unlink()
     assert topology() == ([], {})
-
-
-def test_few_bytes_do_not_become_any_number_of_zeros(tmp_path: Path) -> None:
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        member = tarfile.TarInfo("sweep/run/config.yaml")
-        member.pax_headers = {"GNU.sparse.size": str(10**15), "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,0"}
-        tar.addfile(member, io.BytesIO())
-    archive = tmp_path / "sweep.tar.xz"
-    archive.write_bytes(lzma.compress(raw.getvalue()))
-    with pytest.raises(UnreadableFileError, match="is no file of a sweep"):
-        unpack([archive], tmp_path / "elsewhere")
-    assert not (tmp_path / "elsewhere").exists()

@@ -9,25 +9,31 @@ from pathlib import Path
 
 import pytest
 
+from asr_ablations.commands.console import exit_code
 from asr_ablations.runs.reader import read_config, read_sweep
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
 from asr_verdicts.plan import PlannedArm, arm_content
-from publish.across_sweeps import HEADING, LOSS_HEADING
 from publish.archive import unpack
-from publish.results import DECODERS, is_open, main, questions, write_results
+from publish.results import DECODERS, format_command, is_open, keep_finished, main, write_results
 from tests.helpers.planned import plan
 from tests.helpers.run_folders import utterances, write_evaluation, write_run, write_sweep
 from tests.helpers.support import REPOSITORY
 
-TOGETHER = {HEADING, LOSS_HEADING}
+TOGETHER = {"Noise of seeds", "Validation loss against error rate"}
 """Sections about all sweeps."""
 ABLATION = {"question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm"}
 
 
 def text_of(outputs: Path, target: Path) -> str:
-    """The page with the records of all sweeps in a folder."""
-    assert write_results(sorted(path for path in outputs.iterdir() if path.is_dir()), target)[0] == target
+    """The page with the records of all sweeps in a folder, which get the manifest of a command."""
+    sweeps = sorted(path for path in outputs.iterdir() if path.is_dir())
+    for sweep in sweeps:
+        manifest = sweep / "sweep.json"
+        content = read_sweep(sweep) if manifest.exists() else {"launches": [], "arms": []}
+        command = ["train.py", "-m", "-cd", "sweeps", "-cn", sweep.name, "data.root=/home/me/an4", "seed=range(0,3)"]
+        write_json(manifest, {"command": [*command, "outputs=/tmp/x"], **content})
+    write_results(sweeps, target)
     return target.read_text(encoding="utf-8")
 
 
@@ -37,14 +43,26 @@ def test_every_finished_sweep_with_question_command_commit_table_verdict_and_fig
     write_sweep(outputs, rates, seeds=3, ablation=ABLATION, sweep="rnn_type")
     text = text_of(outputs, target)
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## rnn_type", "## Noise of seeds"]
-    command = "    python src/train.py -m -cd sweeps -cn rnn_type data=an4 data.root=<folder> rnn="
+    command = "python src/train.py -m -cd sweeps -cn rnn_type data.root=<folder> 'seed=range(0,3)'"
     for part in (
-        "Is a GRU as good?", f"\n{command}", "Commit: 01234567.", "| arm | set | n |", "| rnn=gru | test | 3 |",
+        "Is a GRU as good?", f"\n    {command}\n", "Commit: 01234567.", "| arm | set | n |", "| rnn=gru | test | 3 |",
         "- rnn=gru is ", "![differences](figures/rnn_type/differences.svg)", "Do not edit",
     ):  # fmt: skip
         assert part in text, part
     assert (target.parent / "figures" / "rnn_type" / "differences.svg").exists()
     assert text_of(outputs, target) == text
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        (["/home/me/src/train.py", "rnn=gru", "sweep=mine", "workers=2"], "python src/train.py rnn=gru"),
+        (["evaluate.py", "run=<folder>", "a=[b,c]"], "python src/evaluate.py run=<folder> 'a=[b,c]'"),
+        (["compare.py", "outputs/x/*/evaluations"], "python src/compare.py outputs/x/*/evaluations"),
+    ],
+)
+def test_a_command_is_what_a_reader_types(command: list[str], typed: str) -> None:
+    assert format_command(command) == typed
 
 
 def test_a_difference_of_one_seed_is_in_its_section_and_no_answer(tmp_path: Path) -> None:
@@ -86,7 +104,7 @@ def test_the_records_alone_make_the_same_page(tmp_path: Path) -> None:
     drawn = figure.read_bytes()
     shutil.rmtree(outputs)
     figure.unlink()
-    assert write_results([], target)[0] == target
+    write_results([], target)
     assert target.read_text(encoding="utf-8") == text
     assert figure.read_bytes() == drawn
 
@@ -106,7 +124,7 @@ def test_other_decoders_of_a_sweeps_runs_are_a_question_of_their_own(tmp_path: P
     assert "| better (again in 100 %) |" in row
     assert "    python src/compare.py outputs/seeds/*/evaluations" in text
     shutil.rmtree(outputs)
-    assert write_results([], target)[0] == target
+    write_results([], target)
     assert target.read_text(encoding="utf-8") == text
     (sweep,) = unpack([target.parent / "records" / "seeds.tar.xz"], tmp_path / "again")
     shutil.rmtree(next(sweep.glob("*/evaluations")))
@@ -144,29 +162,25 @@ def test_one_arm_over_seeds_is_described_with_its_figure(tmp_path: Path) -> None
     assert (tmp_path / "sweeps" / "figures" / "seeds" / "seeds.svg").exists()
 
 
-def test_a_confounded_sweep_is_listed_with_its_reason(tmp_path: Path) -> None:
-    write_run(tmp_path, "rnn=lstm", ablation=ABLATION)
-    write_run(tmp_path, "rnn=gru", "batch.size=4", ablation=ABLATION)
-    text = text_of(tmp_path, tmp_path / "RESULTS.md")
-    assert "Not compared:\n\n    the arms differ in more than the factor rnn:\n      batch.size: " in text
-
-
 def test_only_a_finished_sweep_is_kept(tmp_path: Path) -> None:
     """And nothing that lies next to it."""
     write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2, ablation=ABLATION, sweep="rnn_type")
     write_run(tmp_path, sweep="alone")
-    for name, message in (("absent", "there is no such folder"), ("alone", "1 of its runs has a result")):
-        with pytest.raises(UsageError, match=f"{name}: {message}"):
-            write_results([tmp_path / name], tmp_path / "RESULTS.md")
-    (written, archive, *_) = write_results([tmp_path / "rnn_type"], tmp_path / "RESULTS.md")
-    assert (written.name, archive.name) == ("RESULTS.md", "rnn_type.tar.xz")
+    for name, states in (("absent", "no run"), ("alone", "1 done")):
+        with pytest.raises(UsageError, match=f"{name}: has {states}; expected a sweep that has ended"):
+            keep_finished(tmp_path / name, tmp_path / "records")
+    keep_finished(tmp_path / "rnn_type", tmp_path / "records")
     assert [path.name for path in (tmp_path / "records").iterdir()] == ["rnn_type.tar.xz"]
 
 
-@pytest.mark.parametrize(("named", "code"), [("rnn_type", 0), ("absent", 2)])
-def test_the_command_keeps_what_it_is_told(named: str, code: int, tmp_path: Path) -> None:
-    write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=2, ablation=ABLATION, sweep="rnn_type")
-    assert main([str(tmp_path / named), "--into", str(tmp_path / "sweeps")]) == code
+@pytest.mark.parametrize(("named", "code"), [(None, 0), ("absent", 2)])
+def test_the_command_keeps_what_it_is_told(
+    named: str | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweeps").mkdir()
+    monkeypatch.setattr("publish.results.REPOSITORY", tmp_path)
+    monkeypatch.setattr("sys.argv", ["results", *([str(tmp_path / named)] if named else [])])
+    assert exit_code(main) == code
     assert (tmp_path / "sweeps" / "RESULTS.md").exists() == (code == 0)
 
 
@@ -231,7 +245,8 @@ def answers(text: str, name: str) -> list[str]:
 def test_every_record_has_its_section_and_every_section_its_record(tmp_path: Path) -> None:
     """But for those whose questions are open."""
     sweeps = unpack((PUBLISHED / "records").glob("*.tar.xz"), tmp_path)
-    names = {name for sweep in sweeps if not is_open(sweep) for name in questions(sweep)}
+    names = {sweep.name for sweep in sweeps if not is_open(sweep)}
+    names |= {f"{name}{DECODERS}" for name in names if any((tmp_path / name).glob("*/evaluations/*.json"))}
     assert names
     assert sections((PUBLISHED / "RESULTS.md").read_text(encoding="utf-8")).keys() == names | TOGETHER
 

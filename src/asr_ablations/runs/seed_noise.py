@@ -11,8 +11,8 @@ from asr_ablations.runs.reader import UnreadableFileError, read_config, read_dat
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.verdict_plan import read_plan
-from asr_verdicts.config import Config, determining
-from asr_verdicts.record import DataRecord, Environment, Record
+from asr_verdicts.config import determining
+from asr_verdicts.record import Record
 from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise, pooled_deviation
 
 
@@ -50,7 +50,7 @@ def noise_of_set(
             if rate is None:
                 continue
             config = read_config(run)
-            arm = content_but_seed(config, data, read_environment(run))
+            arm = content_but_seed(Record(run, config, [], data=data, environment=read_environment(run)))
             if run.parent not in most:
                 plan = read_plan(run.parent)
                 most[run.parent] = 0 if plan is None else plan.most
@@ -79,7 +79,7 @@ def _runs(outputs: Path, but: frozenset[Path]) -> Iterator[Path]:
         yield from (run for run in runs_in(sweep) if not KEPT_ASIDE.search(run.name))
 
 
-def content_but_seed(config: Config, data: DataRecord, environment: Environment) -> str:
+def content_but_seed(run: Record) -> str:
     """Everything that determines the results of a run but its seed."""
-    same = {key: value for key, value in determining(config).items() if key != "seed"}
-    return json.dumps([same, data.hash("train"), environment.behaviour], sort_keys=True)
+    same = {key: value for key, value in determining(run.config).items() if key != "seed"}
+    return json.dumps([same, run.data.hash("train"), run.environment.behaviour], sort_keys=True)

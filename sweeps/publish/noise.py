@@ -1,0 +1,188 @@
+"""The last sections of RESULTS.md, about all sweeps together: the noise of seeds, and whether the loss ranks runs."""
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from asr_ablations.runs.seed_noise import content_but_seed
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.metrics import LOSS, find_metric, validation_set
+from asr_verdicts.record import Record
+from asr_verdicts.report.formats import table
+from asr_verdicts.statistics.sample import spearman
+from asr_verdicts.statistics.seed_noise import TOTALS, pooled_deviation
+from asr_verdicts.verdict import Verdict
+
+FEWEST_SEEDS = 3  # of an arm whose own deviation is shown
+FEWEST_PAIRS = 5  # seeds that a correlation needs, of two arms or within one
+FEWEST_RUNS = 10  # that a rank correlation over arms needs
+EXPLANATIONS = (
+    "Standard deviation of the error rate over seeds, pooled over all arms above with two seeds and more, in points. "
+    f"Least and greatest: of the arms with {FEWEST_SEEDS} seeds and more. The arm with the most seeds, which several "
+    "sweeps may have trained: its mean ± standard deviation.",
+    f"Correlation of the error rates of equal seeds, over the pairs of arms of a sweep that share {FEWEST_PAIRS} seeds "
+    "and more; the pairs that are one training under two names are left out.",
+    "Spearman's rank correlation of the loss on the first validation set with the error rate on the test set, both of "
+    "the last weights, over all sweeps above: of the runs, of the means of arms, and within an arm, where chance alone "
+    f"is ranked: the median over the arms of {FEWEST_PAIRS} seeds and more. In brackets: 95 %, as if the runs or arms "
+    "were independent.",
+)
+DEVIATIONS = (
+    "corpus and set", "utterances", "runs", "arms", "degrees of freedom", "deviation", "least", "greatest",
+    "arm with the most seeds",
+)  # fmt: skip
+CORRELATIONS = ("corpus and set", "pairs of arms", "median", "quartiles", "least", "greatest")
+RANKS = ("corpus, loss of, rate on", "runs", "of runs", "arms", "of arms' means", "within arms")
+
+
+class Result(NamedTuple):
+    """A finished run of an arm of a sweep, of which the comparison has the name as its title."""
+
+    comparison: Comparison
+    arm: Arm
+    run: Record
+
+    @property
+    def rate(self) -> float:
+        rate = self.run.value(self.comparison.set, self.comparison.metric)
+        assert rate is not None, self.run.folder
+        return rate
+
+    @property
+    def loss(self) -> float:
+        """The loss of the last weights on the first validation set, in nats; nan if unknown."""
+        loss = self.run.value(validation_set(self.run) or "", LOSS.name)
+        return math.nan if loss is None else loss
+
+
+def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return headings and paragraphs of Markdown about all finished runs."""
+    results = [
+        Result(comparison, arm, run) for comparison in comparisons for arm in comparison.arms for run in arm.runs
+    ]
+    # the first run's test set stands for all, since seeds can have folds of their own
+    by_set = group(results, lambda one: (one.comparison.runs[0].data.hash(one.comparison.set), one.comparison.metric))
+    deviations = [row for of_set in by_set for row in format_deviations(of_set)]
+    correlations = [row for of_set in by_set for row in format_correlations(of_set)]
+    by_loss = group([one for one in results if math.isfinite(one.loss)], find_loss)
+    ranks = [row for of_loss in by_loss for row in format_ranks(of_loss)]
+    deviation, correlation, rank = EXPLANATIONS
+    return [
+        *(["## Noise of seeds", deviation, table(DEVIATIONS, deviations)] if deviations else []),
+        *([correlation, table(CORRELATIONS, correlations)] if correlations else []),
+        *(["## Validation loss against error rate", rank, table(RANKS, ranks)] if ranks else []),
+    ]
+
+
+def group(results: Sequence[Result], key: Callable[[Result], Hashable]) -> list[list[Result]]:
+    """Return the results with equal keys together, in the order of their first."""
+    groups: dict[Hashable, list[Result]] = {}
+    for result in results:
+        groups.setdefault(key(result), []).append(result)
+    return list(groups.values())
+
+
+def group_arms(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
+    """Return name and results of each arm, one per seed, whichever sweeps share it and name it first.
+
+    Arms with the same results throughout are one training under two names: they count once.
+    """
+    arms: dict[str, tuple[str, list[Result]]] = {}
+    for shared in group(results, lambda one: content_but_seed(one.arm.runs[0])):
+        seeds = {one.run.seed: one for one in shared}
+        values = sorted((seed, one.rate, one.loss) for seed, one in seeds.items())
+        arms.setdefault(str(values), (f"{shared[0].comparison.title}: {shared[0].arm.name}", list(seeds.values())))
+    return list(arms.values())
+
+
+def find_loss(result: Result) -> Hashable:
+    """Return what must be equal for losses and rates to be comparable."""
+    run, comparison = result.run, result.comparison
+    sets = run.data.hash(validation_set(run) or ""), run.data.hash(comparison.set)
+    return sets, comparison.metric, json.dumps(run.config.get("loss"), sort_keys=True)
+
+
+def label(results: Sequence[Result], sets: str) -> str:
+    """Name corpus, language, sets and units of the test set: corpora of one name can have others."""
+    data = results[0].run.config["data"]
+    units = describe_units(verdict for one in results for verdict in one.comparison.verdicts)
+    return ", ".join(filter(None, [f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", units]))
+
+
+def describe_units(verdicts: Iterable[Verdict]) -> str:
+    """Return what the test set was drawn with, such as 40 voices; empty if no verdict depends on it."""
+    estimates = (verdict.estimate for verdict in verdicts)
+    return next((f"{one.speakers} {one.unit}" for one in estimates if one is not None and one.speakers), "")
+
+
+def format_deviations(results: Sequence[Result]) -> list[list[str]]:
+    """Return the row of a test set; none if no arm has two seeds."""
+    arms = [(name, [one.rate for one in of_arm]) for name, of_arm in group_arms(results) if len(of_arm) > 1]
+    if not arms:
+        return []
+    run, set_ = results[0].run, results[0].comparison.set
+    metric = find_metric(results[0].comparison.metric)
+    total = run.value(set_, TOTALS.get(metric.name, ""))
+    pooled = pooled_deviation([rates for _, rates in arms], 1 / total if total else 0.0)
+    deviations = [(float(np.std(rates, ddof=1)), name, len(rates)) for name, rates in arms]
+    ordered = sorted(deviation for deviation in deviations if deviation[2] >= FEWEST_SEEDS)
+    ends = [f"{metric.text(deviation)} ({name}, {seeds} seeds)" for deviation, name, seeds in ordered] or ["–"]
+    name, rates = max(arms, key=lambda arm: len(arm[1]))
+    runs = sum(len(rates) for _, rates in arms)
+    row = [
+        label(results, set_),
+        f"{run.value(set_, 'utterances') or 0:,.0f}",
+        *(str(count) for count in (runs, len(arms), runs - len(arms))),
+        f"{metric.text(pooled)} {metric.label}",
+        ends[0],
+        ends[-1],
+        f"{metric.spread(float(np.mean(rates)), float(np.std(rates, ddof=1)))} ({name}, {len(rates)} seeds)",
+    ]
+    return [row]
+
+
+def format_correlations(results: Sequence[Result]) -> list[list[str]]:
+    """Return the row of a test set; none if no two arms of a sweep share enough seeds."""
+    correlations = []
+    for sweep in group(results, lambda one: one.comparison.title):
+        arms = group(sorted(sweep, key=lambda one: one.arm.name), lambda one: one.arm.name)
+        for one, other in itertools.combinations(arms, 2):
+            rates = [{result.run.seed: result.rate for result in arm} for arm in (one, other)]
+            seeds = sorted(rates[0].keys() & rates[1].keys())
+            pairs = np.array([[of_arm[seed] for seed in seeds] for of_arm in rates])
+            if len(seeds) >= FEWEST_PAIRS and not np.array_equal(*pairs) and pairs.std(axis=1).all():
+                names = f"{one[0].comparison.title}: {one[0].arm.name} and {other[0].arm.name}"
+                correlations.append((float(np.corrcoef(pairs)[0, 1]), names))
+    if not correlations:
+        return []
+    correlations.sort()
+    low, median, high = np.quantile([value for value, _ in correlations], [0.25, 0.5, 0.75])
+    ends = [f"{value:+.2f} ({names})" for value, names in (correlations[0], correlations[-1])]
+    name = label(results, results[0].comparison.set)
+    return [[name, str(len(correlations)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]]
+
+
+def format_ranks(results: Sequence[Result]) -> list[list[str]]:
+    """Return the row of runs with comparable losses (Ambroszczyk2019 §2.1); none with fewer than FEWEST_RUNS."""
+    arms = [[(one.loss, one.rate) for one in of_arm] for _, of_arm in group_arms(results)]
+    points = [point for arm in arms for point in arm]
+    of_runs = format_spearman(points)
+    if len(points) < FEWEST_RUNS or of_runs == "–":
+        return []
+    means = [(float(loss), float(rate)) for loss, rate in (np.mean(arm, axis=0) for arm in arms)]
+    within = [spearman(*zip(*arm, strict=True)) for arm in arms if len(arm) >= FEWEST_PAIRS]
+    values = [rho.value for rho in within if rho is not None]
+    median = f"{np.median(values):+.2f} ({len(values)} arm{'s' if len(values) > 1 else ''})" if values else "–"
+    run, comparison = results[0].run, results[0].comparison
+    sets = f"{validation_set(run)}, {find_metric(comparison.metric).label} on {comparison.set}"
+    return [[label(results, sets), str(len(points)), of_runs, str(len(arms)), format_spearman(means), median]]
+
+
+def format_spearman(points: Sequence[tuple[float, float]]) -> str:
+    rho = spearman(*zip(*points, strict=True))
+    return "–" if rho is None else f"{rho.value:+.2f} ({rho.low:+.2f} to {rho.high:+.2f})"
