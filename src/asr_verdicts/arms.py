@@ -2,15 +2,14 @@
 
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
-from asr_verdicts.arm_names import find_arm, name_of
-from asr_verdicts.config import Config, flatten
+from asr_verdicts.config import OWN
 from asr_verdicts.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
 from asr_verdicts.errors import UsageError
-from asr_verdicts.plan import VerdictPlan, arm_content
-from asr_verdicts.record import Record, Records, Unfinished
+from asr_verdicts.record import SYSTEM, Record, Records, Unfinished
 
 
 @dataclass(frozen=True)
@@ -109,42 +108,6 @@ def _one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list
     return [seeds[seed] for seed in sorted(seeds)], warnings
 
 
-def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
-    """The arms of the plan with their runs in the order of seeds, and warnings about runs that are not the plan's."""
-    arms, taken = [], set()
-    for planned in plan.arms:
-        mine = [run for run in [*records.runs, *records.diverged] if _belongs(run.config, planned.content, plan)]
-        seeds: dict[int, Record] = {}
-        for run in mine:
-            if run.seed in plan.seeds and not run.searched:
-                seeds.setdefault(run.seed, run)
-        kept = [seeds[seed] for seed in sorted(seeds)]
-        absent = [run for run in records.unfinished if run.config and _belongs(run.config, planned.content, plan)]
-        taken |= {id(run) for run in [*kept, *absent]}
-        arms.append(
-            Arm(
-                planned.name,
-                [run for run in kept if run.diverged_at is None],
-                [run for run in kept if run.diverged_at is not None],
-                absent,
-                planned.levels,
-            )
-        )
-    rest: list[Record | Unfinished] = [*records.runs, *records.diverged, *records.unfinished]
-    others = [run.folder.name for run in rest if id(run) not in taken]
-    names = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-    return arms, [f"{names}: no run of the plan, left out"] if others else []
-
-
-def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
-    """True if a run is of the arm with this content. A key that came into the configs after the plan was made has no
-    say, unless the run's own overrides set it.
-    """
-    own, planned = flatten(arm_content(config, plan.belongs)), flatten(content)
-    typed = [str(override).partition("=")[0].lstrip("+~") for override in config.get("overrides") or []]
-    return {key: value for key, value in own.items() if key in planned or within(key, typed)} == planned
-
-
 def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
     """The baseline that a user means by a name, as find_arm reads it. Raises UsageError with the choices."""
     baseline = find_arm(name, arms)
@@ -204,3 +167,72 @@ def is_search(arms: Sequence[Arm]) -> bool:
     """True if a search proposed all runs, several of them: no run was started to confirm one."""
     results = [run for arm in arms for run in arm.results]
     return len(results) > 1 and all(run.searched for run in results)
+
+
+def has_learned(arm: Arm, set_: str) -> bool:
+    """True if any run of the arm gets a tenth of the words right."""
+    rates = [run.value(set_, "wer") for run in arm.runs]
+    return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
+
+
+NOT_LEARNED = 0.9
+"""WER above which a model has not learned to transcribe: it writes almost nothing right."""
+
+
+EVERYTHING = "all"
+"""The name of an arm that differs from others in nothing but its seeds."""
+
+
+NAMED = (OWN, SYSTEM)
+"""Keys whose values are names that people gave: an arm of a list, or a system."""
+
+
+class Named(Protocol):
+    """An arm with its choices by key or group."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def levels(self) -> dict[str, str]: ...
+
+
+AnArm = TypeVar("AnArm", bound=Named)
+
+
+Value = TypeVar("Value")
+
+
+def name_of(levels: Mapping[str, str]) -> str:
+    """The name of the arm with these choices: `rnn=lstm`, `rnn=lstm, dropout=0.1`, or the name that it was given."""
+    return ", ".join(value if key in NAMED else f"{key}={value}" for key, value in levels.items()) or EVERYTHING
+
+
+def find_arm(name: str, arms: Sequence[AnArm]) -> AnArm | None:
+    """The arm that a user means by a name; None where the name fits no arm or several.
+
+    `lstm` is rnn=lstm, and "rnn=lstm, batch.size=8" where that is the only LSTM; `shuffled,norm=batch` is the arm of
+    these two choices.
+    """
+    parts = [part.strip() for part in re.split(r",(?![^\[]*\])", name)]
+    readings: tuple[Callable[[AnArm], bool], ...] = (
+        lambda arm: arm.name == name,
+        lambda arm: name in list(arm.levels.values())[:1],
+        lambda arm: all(_fits(part, arm.levels) for part in parts),
+    )
+    for fits in readings:
+        matches = [arm for arm in arms if fits(arm)]
+        if len(matches) == 1:
+            return matches[0]
+    return None
+
+
+def _fits(part: str, levels: Mapping[str, str]) -> bool:
+    """True if `key=value`, or a value alone, is one of the choices."""
+    key, equals, value = part.partition("=")
+    return levels.get(key) == value if equals else part in levels.values()
+
+
+def by_arm(values: Mapping[str, Value], arms: Sequence[Named]) -> dict[str, Value]:
+    """The values by the names of the arms that their keys mean; a key that means none stays as it is."""
+    return {(arm.name if (arm := find_arm(key, arms)) else key): value for key, value in values.items()}

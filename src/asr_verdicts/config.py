@@ -89,3 +89,7 @@ def differences(first: object, second: object, prefix: str = "") -> list[tuple[s
         keys = sorted({*first, *second}, key=str)
         return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]
     return [] if first == second else [(prefix.removesuffix("."), first, second)]
+
+
+LIST, OWN = "arms", "arm"
+"""Keys of a run's config: the list of its sweep, and the name of the arm that the run belongs to."""

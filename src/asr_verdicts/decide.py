@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from asr_verdicts.arms import Arm
+from asr_verdicts.arms import Arm, has_learned
 from asr_verdicts.failures import DEFAULT, DIVERGED, FailureRule
 from asr_verdicts.identical_arms import count_once
 from asr_verdicts.record import ONE_SYSTEM
@@ -18,7 +18,7 @@ from asr_verdicts.statistics.multiple_testing import holm_decisions
 from asr_verdicts.statistics.power import found_in_four_of_five, levers, repetition
 from asr_verdicts.statistics.procedures import ALPHA, Procedure
 from asr_verdicts.statistics.sample import Sample
-from asr_verdicts.verdict import EQUIVALENT, NOT_LEARNED, SHOWN, Outcome, Question, Verdict
+from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
 
 TRIMMED_FROM = 5
 """Seeds an arm from which Yuen's trimmed test is used where a run failed; it drops one at each end of five."""
@@ -293,12 +293,6 @@ def equivalence(contrast: Verdict) -> Outcome:
     """The claim of arms that are equal within the margin. Where runs failed, how often they do may differ."""
     about_typical = contrast.estimate is not None and contrast.estimate.trimmed
     return "typical runs equivalent" if about_typical else "equivalent"
-
-
-def has_learned(arm: Arm, set_: str) -> bool:
-    """True if any run of the arm gets a tenth of the words right."""
-    rates = [run.value(set_, "wer") for run in arm.runs]
-    return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
 
 
 def _corrected_pairs(measured: Sequence[Verdict]) -> list[float]:

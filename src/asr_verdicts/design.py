@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from asr_verdicts.arms import Arm, find_baseline, group, is_search, planned_arms
+from asr_verdicts.arms import Arm, find_baseline, group, is_search
+from asr_verdicts.config import OWN
 from asr_verdicts.confounds import (
     ConfoundedError,
     Differing,
@@ -18,10 +19,8 @@ from asr_verdicts.confounds import (
 )
 from asr_verdicts.declaration import Declaration, declaration, margin_on
 from asr_verdicts.errors import choices
-from asr_verdicts.listed_arms import OWN, ListedArm
-from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
-from asr_verdicts.plan import VerdictPlan
-from asr_verdicts.questions import (
+from asr_verdicts.listed_arms import (
+    ListedArm,
     beyond_the_list,
     changes_of,
     default_baseline,
@@ -29,8 +28,10 @@ from asr_verdicts.questions import (
     in_order,
     listed_arms,
     of_the_list,
-    questions,
 )
+from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
+from asr_verdicts.plan import VerdictPlan, planned_arms
+from asr_verdicts.questions import questions
 from asr_verdicts.record import Record, Records
 from asr_verdicts.verdict import Question
 

@@ -15,11 +15,11 @@ from asr_verdicts.metrics import (
     measured_sets,
 )
 from asr_verdicts.samples import measure_set
-from asr_verdicts.sentences import speakers_text
 from asr_verdicts.statistics.estimate import contrast_estimate, paired_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.procedures import ALPHA, FixedLength
 from asr_verdicts.statistics.sample import Sample, Spread, describe
+from asr_verdicts.verdict import speakers_text
 
 
 @dataclass(frozen=True)

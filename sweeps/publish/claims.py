@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from asr_verdicts.arm_names import by_arm, find_arm
-from asr_verdicts.arms import Arm, choice_of
+from asr_verdicts.arms import NOT_LEARNED, Arm, by_arm, choice_of, find_arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.confounds import value_text
 from asr_verdicts.files import Json
 from asr_verdicts.identical_arms import did_nothing
 from asr_verdicts.record import Record
 from asr_verdicts.table_columns import rate_rows, value_of
-from asr_verdicts.verdict import NOT_LEARNED, Verdict
+from asr_verdicts.verdict import Verdict
 
 EFFECTS = ("better", "worse", "equivalent", "not learned")  # the last of the arm, whatever the baseline does
 NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")

@@ -17,8 +17,8 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.metrics import find_metric, format_interval
 from asr_verdicts.report.formats import table
 from asr_verdicts.statistics.distributions import t_bound
+from asr_verdicts.statistics.estimate import over_seeds, run_noise
 from asr_verdicts.statistics.intervals import Range
-from asr_verdicts.statistics.noise import over_seeds, run_noise
 from asr_verdicts.verdict import SHOWN, Verdict
 
 DRAWS = 2000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.runs.verdict_plan import read_plan
-from asr_verdicts.arm_names import by_arm, find_arm, name_of
+from asr_verdicts.arms import by_arm, find_arm, name_of
 from asr_verdicts.files import write_json
 from asr_verdicts.plan import PlannedArm
 from tests.helpers.planned import plan

@@ -16,8 +16,8 @@ from asr_verdicts.statistics.distributions import (
     t_above,
     t_bound,
 )
+from asr_verdicts.statistics.estimate import UPPER, Part, RunNoise, combined, over_seeds, run_noise
 from asr_verdicts.statistics.intervals import Interval, shared_variance, speaker_interval
-from asr_verdicts.statistics.noise import UPPER, Part, RunNoise, combined, over_seeds, run_noise
 from asr_verdicts.statistics.sample import Sample, mean_and_deviation
 from tests.helpers.interval_coverage import CARRIED_BY_FEW, SCENARIOS, SPEAKERS_DRAWN, Scenario, hits
 

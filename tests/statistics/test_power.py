@@ -17,8 +17,7 @@ from asr_ablations.comparison.validation_costs import (
     time_to_accuracy,
     validations,
 )
-from asr_verdicts.statistics.estimate import Estimate
-from asr_verdicts.statistics.noise import Part, RunNoise, combined, over_seeds
+from asr_verdicts.statistics.estimate import Estimate, Part, RunNoise, combined, over_seeds
 from asr_verdicts.statistics.power import Levers, found, found_in_four_of_five, levers, repetition, with_seeds
 from asr_verdicts.statistics.procedures import Anytime, FixedLength
 

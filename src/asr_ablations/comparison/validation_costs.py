@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, TypedDict
 import numpy as np
 
 from asr_verdicts.statistics.distributions import t_bound
+from asr_verdicts.statistics.estimate import over_seeds, run_noise
 from asr_verdicts.statistics.intervals import Range
-from asr_verdicts.statistics.noise import over_seeds, run_noise
 
 
 def ratio(arm: Sequence[float], baseline: Sequence[float], level: float = 0.05) -> Range | None:
@@ -156,8 +156,6 @@ def ratio_of_times(arm: Sequence[float], baseline: Sequence[float], *, itself: b
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
         return None
     import numpy as np
-
-    from asr_ablations.comparison.validation_costs import ratio  # imports scipy: a sweep checks its metric without it
 
     known = None if itself else ratio(arm, baseline)
     if known is None:

@@ -17,10 +17,10 @@ from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config, read_environment
 from asr_ablations.tools.errors import installs, refusals
 from asr_verdicts.comparison import Comparison
+from asr_verdicts.config import OWN
 from asr_verdicts.confounds import within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
-from asr_verdicts.listed_arms import OWN
 from asr_verdicts.record import Rates
 from asr_verdicts.report.formats import body, preamble
 from asr_verdicts.report.looks import look_rows

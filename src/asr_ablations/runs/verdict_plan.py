@@ -5,7 +5,7 @@ from pathlib import Path
 
 from asr_ablations.runs.layout import SWEEP
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
-from asr_verdicts.arm_names import by_arm, find_arm
+from asr_verdicts.arms import by_arm, find_arm
 from asr_verdicts.config import by_content, differences
 from asr_verdicts.plan import PlannedArm, VerdictPlan
 

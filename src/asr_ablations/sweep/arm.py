@@ -20,10 +20,10 @@ from asr_ablations.runs.record import Progress, Status
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 from asr_ablations.tools.typed_json import as_json
-from asr_verdicts.config import ranks
+from asr_verdicts.config import LIST, OWN, ranks
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write, write_json
-from asr_verdicts.listed_arms import LIST, OWN, ListedArm, read_arms
+from asr_verdicts.listed_arms import ListedArm, read_arms
 
 
 @dataclass(frozen=True)

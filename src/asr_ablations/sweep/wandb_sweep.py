@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 
 from asr_ablations.config.compose import compose
 from asr_ablations.tools.files import typed
+from asr_verdicts.config import LIST
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.listed_arms import LIST
 
 METHODS = ("grid", "random", "bayes")
 

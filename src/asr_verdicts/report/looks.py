@@ -10,8 +10,7 @@ from asr_verdicts.metrics import margin_text as text_of_margin
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.planned_looks import Spent, spent
 from asr_verdicts.report.section import Section
-from asr_verdicts.sentences import MOST_LOG
-from asr_verdicts.verdict import Verdict
+from asr_verdicts.verdict import MOST_LOG, Verdict
 
 ROOM = 2.5
 """A chart reaches this many times as far as the margin and what the latest looks found: intervals of early looks may be

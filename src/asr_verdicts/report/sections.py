@@ -9,9 +9,8 @@ from asr_verdicts.one_arm import lone_rates
 from asr_verdicts.report.looks import cost_section, looks_section
 from asr_verdicts.report.section import Section, number, spread
 from asr_verdicts.report.tables import description_section
-from asr_verdicts.sentences import units_text
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows, value_of
-from asr_verdicts.verdict import Verdict
+from asr_verdicts.verdict import Verdict, units_text
 
 
 def verdict_sections(comparison: Comparison) -> list[Section]:

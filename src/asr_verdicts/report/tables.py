@@ -6,8 +6,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
 from asr_verdicts.one_arm import Description, descriptions
 from asr_verdicts.report.section import Section
-from asr_verdicts.sentences import MOST_LOG
-from asr_verdicts.verdict import Verdict
+from asr_verdicts.verdict import MOST_LOG, Verdict
 
 
 def contrast_row(verdict: Verdict) -> Json:

@@ -9,9 +9,8 @@ import numpy as np
 from scipy import optimize
 
 from asr_verdicts.statistics.distributions import chi_square_quantile, fewest, normal_above, t_bound
-from asr_verdicts.statistics.estimate import Estimate
+from asr_verdicts.statistics.estimate import Estimate, Part, RunNoise, combined
 from asr_verdicts.statistics.intervals import Range
-from asr_verdicts.statistics.noise import Part, RunNoise, combined
 from asr_verdicts.statistics.procedures import FixedLength, Procedure
 from asr_verdicts.statistics.sample import Array
 

@@ -22,10 +22,9 @@ from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.sweep.until.terminal import print_failures, print_look, print_taken
-from asr_verdicts.arms import planned_arms
 from asr_verdicts.config import differences
 from asr_verdicts.files import write_json
-from asr_verdicts.plan import VerdictPlan
+from asr_verdicts.plan import VerdictPlan, planned_arms
 from asr_verdicts.planned_looks import Course, follow
 from asr_verdicts.record import Records
 from asr_verdicts.verdict import Verdict

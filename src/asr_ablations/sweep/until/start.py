@@ -25,10 +25,10 @@ from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
 from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
 from asr_ablations.sweep.until.terminal import print_end, print_plan
-from asr_verdicts.arms import planned_arms
 from asr_verdicts.files import folder_name
+from asr_verdicts.plan import planned_arms
 from asr_verdicts.planned_looks import follow
-from asr_verdicts.sentences import write_sentence
+from asr_verdicts.verdict import write_sentence
 
 
 @dataclass(frozen=True)
