@@ -11,7 +11,8 @@ from asr_verdicts.failures import DEFAULT, DIVERGED, FailureRule
 from asr_verdicts.identical_arms import count_once
 from asr_verdicts.record import ONE_SYSTEM
 from asr_verdicts.samples import SetSamples, measure_set
-from asr_verdicts.statistics.estimate import Estimate, Scale, contrast_estimate, kept_runs, paired_estimate
+from asr_verdicts.scales import POINTS, SCALES, Scale
+from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, kept_runs, paired_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_verdicts.statistics.multiple_testing import holm_decisions
@@ -45,7 +46,7 @@ class Family:
     alpha: float = ALPHA
     typical: bool = True
     rule: FailureRule = DEFAULT
-    scale: Scale = "points"
+    scale: Scale = POINTS
     margin: float | None = None
     paired: bool = False
     describe: bool = True
@@ -98,8 +99,8 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
     paired = family.paired or _paired(question, samples, terms)
     trimmed, untold = (False, "") if paired else _trimming(terms, failed, family)
-    estimates = {scale: _estimate(question, terms, samples, scale, paired, trimmed) for scale in SCALES}
-    estimate = estimates[family.scale]
+    estimates = {name: _estimate(question, terms, samples, scale, paired, trimmed) for name, scale in SCALES.items()}
+    estimate = estimates[family.scale.name]
     noiseless = _without_noise(estimate, terms)
     kept = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
     sides = [_side(question, kept, sign) for sign in (1, -1)]
@@ -117,7 +118,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         difference=sides[0] - sides[1],
         outcome="undecided",
         estimate=None if noiseless else estimate,
-        other=None if noiseless else estimates["relative" if family.scale == "points" else "points"],
+        other=None if noiseless else estimates["relative" if family.scale is POINTS else "points"],
         reason=_refusal(arms) or few or untold or noiseless,
         procedure=family.procedure,
         margin=family.margin,
@@ -127,9 +128,6 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         p_pairs=pairs,
         p_pairs_holm=pairs,
     )
-
-
-SCALES: tuple[Scale, ...] = ("points", "relative")
 
 
 def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
@@ -220,12 +218,12 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
             continue
         p, decision = next(decisions)
         by_scale = {
-            each.scale: _interval(each, family.procedure, decision.level)
+            each.scale.name: _interval(each, family.procedure, decision.level)
             for each in (contrast.estimate, contrast.other)
             if each is not None
         }
         in_points, relative = by_scale.get("points"), by_scale.get("relative")
-        if relative and in_points and contrast.scale == "points" and math.isinf(in_points.low):
+        if relative and in_points and contrast.scale is POINTS and math.isinf(in_points.low):
             relative = Range(relative.value, -math.inf, math.inf)  # as on the scale that decides
         shown = replace(
             held,

@@ -3,12 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal
 
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import Record
-
-Scale = Literal["points", "relative"]
+from asr_verdicts.scales import POINTS, RELATIVE, Scale
 
 FACTORIAL = "factorial"
 """contrasts: factorial asks for all main effects, simple effects and interactions of two factors."""
@@ -32,7 +30,7 @@ class Declaration:
     set: str | None = None
     metric: str | None = None
     contrasts: list[str] = field(default_factory=list)
-    scale: Scale = "points"
+    scale: Scale = POINTS
     margin: float | str | None = None
     failed: object = None
     targets: list[float] = field(default_factory=list)
@@ -81,7 +79,7 @@ def parse(node: object) -> Declaration:
 def _scale(value: object, margin: object) -> Scale:
     if value not in (None, "points", "relative"):
         raise choices("ablation.scale", value, "points or relative")
-    scale: Scale = "relative" if value == "relative" or (value is None and str(margin).endswith("%")) else "points"
+    scale: Scale = RELATIVE if value == "relative" or (value is None and str(margin).endswith("%")) else POINTS
     if margin is not None:
         margin_on(margin, scale, 1.0, "ablation.margin")  # refuses one that cannot be meant
     return scale
@@ -98,10 +96,10 @@ def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
         value = math.nan
     if not 0 < value <= 100 or isinstance(margin, bool):
         raise choices(name, margin, "the difference that would not matter: 2.0 for 2 points, or 5% of the rate")
-    if text.endswith("%") != (scale == "relative"):
-        wanted = "a percentage, such as 5%," if scale == "relative" else "points, such as 2.0,"
-        raise choices(name, margin, f"{wanted} since ablation.scale is {scale}")
-    return math.log1p(value / 100) if scale == "relative" else value / unit
+    if text.endswith("%") != (scale is RELATIVE):
+        wanted = "a percentage, such as 5%," if scale is RELATIVE else "points, such as 2.0,"
+        raise choices(name, margin, f"{wanted} since ablation.scale is {scale.name}")
+    return math.log1p(value / 100) if scale is RELATIVE else value / unit
 
 
 def _texts(value: object) -> list[str]:

@@ -75,15 +75,8 @@ the mean over utterances.
 METRICS = {metric.name: metric for metric in (WER, CER, CER_LONGER, LOSS)}
 
 
-RELATIVE = Metric("relative", "relative", "%", "%", 100, 1, is_rate=True)
+SHARE = Metric("relative", "relative", "%", "%", 100, 1, is_rate=True)
 """A difference as a share of the baseline's rate, whatever the metric; no metric of its own."""
-
-
-def margin_text(margin: float, scale: str, metric: Metric) -> str:
-    """The margin with its unit: ± 2.00 WER, or ± 5.0 % of the rate. margin: on the scale."""
-    if scale == "relative":
-        return f"± {RELATIVE.text(math.expm1(margin))} % of the {metric.label}"
-    return f"± {metric.text(margin)} {metric.amount}"
 
 
 def format_interval(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Literal
 
 from asr_verdicts.arms import Arm, name_of
 from asr_verdicts.config import OWN, Config, determining, flatten
@@ -60,7 +59,7 @@ class VerdictPlan:
     hopeless: float
     belongs: list[str]
     made: str
-    scale: Literal["points", "relative"] = "points"
+    scale: str = "points"
     failed: object = None
     seen: int = 0
     notes: list[str] = field(default_factory=list)

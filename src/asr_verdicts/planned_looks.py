@@ -17,6 +17,7 @@ from asr_verdicts.evidence import Evidence
 from asr_verdicts.failures import FailureRule
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.record import Record
+from asr_verdicts.scales import SCALES
 from asr_verdicts.statistics.alpha_spending import GroupSequential
 from asr_verdicts.statistics.power import levers_to_equal
 from asr_verdicts.statistics.procedures import ANYTIME
@@ -48,6 +49,12 @@ class Course:
     @property
     def ended(self) -> bool:
         return not self.missing
+
+    @property
+    def followed(self) -> VerdictPlan:
+        """The plan of a course that has looks."""
+        assert self.plan is not None
+        return self.plan
 
     def runs(self, plan: VerdictPlan) -> dict[str, int]:
         """The number of runs that each arm needed so far."""
@@ -97,7 +104,7 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
             alpha=plan.alpha,
             typical=plan.robust,
             rule=FailureRule.parse(plan.failed),
-            scale=plan.scale,
+            scale=SCALES[plan.scale],
             margin=plan.margin,
             paired=plan.paired,
             describe=False,

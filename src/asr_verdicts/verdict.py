@@ -7,9 +7,10 @@ from typing import Literal
 
 from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned
 from asr_verdicts.failures import DEFAULT, FailureRule, counts_text, missed
-from asr_verdicts.metrics import Metric, find_metric, format_interval, format_p, margin_text
+from asr_verdicts.metrics import SHARE, Metric, find_metric, format_interval, format_p
+from asr_verdicts.scales import POINTS, RELATIVE, Scale
 from asr_verdicts.statistics.distributions import fisher
-from asr_verdicts.statistics.estimate import ONE_SPEAKER, UNKNOWN, Estimate, Scale
+from asr_verdicts.statistics.estimate import ONE_SPEAKER, UNKNOWN, Estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.power import Levers
 from asr_verdicts.statistics.procedures import FIXED, Procedure
@@ -172,7 +173,7 @@ class Verdict:
     @property
     def scale(self) -> Scale:
         """The scale that decides."""
-        return "points" if self.estimate is None else self.estimate.scale
+        return POINTS if self.estimate is None else self.estimate.scale
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -184,7 +185,7 @@ class Verdict:
     @property
     def decided(self) -> Range | None:
         """The difference with its interval on the scale that decides; None without an interval."""
-        if self.scale == "relative":
+        if self.scale is RELATIVE:
             return self.relative
         return None if self.low is None or self.high is None else Range(self.difference, self.low, self.high)
 
@@ -267,7 +268,7 @@ def _rates(contrast: Verdict, metric: Metric) -> str:
 
 def _other_scale(contrast: Verdict, metric: Metric) -> str:
     """The difference on the scale that does not decide."""
-    if contrast.scale == "relative":
+    if contrast.scale is RELATIVE:
         ends = (contrast.low, contrast.high)
         if contrast.question.kind == "interaction" or None in ends:
             return ""
@@ -279,28 +280,18 @@ def _other_scale(contrast: Verdict, metric: Metric) -> str:
     return f", relative {_relative_ends(found)}{', which shows no difference on this scale' if unsure else ''}"
 
 
-def _relative(logarithm: float) -> str:
-    """A difference of logarithms as a percentage."""
-    return f"{100 * math.expm1(logarithm):+.1f} %"
-
-
 def _relative_ends(found: Range) -> str:
-    """A relative difference with its interval, where that has an end."""
-    value = f"{100 * math.expm1(found.value):+.1f}"
-    if not found.high < MOST_LOG:
-        return f"{value} %"
-    return f"{value} % ({100 * math.expm1(found.low):+.1f} to {100 * math.expm1(found.high):+.1f})"
-
-
-MOST_LOG = 5.0
-"""A logarithm of a ratio, 150 times as much, from which on an interval has no end that says anything."""
+    """A relative difference with its interval, if that has an end."""
+    value = SHARE.text(RELATIVE.fraction(found.value), sign=True)
+    ends = format_interval(RELATIVE.fraction(found.low), RELATIVE.fraction(found.high), SHARE, otherwise="")
+    return f"{value} % ({ends})" if ends else f"{value} %"
 
 
 def _grade(contrast: Verdict, metric: Metric) -> str:
     """How large a shown difference is against the margin; docs/statistics.md says how often each comes again."""
     if contrast.margin is None or contrast.grade is None:
         return ""
-    margin = margin_text(contrast.margin, contrast.scale, metric)
+    margin = contrast.scale.margin(contrast.margin, metric)
     if contrast.immaterial:
         return f"; different, and equivalent within {margin}"
     return {
@@ -313,21 +304,16 @@ def _grade(contrast: Verdict, metric: Metric) -> str:
 def _equivalent(contrast: Verdict, metric: Metric) -> str:
     assert contrast.margin is not None
     which = "typical runs equivalent" if contrast.outcome == "typical runs equivalent" else "equivalent"
-    return f"{which} within {margin_text(contrast.margin, contrast.scale, metric)}"
+    return f"{which} within {contrast.scale.margin(contrast.margin, metric)}"
 
 
 def _without_difference(contrast: Verdict, look: AtLook, metric: Metric) -> str:
     """The sentence of a planned look that shows no difference: equivalent, undecided, or still open."""
-    margin = margin_text(look.margin, contrast.scale, metric)
+    margin = contrast.scale.margin(look.margin, metric)
     where = f"{_sides(contrast, 'and')} on {contrast.set}"
     size = f"{_rates(contrast, metric)}{_size(contrast, metric)}"
     if contrast.outcome in EQUIVALENT:
-        relative = contrast.scale == "relative"
-        within = (
-            f"{_relative(look.low)} to {_relative(look.high)}"
-            if relative
-            else format_interval(look.low, look.high, metric)
-        )
+        within = contrast.scale.interval(look.low, look.high, metric)
         evidence = f"{within}; look {look.number} of {look.of}; {_extent(contrast)}"
         return f"{_equivalent(contrast, metric)}: {where}, {size} ({evidence})"
     if contrast.reason:
@@ -364,9 +350,9 @@ def units_text(contrast: Verdict) -> str:
 
 
 def _size(contrast: Verdict, metric: Metric) -> str:
-    if contrast.scale == "relative" and contrast.relative is not None:
-        return f"{_relative(contrast.relative.value)} relative"
-    return f"{metric.text(contrast.difference, sign=True)} {metric.amount}"
+    if contrast.relative is None:
+        return POINTS.size(contrast.difference, metric)
+    return contrast.scale.size(contrast.difference if contrast.scale is POINTS else contrast.relative.value, metric)
 
 
 def _sides(contrast: Verdict, verb: str) -> str:
@@ -385,13 +371,8 @@ def _undecided(contrast: Verdict, metric: Metric, noise: str) -> str:
 def _interval(contrast: Verdict, metric: Metric) -> str:
     """The interval at the level of the verdict."""
     found = contrast.decided
-    if found is None or not math.isfinite(found.low) or not math.isfinite(found.high):
-        return "no finite interval yet"
-    if contrast.scale == "relative" and found.high > MOST_LOG:
-        return "no finite interval yet"
-    if contrast.scale == "relative":
-        return f"{_relative(found.low)} to {_relative(found.high)}"
-    return format_interval(found.low, found.high, metric)
+    text = "" if found is None else contrast.scale.interval(found.low, found.high, metric)
+    return text or "no finite interval yet"
 
 
 def _p(contrast: Verdict) -> str:

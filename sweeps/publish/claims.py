@@ -17,6 +17,7 @@ from asr_verdicts.confounds import value_text
 from asr_verdicts.files import Json
 from asr_verdicts.identical_arms import did_nothing
 from asr_verdicts.record import Record
+from asr_verdicts.scales import POINTS
 from asr_verdicts.table_columns import rate_rows, value_of
 from asr_verdicts.verdict import Verdict
 
@@ -158,7 +159,7 @@ def judge(contrast: Verdict, effects: Sequence[Effect], arms: Sequence[Arm]) -> 
     if not math.isfinite(high - low) or any(math.isnan(start) for start, _ in ranges):
         return "cannot tell"
     if least <= low and high <= most:
-        has_unit = contrast.metric != "loss" and contrast.scale == "points"
+        has_unit = contrast.metric != "loss" and contrast.scale is POINTS
         agrees = not has_unit or any(reaches_size(effect, 100 * low, 100 * high) for effect in effects)
         return "agrees" if agrees else "agrees in sign, not in size"
     return "disagrees" if high < least or low > most else "cannot tell"
@@ -168,7 +169,7 @@ def find_range(effect: Effect, contrast: Verdict) -> tuple[float, float]:
     """Return the differences that are such an effect, on the scale that decides; nan without a margin."""
     margin = math.nan if contrast.margin is None else contrast.margin
     if effect.size is not None:
-        margin = effect.size[1] / 100 if contrast.scale == "points" else math.nan
+        margin = effect.size[1] / 100 if contrast.scale is POINTS else math.nan
     return {"better": (-math.inf, 0.0), "worse": (0.0, math.inf), "equivalent": (-margin, margin)}[effect.word]
 
 

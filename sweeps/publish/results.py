@@ -36,6 +36,7 @@ from asr_verdicts.record import Record
 from asr_verdicts.report.formats import body, preamble, table
 from asr_verdicts.report.looks import hours, spent_by
 from asr_verdicts.report.section import Section
+from asr_verdicts.scales import POINTS
 from asr_verdicts.verdict import EQUIVALENT, Verdict
 from publish.archive import ENDING, keep, list_evaluations, unpack
 from publish.claims import Commentary, describe_literature, find_agreements, parse_commentary
@@ -231,7 +232,7 @@ def format_answer(verdict: Verdict, published: Published) -> list[str]:
     question, metric = contrast.question, find_metric(contrast.metric)
     runs = [run for arm in comparison.arms if arm.name in question.weights for run in arm.runs]
     low, high = contrast.low, contrast.high
-    if contrast.look is not None and contrast.scale == "points" and contrast.outcome in EQUIVALENT:
+    if contrast.look is not None and contrast.scale is POINTS and contrast.outcome in EQUIVALENT:
         low, high = contrast.look.low, contrast.look.high
     interval = f"{metric.text(low, sign=True)} to {metric.text(high, sign=True)}"
     words = format_range((run.value(contrast.set, "words") for run in runs), 0)

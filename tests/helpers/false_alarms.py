@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from asr_verdicts.statistics.estimate import Estimate, Scale, contrast_estimate, paired_estimate
+from asr_verdicts.scales import Scale
+from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, paired_estimate
 from asr_verdicts.statistics.multiple_testing import holm_decisions
 from asr_verdicts.statistics.procedures import ANYTIME, FixedLength, Procedure
 from asr_verdicts.statistics.sample import Sample

@@ -160,11 +160,11 @@ STATES: dict[Outcome, tuple[str, str]] = {
 
 def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
     """looks: a panel per question over the seeds of each arm; nothing for a sweep without a plan."""
-    rows, plan = look_rows(comparison), comparison.course.plan
+    rows = look_rows(comparison)
     if not rows:
         return []
-    assert plan is not None
-    metric = looks_metric(comparison)
+    plan = comparison.course.followed
+    metric = looks_metric(plan)
     names = list(dict.fromkeys(row["arm"] for row in rows))
     figure, axes = grid(len(names), sharex=True, sharey=True)
     reach = metric.scale * furthest(rows, shown_margin(plan))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.metrics import Metric, find_metric, format_interval, margin_text
+from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.section import Section
 from asr_verdicts.table_columns import TableRow, rate_rows, value_of
@@ -134,7 +134,7 @@ def _caption(comparison: Comparison) -> str:
     if outcomes & {*EQUIVALENT}:
         margin = next((one.margin for one in comparison.verdicts if one.outcome in EQUIVALENT), None)
         scale = comparison.verdicts[0].scale
-        within = "" if margin is None else escape(f" within {margin_text(margin, scale, metric)}")
+        within = "" if margin is None else escape(f" within {scale.margin(margin, metric)}")
         parts.append(rf"${EQUAL_MARK}$: equivalent{within}")
     if outcomes and len(comparison.sets) > 1:
         parts.append(escape(f"{comparison.set} decides; the other sets describe"))

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
-from asr_verdicts.metrics import RELATIVE, Metric, find_metric, format_interval
-from asr_verdicts.metrics import margin_text as text_of_margin
+from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.planned_looks import Spent, spent
 from asr_verdicts.report.section import Section
-from asr_verdicts.verdict import MOST_LOG, Verdict
+from asr_verdicts.scales import SCALES
+from asr_verdicts.verdict import Verdict
 
 ROOM = 2.5
 """A chart reaches this many times as far as the margin and what the latest looks found: intervals of early looks may be
@@ -33,17 +33,15 @@ def look_rows(comparison: Comparison) -> list[Json]:
 def _row(contrast: Verdict) -> Json:
     at = contrast.look
     assert at is not None
-    found, relative = contrast.decided, contrast.scale == "relative"
+    found, fraction = contrast.decided, contrast.scale.fraction
     low, high = (None, None) if found is None else (found.low, found.high)
     ends = {"low": low, "high": high, "equal_low": at.low, "equal_high": at.high}
-    if relative:
-        ends = {key: None if end is None or end > MOST_LOG else math.expm1(end) for key, end in ends.items()}
     return {
         "arm": contrast.arm,
         "look": at.number,
         "seeds": at.runs,
-        "difference": math.expm1(found.value) if relative and found is not None else contrast.difference,
-        **{key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()},
+        "difference": contrast.difference if found is None else fraction(found.value),
+        **{key: None if end is None or math.isinf(fraction(end)) else fraction(end) for key, end in ends.items()},
         "state": contrast.outcome,
         "chance": at.chance if contrast.outcome in ("open", "undecided") else None,
     }
@@ -60,7 +58,10 @@ def furthest(rows: Sequence[Json], margin: float) -> float:
 
 def looks_section(comparison: Comparison) -> Section:
     """The state of each question at each look."""
-    metric = looks_metric(comparison)
+    if not (measured := look_rows(comparison)):
+        return Section("Looks")
+    plan = comparison.course.followed
+    metric = looks_metric(plan)
     head = ["arm", "look", "seeds", f"{metric.label} difference", "interval", "for equality", "state", "chance"]
     rows = [
         [
@@ -73,12 +74,8 @@ def looks_section(comparison: Comparison) -> Section:
             row["state"],
             "NA" if row["chance"] is None else f"{100 * row['chance']:.0f} %",
         ]
-        for row in look_rows(comparison)
+        for row in measured
     ]
-    if not rows:
-        return Section("Looks")
-    plan = comparison.course.plan
-    assert plan is not None
     line = (
         f"Seeds of each arm. The interval holds at all looks at once; the one for equality has to lie within "
         f"{margin_text(plan)}. Chance: of a verdict by {plan.most} seeds, by the data so far."
@@ -88,18 +85,17 @@ def looks_section(comparison: Comparison) -> Section:
 
 def margin_text(plan: VerdictPlan) -> str:
     """The margin with its unit, such as ± 2.00 WER."""
-    return text_of_margin(plan.margin, plan.scale, find_metric(plan.metric))
+    return SCALES[plan.scale].margin(plan.margin, find_metric(plan.metric))
 
 
 def shown_margin(plan: VerdictPlan) -> float:
     """The margin in the unit of the rows of the looks."""
-    return math.expm1(plan.margin) if plan.scale == "relative" else plan.margin
+    return SCALES[plan.scale].fraction(plan.margin)
 
 
-def looks_metric(comparison: Comparison) -> Metric:
-    """The metric in whose unit the rows of the looks are shown."""
-    relative = comparison.course.plan is not None and comparison.course.plan.scale == "relative"
-    return RELATIVE if relative else find_metric(comparison.metric)
+def looks_metric(plan: VerdictPlan) -> Metric:
+    """What has the unit of the rows of the looks."""
+    return SCALES[plan.scale].metric(find_metric(plan.metric))
 
 
 def plan_text(plan: VerdictPlan) -> str:

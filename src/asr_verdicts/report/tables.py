@@ -6,7 +6,8 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
 from asr_verdicts.one_arm import Description, descriptions
 from asr_verdicts.report.section import Section
-from asr_verdicts.verdict import MOST_LOG, Verdict
+from asr_verdicts.scales import MOST_LOG
+from asr_verdicts.verdict import Verdict
 
 
 def contrast_row(verdict: Verdict) -> Json:
@@ -32,7 +33,7 @@ def contrast_row(verdict: Verdict) -> Json:
         "relative": None if contrast.relative is None else math.expm1(contrast.relative.value),
         "relative_low": None if contrast.relative is None else _ratio(contrast.relative.low),
         "relative_high": None if contrast.relative is None else _ratio(contrast.relative.high),
-        "scale": contrast.scale,
+        "scale": contrast.scale.name,
         "margin": contrast.margin,
         "grade": contrast.grade,
         "superiority": contrast.superiority,

@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isinf, sqrt
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from asr_verdicts.scales import POINTS, Scale
 from asr_verdicts.statistics.distributions import chi_square_quantile
 from asr_verdicts.statistics.intervals import shared_variance, speaker_interval, units_of
 from asr_verdicts.statistics.sample import SPEAKERS, Sample
@@ -17,8 +17,6 @@ UTTERANCES = "utterances"
 """The unit of a set whose speakers are unknown."""
 ONE_SPEAKER = "utterances of one speaker"
 """The unit of a set that has a single speaker."""
-Scale = Literal["points", "relative"]
-"""The scale of a difference: of the rates themselves, or of their logarithms, on which factors multiply."""
 
 UNKNOWN = (UTTERANCES, "files")
 """Units that stand in for speakers who are not known: each utterance, or each recording of several."""
@@ -130,7 +128,7 @@ class Estimate:
     models: int
     paired: bool = False
     trimmed: bool = False
-    scale: Scale = "points"
+    scale: Scale = POINTS
 
 
 def contrast_estimate(
@@ -138,7 +136,7 @@ def contrast_estimate(
     *,
     trimmed: bool = False,
     own_speakers: bool = False,
-    scale: Scale = "points",
+    scale: Scale = POINTS,
 ) -> Estimate | None:
     """Σ weight · mean rate over arms that were trained independently; None if one of them has fewer than two runs.
 
@@ -167,7 +165,7 @@ def contrast_estimate(
     grain = _smallest_step([sample for _, sample in used])
     kept = [kept_runs(sample) if trimmed else sample for _, sample in used]
     means = [float(sample.rates.mean()) for sample in kept]
-    weights = _weights([weight for weight, _ in used], means, scale)
+    weights = scale.weights([weight for weight, _ in used], means)
     if weights is None:
         return None
     measured = list(zip(weights, kept, strict=True))
@@ -177,7 +175,7 @@ def contrast_estimate(
     )
     noise = combined(arms, speakers.part)
     return Estimate(
-        value=_value([weight for weight, _ in used], means, scale),
+        value=scale.value([weight for weight, _ in used], means),
         standard_error=noise.standard_error,
         degrees=noise.degrees,
         information=1 / sum(weight**2 / len(sample.rates) for weight, sample in used),
@@ -193,26 +191,12 @@ def contrast_estimate(
     )
 
 
-def _weights(weights: Sequence[float], means: Sequence[float], scale: Scale) -> list[float] | None:
-    """The weights of the arms' means on the scale; None where a logarithm does not exist."""
-    if scale == "points":
-        return list(weights)
-    if min(means) <= 0:
-        return None
-    return [weight / mean for weight, mean in zip(weights, means, strict=True)]
-
-
-def _value(weights: Sequence[float], means: Sequence[float], scale: Scale) -> float:
-    values = means if scale == "points" else [math.log(mean) for mean in means]
-    return sum(weight * value for weight, value in zip(weights, values, strict=True))
-
-
 def paired_estimate(
     terms: Sequence[tuple[float, Sample]],
     *,
     replicates: bool = False,
     overlap: float = 0.0,
-    scale: Scale = "points",
+    scale: Scale = POINTS,
 ) -> Estimate | None:
     """Σ weight · mean rate over arms whose rows belong together; None where its noise is unknown.
 
@@ -236,7 +220,7 @@ def paired_estimate(
     if not models:
         return None
     means = [float(sample.rates.mean()) for sample in samples]
-    weights = _weights([weight for weight, _ in terms], means, scale)
+    weights = scale.weights([weight for weight, _ in terms], means)
     if weights is None:
         return None
     differences = _differences(list(zip(weights, samples, strict=True)), rates_only=replicates)
@@ -249,7 +233,7 @@ def paired_estimate(
     noise = combined(arms, speakers.part) if arms else speakers.part
     assert noise is not None
     return Estimate(
-        value=_value([weight for weight, _ in terms], means, scale),
+        value=scale.value([weight for weight, _ in terms], means),
         standard_error=noise.standard_error,
         degrees=noise.degrees,
         information=float(models),
@@ -312,7 +296,7 @@ class _Speakers:
 
 
 def _speaker_noise(
-    terms: Sequence[tuple[float, Sample]], mass_of: Sequence[Sample] = (), scale: Scale = "points"
+    terms: Sequence[tuple[float, Sample]], mass_of: Sequence[Sample] = (), scale: Scale = POINTS
 ) -> _Speakers:
     """The noise of speakers in a weighted sum of mean errors. mass_of: the samples whose errors show which speakers
     carry the rate, by default those of the terms.
@@ -337,12 +321,12 @@ def _speaker_noise(
     by_unit = np.bincount(units_of(first.units), weights=mass)
     drawn = round(interval.degrees) + 1
     effective = float(by_unit.sum() ** 2 / (by_unit**2).sum()) if by_unit.any() else float(drawn)
-    degrees = (effective if scale == "relative" else drawn) - 1
+    degrees = scale.degrees(drawn, effective)
     part = Part(interval.standard_error, max(1.0, degrees))  # one unit: its error is infinite
     return _Speakers(part, drawn, effective, unit)
 
 
-def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = "points") -> _Speakers:
+def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
     """The noise of speakers where every arm has others: the variances add up, with Satterthwaite's degrees of freedom;
     the units of all arms together.
     """

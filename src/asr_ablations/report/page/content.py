@@ -127,8 +127,7 @@ def _plan(comparison: Comparison) -> dict[str, object] | None:
     rows = look_rows(comparison)
     if not rows:
         return None
-    plan = comparison.course.plan
-    assert plan is not None
+    plan = comparison.course.followed
     reach = furthest(rows, shown_margin(plan))
     return {"margin": shown_margin(plan), "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
 

@@ -19,9 +19,9 @@ from asr_verdicts.config import Config, determining, flatten
 from asr_verdicts.declaration import margin_on
 from asr_verdicts.design import Design, Options, assign
 from asr_verdicts.errors import UsageError
-from asr_verdicts.metrics import margin_text
 from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
 from asr_verdicts.record import Environment, Record, Records, Summary
+from asr_verdicts.scales import RELATIVE, SCALES
 from asr_verdicts.statistics.alpha_spending import seeds_to_equal, seeds_to_find
 from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise
 from asr_verdicts.verdict import Question
@@ -57,7 +57,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
         raise UsageError("until=verdict: the arms have no test set; expected one in data.test, or metric=loss")
     margin = wanted.stated_margin()
     declared = design.layout.declared
-    scale = "relative" if str(margin).endswith("%") and not declared.margin else declared.scale
+    scale = RELATIVE if str(margin).endswith("%") and not declared.margin else declared.scale
     belongs = _belonging_to_seeds(variants)
     looks = wanted.look_seeds(most)
     by_arm = [(arm, variants[int(arm.runs[0].folder.name)]) for arm in design.layout.arms]
@@ -80,7 +80,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
         hopeless=wanted.hopeless,
         belongs=belongs,
         made=iso(time.time()),
-        scale=scale,
+        scale=scale.name,
         failed=declared.failed,
         hours=wanted.hours,
     )
@@ -108,7 +108,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     """
     plan, metric = planned.plan, planned.design.metric
     arms = len(plan.arms)
-    margin = margin_text(plan.margin, plan.scale, metric)
+    margin = SCALES[plan.scale].margin(plan.margin, metric)
     looks = " ".join(map(str, plan.looks))
     head = (
         f"{arms} arms, {metric.label} on {plan.set}, {margin}, at most {plan.most} seeds an "
@@ -118,7 +118,8 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     if noise is None:
         return [head, "the noise of seeds is not known yet: no earlier sweep on this test set tells it"]
     level = plan.alpha / len(plan.contrasts)
-    in_points = plan.margin if plan.scale == "points" else math.expm1(plan.margin) * noise.mean
+    relative = SCALES[plan.scale] is RELATIVE
+    in_points = math.expm1(plan.margin) * noise.mean if relative else plan.margin
     equal = seeds_to_equal(in_points, noise.deviation, level)
     found = next(
         difference
