@@ -10,7 +10,7 @@ COPY pyproject.toml setup.py MANIFEST.in constraints.txt Makefile README.md ./
 COPY conf conf
 COPY sweeps sweeps
 COPY src src
-RUN pip install --no-cache-dir -c constraints.txt uv && uv pip install --system --no-cache -c constraints.txt \
+RUN pip install --no-cache-dir -c constraints.txt uv && uv pip install --system --no-cache -c constraints.txt ./src/asr_verdicts \
     ${TORCH_INDEX:+--index "$TORCH_INDEX" --index-strategy unsafe-best-match} ".[decode${EXTRAS:+,$EXTRAS}]"
 ENV HOME=/data
 WORKDIR /data

@@ -6,7 +6,7 @@ ENVIRONMENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asr-ablations/environment
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { command -v $$p; break; }; done)
 VERSION = $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-HASH = $(shell { sed '/^\[tool\./,$$d' pyproject.toml; cat constraints.txt; echo "$(TORCH_INDEX)"; } | sha256sum | cut -c1-12)
+HASH = $(shell { for p in . src/asr_verdicts; do sed '/^\[tool\./,$$d' $$p/pyproject.toml; done; cat constraints.txt; echo "$(TORCH_INDEX)"; } | sha256sum | cut -c1-12)
 ENVIRONMENT = $(ENVIRONMENTS)/python$(VERSION)-$(HASH)
 # Two OpenMP threads that spin on a shared machine cost up to 15 times the time: wait passively.
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -46,9 +46,9 @@ install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve
 			$(ENVIRONMENT)/bin/uv pip install --quiet "$$work"/kenlm-*/; \
 		fi; \
 		$(ENVIRONMENT)/bin/uv pip install --quiet $(if $(TORCH_INDEX),--index $(TORCH_INDEX) --index-strategy unsafe-best-match) \
-			-c constraints.txt '.[decode$(addprefix $(comma),$(WANTED))]'; \
-		$(ENVIRONMENT)/bin/uv pip uninstall --quiet asr-ablations; \
-		rm -rf build src/*.egg-info; \
+			-c constraints.txt ./src/asr_verdicts '.[decode$(addprefix $(comma),$(WANTED))]'; \
+		$(ENVIRONMENT)/bin/uv pip uninstall --quiet asr-ablations asr-verdicts; \
+		rm -rf {.,src/asr_verdicts}/build src/{.,asr_verdicts}/*.egg-info; \
 		PYTHONPATH=src $(ENVIRONMENT)/bin/python -m asr_ablations.native.extension; \
 		touch $(ENVIRONMENT)/installed-base $(STAMP); \
 	fi
@@ -60,7 +60,7 @@ lock: install  ## write constraints.txt anew from pyproject.toml (exact versions
 	@{ echo "# Exact versions of everything that pyproject.toml names, for Python 3.10 to 3.13. Written by: make lock"; \
 	cp constraints.txt .constraints && .venv/bin/uv pip compile --quiet --universal --no-python-downloads \
 		--python-version 3.10 --extra dev --no-annotate --no-header $(ARGS) \
-		--output-file .constraints pyproject.toml && \
+		--no-emit-package asr-verdicts --output-file .constraints pyproject.toml && \
 	sed -E "s/ ; python_full_version < '3\.13'$$//; s/ and python_full_version < '3\.13'//; s/python_full_version < '3\.13' and //" .constraints; } >.lock \
 		&& mv .lock constraints.txt; status=$$?; rm -f .constraints .lock; exit $$status
 
@@ -132,5 +132,5 @@ docs: install  ## write docs/options.md from conf/, and commands and cost into t
 	$(PUBLISH).heads
 
 clean:  ## remove caches, not the environment, not outputs
-	rm -rf .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache {.,src/asr_verdicts}/build src/{.,asr_verdicts}/*.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

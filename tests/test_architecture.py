@@ -3,6 +3,7 @@
 import ast
 import importlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 FLOORS = (
-    {"tools", "metrics", "statistics"}, {"native"}, {"runs", "data", "synthesis"},
+    {"asr_verdicts"}, {"tools", "metrics"}, {"native"}, {"runs", "data", "synthesis"},
     {"config", "language_models", "comparison"},
     {"training", "reproduction"}, {"components", "experiment", "transcription"},
     {"evaluation", "onnx_export", "sweep", "report"}, {"asr_benchmarks"}, {"commands"},
@@ -38,7 +39,7 @@ def package(module: str) -> str | None:
         return "scripts"
     if first == "asr_ablations":
         return rest[0] if rest else None
-    return first if first in ("asr_benchmarks", "hydra_plugins") else None
+    return first if first in ("asr_verdicts", "asr_benchmarks", "hydra_plugins") else None
 
 
 FILES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
@@ -76,7 +77,7 @@ def test_every_package_has_a_floor() -> None:
     folders = {path.name for path in (SOURCE / "asr_ablations").iterdir() if path.is_dir() and path.name[0] != "_"}
     modules = {path.stem for path in (SOURCE / "asr_ablations").glob("*.py")}
     assert modules == {"__init__", "__main__"}, "a module of asr_ablations lies in a package"
-    assert folders | {"asr_benchmarks", "hydra_plugins", "scripts"} == FLOOR.keys()
+    assert folders | {"asr_verdicts", "asr_benchmarks", "hydra_plugins", "scripts"} == FLOOR.keys()
     assert sum(map(len, FLOORS)) == len(FLOOR), "a package lies on one floor"
 
 
@@ -91,11 +92,42 @@ def test_imports_point_downwards() -> None:
         "from asr_ablations.report import sections",
         "import asr_ablations.commands.compare",
         "def late():\n    from asr_ablations.sweep.launch import freeze",
-        "from asr_verdicts.statistics import intervals as bootstrap",  # a neighbour on the same floor
+        "from asr_ablations.metrics import ctc_alignment as aligned",  # a neighbour on the same floor
     ],
 )
 def test_an_upward_import_is_seen(line: str) -> None:
     assert upward("asr_ablations.tools.files", ast.parse(line))
+
+
+OF_VERDICTS = {"numpy", "scipy", "rapidfuzz", "rich", "matplotlib", "pandas", "whisper_normalizer"}
+"""What asr_verdicts imports from elsewhere: what its wheel needs, and what its extras or the user bring."""
+
+
+def strangers(module: str, tree: ast.AST) -> list[str]:
+    """The imports of a module of asr_verdicts that neither it, its wheel nor Python itself has."""
+    known = {"asr_verdicts", *OF_VERDICTS, *sys.stdlib_module_names}
+    return [f"{module}:{line}: {name}" for line, name in imports(tree, module) if name.partition(".")[0] not in known]
+
+
+def test_the_verdicts_need_nothing_of_the_suite() -> None:
+    modules = [module for module in FILES if package(module) == "asr_verdicts"]
+    assert len(modules) > 30
+    assert [line for module in modules for line in strangers(module, parsed(module))] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import torch", "def late():\n    from omegaconf import OmegaConf", "from asr_ablations.runs import layout"],
+)
+def test_an_import_of_a_stranger_is_seen(line: str) -> None:
+    assert strangers("asr_verdicts.comparison", ast.parse(line))
+
+
+def test_the_wheel_of_the_verdicts_has_all_its_packages() -> None:
+    project = (SOURCE / "asr_verdicts" / "pyproject.toml").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^packages = (\[.*\])$", project, re.MULTILINE)
+    folders = {path.parent.relative_to(SOURCE) for path in (SOURCE / "asr_verdicts").rglob("*.py")}
+    assert sorted(ast.literal_eval(listed)) == sorted(".".join(folder.parts) for folder in folders)
 
 
 def test_no_package_imports_what_publishes() -> None:
@@ -114,7 +146,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 
 def test_a_run_folder_is_read_without_torch() -> None:
     """A comparison starts fast: what reads runs imports neither torch nor Lightning nor W&B before it needs them."""
-    modules = [module for module in FILES if package(module) in ("runs", "comparison")]
+    modules = [module for module in FILES if package(module) in ("runs", "comparison", "asr_verdicts")]
     program = f"import sys, {', '.join(modules)}; print(*sorted({HEAVY} & set(sys.modules)))"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     heavy = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
@@ -134,7 +166,7 @@ def test_names_of_the_run_folder_stand_in_runs_only() -> None:
     literals = [
         f"{module}:{node.lineno}: {node.value}"
         for module in FILES
-        if package(module) not in ("runs", "tools")
+        if package(module) not in ("runs", "tools", "asr_verdicts")  # which reads no folder, and writes its own files
         for node in ast.walk(parsed(module))
         if isinstance(node, ast.Constant) and node.value in names
     ]

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from omegaconf import DictConfig
-
 Config: TypeAlias = dict[str, Any]
 """A resolved config, or a part of one: foreign content, whose keys the components define."""
 
@@ -64,7 +62,7 @@ def determining(whole: Config) -> Config:
     return kept
 
 
-def ranks(cfg: DictConfig | Config) -> int:
+def ranks(cfg: Mapping[str, Any]) -> int:
     """Processes that train together: one per GPU, or the key `ranks`."""
     if cfg.get("ranks") is not None:
         return int(cfg["ranks"])

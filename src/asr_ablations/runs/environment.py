@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 
+import asr_verdicts
 from asr_ablations.native import extension as native
 from asr_ablations.tools.files import PACKAGE, REPOSITORY
 from asr_ablations.tools.machine import cores, gpu_names, iso
@@ -88,14 +89,23 @@ def code() -> Code:
 
 
 def source_files() -> dict[str, str]:
-    """Hashes of the package's own source files by their path under it: they say what ran, with a commit or without."""
-    return {
-        str(path.relative_to(PACKAGE)): hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
-        for path in sorted([*PACKAGE.rglob("*.py"), *native.SOURCES])
-    }
+    """Hashes of the project's own source files: they say what ran, with a commit or without.
+
+    By their path in asr_ablations; those of asr_verdicts begin with its name.
+    """
+    verdicts = Path(asr_verdicts.__file__).parent
+    named = {str(path.relative_to(PACKAGE)): path for path in [*PACKAGE.rglob("*.py"), *native.SOURCES]}
+    named |= {str(path.relative_to(verdicts.parent)): path for path in verdicts.rglob("*.py")}
+    return {name: hashlib.blake2b(named[name].read_bytes(), digest_size=8).hexdigest() for name in sorted(named)}
 
 
-NEW_FILES = "src/asr_ablations/*.py", "src/asr_ablations/*.cpp", "src/asr_ablations/*.h", "conf/*.yaml"
+NEW_FILES = (
+    "src/asr_verdicts/*.py",
+    "src/asr_ablations/*.py",
+    "src/asr_ablations/*.cpp",
+    "src/asr_ablations/*.h",
+    "conf/*.yaml",
+)
 """New files that are recorded with the changes of the others."""
 DIFF = (
     *("diff", "HEAD", "--binary", "-U3", "--no-ext-diff", "--no-textconv", "--no-color"),
@@ -126,7 +136,7 @@ def commit(repository: Path) -> dict[str, str]:
             variables["GIT_OBJECT_DIRECTORY"] = temporary
             git("read-tree", "HEAD")
             git("add", "--intent-to-add", "--", *NEW_FILES)
-            return {"commit": head, "dirty_diff": git(*DIFF, "--", "src/asr_ablations", "conf")}
+            return {"commit": head, "dirty_diff": git(*DIFF, "--", "src/asr_verdicts", "src/asr_ablations", "conf")}
         except (OSError, subprocess.SubprocessError) as error:
             reason = getattr(error, "stderr", None) or str(error).encode()
             print(f"the code's commit is not recorded: {reason.decode(errors='replace').strip()}", file=sys.stderr)

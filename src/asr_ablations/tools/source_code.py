@@ -10,13 +10,15 @@ from pathlib import Path
 from asr_verdicts.errors import UsageError
 
 INSTALLED = ("site-packages", "dist-packages")
+VERDICTS = "asr_verdicts"
+"""The package that this one is made with: texts pass through it on their way to every number."""
 
 
 def hash_source(target: str, within: str = "") -> str:
     """Return a SHA-256 of the source behind the dotted name of a module, class or function.
 
     That is its module and all modules that this imports and that lie in the same folder or, for an installed package,
-    in the package. Imports are read, not followed by Python: nothing is executed, and computed imports are not seen.
+    in the package or in asr_verdicts. Imports are read, not followed by Python: nothing is executed, and computed imports are not seen.
 
     within: a dotted prefix; modules outside it are left out. Raises ModuleNotFoundError for a target without a module
     in Python, and UsageError for a module that is not Python.
@@ -29,7 +31,8 @@ def hash_source(target: str, within: str = "") -> str:
         raise ModuleNotFoundError(f"there is no module {top} of yours on Python's path")
     first = Path(where[0])
     place = first.parent.parent if first.name == "__init__.py" else first.parent
-    files = _read_modules(place, target, within or (top if place.name in INSTALLED else ""))
+    installed = (top, VERDICTS) if place.name in INSTALLED else ()
+    files = _read_modules(place, target, (within,) if within else installed)
     if not files:
         raise ModuleNotFoundError(f"there is no such module in {place}")
     digest = hashlib.sha256()
@@ -38,14 +41,14 @@ def hash_source(target: str, within: str = "") -> str:
     return digest.hexdigest()
 
 
-def _read_modules(place: Path, target: str, within: str) -> dict[str, bytes]:
-    """Return the contents of the modules below a folder that a target needs, by their path in it. within: a first part
-    that their names must have, or "".
+def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the contents of the modules below a folder that a target needs, by their path in it. within: what their
+    names must begin with; empty for anything.
     """
     waiting, contents = [target], dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")
-        if within and parts[: within.count(".") + 1] != within.split("."):
+        if within and not any(parts[: prefix.count(".") + 1] == prefix.split(".") for prefix in within):
             continue
         for length in range(1, len(parts) + 1):  # a module is imported after the packages around it
             path = place.joinpath(*parts[:length])
