@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned
+from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned, shared_start
 from asr_verdicts.failures import DEFAULT, FailureRule, counts_text, missed
 from asr_verdicts.metrics import SHARE, Metric, find_metric, format_interval, format_p
 from asr_verdicts.scales import POINTS, RELATIVE, Scale
@@ -434,6 +434,7 @@ def _runs(contrast: Verdict, sides: Sequence[Arm]) -> list[str]:
     """The runs that a reader has to know of: trained on speakers of the set, diverged, unlearned and absent ones."""
     trained = dict.fromkeys(run.data.trained_on(contrast.set) for arm in sides for run in arm.runs)
     notes = [*filter(None, trained)]
+    notes += [start for arm in sides if (start := shared_start(arm))]
     for arm in sides:
         failed, diverged = contrast.failed.get(arm.name, 0), len(arm.diverged)
         if diverged and contrast.estimate is not None and not contrast.estimate.trimmed and contrast.metric == "wer":

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from asr_verdicts.scales import Scale
+from asr_verdicts.scales import POINTS, RELATIVE
 from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, paired_estimate
 from asr_verdicts.statistics.multiple_testing import holm_decisions
 from asr_verdicts.statistics.procedures import ANYTIME, FixedLength, Procedure
@@ -91,6 +91,14 @@ DESIGNS = {
 }
 """What verdicts rest on; alarms are at most 5 % in each."""
 
+ONE_CHECKPOINT = {
+    f"5 seeds of one checkpoint an arm, {words * 20:,} words": Design(World((0.005,), start=0.015, words=words), 5)
+    for words in (100, 400)
+}
+"""Arms whose seeds were fine-tuned from one checkpoint each. Checkpoints of the same kind differ, and no statistics of
+these runs can see it: false alarms are far above 5 %, and verdicts say so.
+"""
+
 FACTORS_IN_POINTS = Design(FACTORS, 5, "interaction", arms=4, effect=0.2)
 """An interaction on the scale on which there is one, although the factors do not interact on the relative scale."""
 
@@ -131,11 +139,11 @@ def _rejected(design: Design, samples: list[Sample]) -> list[bool]:
 def _estimates(design: Design, samples: list[Sample]) -> list[Estimate]:
     baseline, *others = samples
     if design.question.startswith("interaction"):
-        scale: Scale = "points" if design.question == "interaction" else "relative"
+        scale = POINTS if design.question == "interaction" else RELATIVE
         measured = [contrast_estimate(list(zip((1.0, -1.0, -1.0, 1.0), samples, strict=True)), scale=scale)]
     elif design.question == "decoders":
         measured = [paired_estimate([(1.0, arm), (-1.0, baseline)]) for arm in others]
     else:
-        trimmed, scale = design.question == "trimmed", "relative" if design.question == "ratio" else "points"
+        trimmed, scale = design.question == "trimmed", RELATIVE if design.question == "ratio" else POINTS
         measured = [contrast_estimate([(1.0, arm), (-1.0, baseline)], trimmed=trimmed, scale=scale) for arm in others]
     return [estimate for estimate in measured if estimate is not None]

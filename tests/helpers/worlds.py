@@ -17,7 +17,7 @@ class World:
     diverged, fails: shares of the runs, by arm, with a rate of 100 %, and with twice the rate. carried: how unequally
     speakers carry the errors, the σ of a log-normal. relative: effects and all deviations are factors, 0.2 is 20 %
     more. shared: share of the luck of a run (a variance) that all arms have in common, as decoders of the same models
-    do.
+    do. start: standard deviation of what all runs of an arm share, as those that were trained from one checkpoint.
     """
 
     seeds: tuple[float, ...] = (0.02,)
@@ -32,6 +32,7 @@ class World:
     carried: float = 0.4
     relative: bool = False
     shared: float = 0.0
+    start: float = 0.0
 
     def sweep(self, generator: np.random.Generator, arms: int, runs: int, test_set: int | None = None) -> list[Sample]:
         """A sample for each arm; the errors of a speaker are Poisson. test_set: the seed of the speakers and of how
@@ -46,6 +47,7 @@ class World:
         for arm in range(arms):
             luck = common + np.sqrt(1 - self.shared) * generator.standard_normal((runs, 1))
             effect = self.effects[arm] if arm < len(self.effects) else 0.0
+            effect += self.start * generator.standard_normal() if self.start else 0.0
             suits = self.arm_speaker * of_set.standard_normal(self.speakers)
             suits = suits + self.run_speaker * generator.standard_normal((runs, self.speakers))
             if self.relative:

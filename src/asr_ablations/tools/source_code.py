@@ -18,7 +18,8 @@ def hash_source(target: str, within: str = "") -> str:
     """Return a SHA-256 of the source behind the dotted name of a module, class or function.
 
     That is its module and all modules that this imports and that lie in the same folder or, for an installed package,
-    in the package or in asr_verdicts. Imports are read, not followed by Python: nothing is executed, and computed imports are not seen.
+    in the package or in asr_verdicts. Imports are read, not followed by Python: nothing is executed, and computed
+    imports are not seen.
 
     within: a dotted prefix; modules outside it are left out. Raises ModuleNotFoundError for a target without a module
     in Python, and UsageError for a module that is not Python.
