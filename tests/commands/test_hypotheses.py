@@ -17,7 +17,7 @@ from tests.helpers.command import clean_environment
 from tests.helpers.interpreter import SOURCE, expect, python
 from tests.helpers.support import shared_data
 
-PAGE = REPOSITORY / "docs" / "hypotheses.md"
+PAGE = REPOSITORY / "docs" / "verdicts.md"
 RATES = {"base": 0.15, "mine": 0.06}
 
 

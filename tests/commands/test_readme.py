@@ -189,11 +189,16 @@ def is_option(group: str, value: str) -> bool:
 
 @every_page
 def test_every_file_exists(page):
-    """Paths are from the repository, or from src/asr_ablations/; `mine` is the reader's own."""
+    """Paths are from the repository, or from a package in src/; `mine` is the reader's own."""
     paths = [text for text in code(page) if re.fullmatch(r"[\w.-]+(/[\w.*-]+)+", text)]
     files = [path for path in paths if path.endswith((".py", ".yaml", ".md")) and not path.startswith("outputs/")]
     for path in files:
-        starts = (REPOSITORY, REPOSITORY / "src", REPOSITORY / "src" / "asr_ablations")
+        starts = (
+            REPOSITORY,
+            REPOSITORY / "src",
+            REPOSITORY / "src" / "asr_ablations",
+            REPOSITORY / "src" / "asr_verdicts",
+        )
         assert "mine" in path or path == "sweeps/RESULTS.md" or any([*start.glob(path)] for start in starts), path
 
 

@@ -8,7 +8,7 @@ python src/compare.py outputs/single/<run>                 one run: its curves, 
 python src/compare.py outputs/a outputs/b --allow batch.size
 python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
 python src/compare.py --references ref.trn base=a/hyp.trn 'mine=b/seed*/hyp.trn'
-                                                           hypotheses of any toolkit (docs/hypotheses.md)
+                                                           hypotheses of any toolkit (docs/verdicts.md)
 python src/compare.py outputs/benchmarks                   what src/benchmark.py measured, side by side
 python src/compare.py mine.json theirs.json                result.json of two machines
 """
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables, page and, online, a report to W&B"
     )
-    add_text_options(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/hypotheses.md)"))
+    add_text_options(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/verdicts.md)"))
     return arguments
 
 
