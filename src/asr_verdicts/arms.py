@@ -164,19 +164,15 @@ def choice_of(run: Record, root: str) -> str:
 
 
 def shared_start(arm: Arm) -> str:
-    """A sentence if several seeds of an arm were trained from one checkpoint; else "".
+    """A sentence if the seeds of an arm were trained from one checkpoint; else "".
 
     Such seeds differ in fine-tuning alone. In simulation, five of each arm call equal arms different in 41 % of sweeps,
     because the checkpoints, which differ too, add no noise to them (`make campaign PARTS=verdicts`).
     """
-    starts: dict[object, list[str]] = {}
-    for run in arm.results:
-        if (start := run.config.get("weights_sha256")) is not None:
-            starts.setdefault(start, []).append(str(run.seed))
-    seeds = max(starts.values(), key=len, default=[])
-    if len(seeds) < 2:
+    starts = {run.config.get("weights_sha256") for run in arm.results}
+    if len(arm.results) < 2 or len(starts) > 1 or None in starts:
         return ""
-    named = f"{', '.join(seeds)} of {arm.name}"
+    named = f"{', '.join(str(run.seed) for run in arm.results)} of {arm.name}"
     return f"seeds {named} were trained from one checkpoint: the interval covers fine-tuning, not pretraining"
 
 
