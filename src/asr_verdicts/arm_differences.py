@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from asr_verdicts.arms import Arm, is_search
-from asr_verdicts.config import LIST, OWN, Config
-from asr_verdicts.confounds import MISSING, derived, leaves, references, value_text, within
+from asr_verdicts.config import LIST, OWN, Config, leaves, within
+from asr_verdicts.confounds import MISSING, derived, references, value_text
 from asr_verdicts.design import Design
 from asr_verdicts.listed_arms import arm_of, read_arms
 from asr_verdicts.record import SYSTEM, Record

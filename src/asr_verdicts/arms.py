@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from asr_verdicts.config import OWN
-from asr_verdicts.confounds import FINGERPRINT, content, derived, leaves, references, value_text, within
+from asr_verdicts.config import OWN, leaves, within
+from asr_verdicts.confounds import FINGERPRINT, content, derived, references, value_text
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import SYSTEM, Record, Records, Unfinished
 

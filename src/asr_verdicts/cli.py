@@ -8,21 +8,20 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from asr_verdicts.comparison import Comparison
-from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import folder_name
-from asr_verdicts.report.document import Report, report_verdicts
-from asr_verdicts.report.files import write_texts
-from asr_verdicts.report.terminal import print_answer, print_comparison
-from asr_verdicts.systems import compare_systems
 from asr_verdicts.terminal import forgive_characters, harmless
 from asr_verdicts.text import NAMES
 from asr_verdicts.texts.formats import FORMATS
 from asr_verdicts.texts.scoring import MISSING, Scoring
 from asr_verdicts.texts.speakers import speakers_in
 from asr_verdicts.texts.systems import columns, parse, read_given
+
+if TYPE_CHECKING:
+    from asr_verdicts.comparison import Comparison
+    from asr_verdicts.report.document import Report
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     forgive_characters()
     try:
+        from asr_verdicts.report.document import report_verdicts  # imports scipy: --help is there at once
+
         report = report_verdicts(compare_given(options, options.systems))
         folder = options.out or Path(folder_name("-".join(arm.name for arm in report.comparison.arms)))
         return write_report(report, folder, options)
@@ -88,8 +89,11 @@ def add_text_options(group: argparse._ActionsContainer) -> None:
     group.add_argument("--margin", metavar="SIZE", help="the difference that would not matter: 0.5 points, or 5%%")
 
 
-def compare_given(options: argparse.Namespace, systems: Sequence[str]) -> Comparison:
+def compare_given(options: argparse.Namespace, systems: Sequence[str]) -> "Comparison":
     """The comparison of systems that are given as NAME=[SET:]FILE. Raises UsageError for what does not fit together."""
+    from asr_verdicts.design import Options
+    from asr_verdicts.systems import compare_systems
+
     speakers = None if options.utt2spk is None else speakers_in(options.utt2spk)
     scoring = Scoring(options.normalise, options.missing, speakers, options.speaker_of, options.language, options.drop)
     files, references = read_given(parse(systems, options.references), options.format, columns(options.columns))
@@ -99,8 +103,11 @@ def compare_given(options: argparse.Namespace, systems: Sequence[str]) -> Compar
     )
 
 
-def write_report(report: Report, folder: Path, options: argparse.Namespace) -> int:
+def write_report(report: "Report", folder: Path, options: argparse.Namespace) -> int:
     """Print the answer and write its files, with the figures if matplotlib is installed."""
+    from asr_verdicts.report.files import write_texts
+    from asr_verdicts.report.terminal import print_answer, print_comparison
+
     (print_comparison if options.full else print_answer)(report)
     written = write_texts(report, folder)
     try:

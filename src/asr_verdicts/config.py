@@ -1,6 +1,7 @@
 """What in a config decides a result."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 Config: TypeAlias = dict[str, Any]
@@ -91,3 +92,20 @@ def differences(first: object, second: object, prefix: str = "") -> list[tuple[s
 
 LIST, OWN = "arms", "arm"
 """Keys of a run's config: the list of its sweep, and the name of the arm that the run belongs to."""
+
+
+NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
+
+
+def within(key: str, roots: Iterable[str]) -> bool:
+    """True if a dotted key is one of the roots or lies below one."""
+    return any(key == root or key.startswith(f"{root}.") for root in roots)
+
+
+def leaves(config: Config) -> dict[str, object]:
+    """All leaves of a config that can change a run's result. A file is known by its name and its content."""
+    whole, typed = flatten(by_content(config)), flatten(config)
+    for key in [key for key in whole if key.endswith(SHA256) and typed.get(key.removesuffix(SHA256)) and "." in key]:
+        path = key.removesuffix(SHA256)
+        whole[path] = f"{Path(str(typed[path])).name} {str(whole.pop(key))[:8]}"
+    return {key: value for key, value in whole.items() if value != {} and not within(key, NOT_COMPARED)}

@@ -3,13 +3,11 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
-from asr_verdicts.config import MACHINE_KEYS, SHA256, WHEREABOUTS, Config, by_content, flatten
+from asr_verdicts.config import flatten, within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record, SetContent
 
-NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 FINGERPRINT = "data.json"
 """Prefix of the keys for the hashes of the data: data.json.train for the training set, and so on."""
 
@@ -49,11 +47,6 @@ class ConfoundedError(UsageError):
         super().__init__("\n".join([head, *lines, hint]))
 
 
-def within(key: str, roots: Iterable[str]) -> bool:
-    """True if a dotted key is one of the roots or lies below one."""
-    return any(key == root or key.startswith(f"{root}.") for root in roots)
-
-
 def value_text(value: object) -> str:
     """A value of a config as a user would write it; (none) for a key that a run does not have."""
     return "(none)" if value is MISSING else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -65,16 +58,7 @@ MISSING = object()
 def content(run: Record) -> dict[str, object]:
     """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
     hashes = {f"{FINGERPRINT}.{name}": _fingerprint(content_) for name, content_ in run.data.sets.items()}
-    return {**leaves(run.config), **hashes, BEHAVIOUR: behaviour(run)}
-
-
-def leaves(config: Config) -> dict[str, object]:
-    """All leaves of a config that can change a run's result. A file is known by its name and its content."""
-    whole, typed = flatten(by_content(config)), flatten(config)
-    for key in [key for key in whole if key.endswith(SHA256) and typed.get(key.removesuffix(SHA256)) and "." in key]:
-        path = key.removesuffix(SHA256)
-        whole[path] = f"{Path(str(typed[path])).name} {str(whole.pop(key))[:8]}"
-    return {key: value for key, value in whole.items() if value != {} and not within(key, NOT_COMPARED)}
+    return {**run.leaves, **hashes, BEHAVIOUR: behaviour(run)}
 
 
 def behaviour(run: Record) -> int:
@@ -150,7 +134,7 @@ def _is_of_seed(runs: Sequence[Record], key: str) -> bool:
     """True if the key has one value for each seed, and another for every other seed."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
-        seeds.setdefault(run.seed, set()).add(value_text(leaves(run.config).get(key, MISSING)))
+        seeds.setdefault(run.seed, set()).add(value_text(run.leaves.get(key, MISSING)))
     own = all(len(values) == 1 for values in seeds.values()) and len(set.union(*seeds.values())) == len(seeds)
     return own and len(seeds) > 1
 

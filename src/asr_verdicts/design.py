@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from asr_verdicts.arms import Arm, find_baseline, group, is_search
-from asr_verdicts.config import OWN
+from asr_verdicts.config import OWN, within
 from asr_verdicts.confounds import (
     ConfoundedError,
     Differing,
@@ -15,7 +15,6 @@ from asr_verdicts.confounds import (
     find_factor,
     replicated,
     value_text,
-    within,
 )
 from asr_verdicts.declaration import Declaration, declaration, margin_on
 from asr_verdicts.errors import choices
@@ -185,7 +184,8 @@ def _check_allowed(allow: Sequence[str], runs: Sequence[Record]) -> None:
 
 def _differing(runs: Sequence[Record]) -> Differing:
     """All keys that differ and that are no matter of the seed."""
-    return {key: values for key, values in differing(runs).items() if not within(key, replicated(runs))}
+    of_seeds = replicated(runs)
+    return {key: values for key, values in differing(runs).items() if not within(key, of_seeds)}
 
 
 def _find_factor(

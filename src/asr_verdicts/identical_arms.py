@@ -4,7 +4,8 @@ import itertools
 from collections.abc import Collection, Sequence
 
 from asr_verdicts.arms import Arm
-from asr_verdicts.confounds import content, within
+from asr_verdicts.config import within
+from asr_verdicts.confounds import content
 from asr_verdicts.record import Record
 from asr_verdicts.verdict import Question
 

@@ -5,17 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from asr_verdicts.arms import Arm
-from asr_verdicts.config import LIST, MACHINE_KEYS, OWN, Config, flatten
-from asr_verdicts.confounds import (
-    ConfoundedError,
-    Differing,
-    confounds,
-    derived,
-    differing,
-    references,
-    replicated,
-    within,
-)
+from asr_verdicts.config import LIST, MACHINE_KEYS, OWN, Config, flatten, within
+from asr_verdicts.confounds import ConfoundedError, Differing, confounds, derived, differing, references, replicated
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import Record, Records
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
 from asr_verdicts.arms import Arm, name_of
-from asr_verdicts.config import OWN, Config, determining, flatten
-from asr_verdicts.confounds import within
+from asr_verdicts.config import OWN, Config, determining, flatten, within
 from asr_verdicts.record import Record, Records, Unfinished
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal, NotRequired, TypedDict
 
-from asr_verdicts.config import Config
+from asr_verdicts.config import Config, leaves
 from asr_verdicts.error_counts import total_errors
 
 
@@ -260,6 +260,11 @@ class Record:
     @property
     def seed(self) -> int:
         return int(self.config["seed"])
+
+    @cached_property
+    def leaves(self) -> dict[str, object]:
+        """The leaves of the config that can change a result, by dotted key."""
+        return leaves(self.config)
 
     @cached_property
     def validation_sets(self) -> list[str]:

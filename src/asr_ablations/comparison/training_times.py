@@ -9,7 +9,8 @@ import numpy as np
 
 from asr_ablations.comparison.validation_costs import Ratio, ratio_of_times
 from asr_verdicts.arms import Arm
-from asr_verdicts.confounds import content, value_text, within
+from asr_verdicts.config import within
+from asr_verdicts.confounds import content, value_text
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.sample import mean_and_deviation
 

@@ -17,8 +17,7 @@ from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config, read_environment
 from asr_ablations.tools.errors import installs, refusals
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.config import OWN
-from asr_verdicts.confounds import within
+from asr_verdicts.config import OWN, within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
 from asr_verdicts.record import Rates

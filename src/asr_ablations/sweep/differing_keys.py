@@ -10,8 +10,8 @@ from asr_ablations.config.targets import groups, options_by_name
 from asr_ablations.runs.derived_keys import derived_keys
 from asr_verdicts.arm_differences import ArmDifference, arm_differences
 from asr_verdicts.arms import Arm, find_arm, find_baseline, group
-from asr_verdicts.config import LIST, OWN
-from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, replicated, within
+from asr_verdicts.config import LIST, OWN, within
+from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, replicated
 from asr_verdicts.declaration import Declaration, declaration
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import NO_SUMMARY, Environment, Record, Records

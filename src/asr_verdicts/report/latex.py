@@ -7,7 +7,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.section import Section
-from asr_verdicts.table_columns import TableRow, rate_rows, value_of
+from asr_verdicts.table_columns import RATE_COLUMNS, TableRow, rate_rows, table_rows, value_of
 from asr_verdicts.terminal import harmless
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Verdict
 
@@ -87,7 +87,8 @@ def _of_arm(
     comparison: Comparison, arm: str, set_: str, metric: Metric, verdicts: dict[tuple[str, str], Verdict]
 ) -> list[str]:
     """The rate of an arm on a set, and its difference."""
-    row = next((row for row in rate_rows(comparison) if (row["arm"], row["set"]) == (arm, set_)), {})
+    one = next(each for each in comparison.arms if each.name == arm)
+    (row,) = table_rows([one], [set_], RATE_COLUMNS)
     return [_rate(row, metric), _difference(verdicts.get((arm, set_)), metric)]
 
 
