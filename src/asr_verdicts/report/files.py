@@ -1,4 +1,4 @@
-"""The text files of a comparison: table.md, table.csv, table.tex, appendix.tex, comparison.json and timing.json."""
+"""The text files of a comparison: tables, the paragraph on methods, comparison.json and timing.json."""
 
 import math
 from pathlib import Path
@@ -10,6 +10,7 @@ from asr_verdicts.files import write, write_csv, write_json
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.formats import markdown
 from asr_verdicts.report.latex import appendix, paper_table
+from asr_verdicts.report.methods import write_methods
 from asr_verdicts.terminal import harmless
 
 
@@ -28,6 +29,9 @@ def write_texts(report: Report, folder: Path) -> list[Path]:
     write_csv(paths[1], [{key: _harmless_cell(cell) for key, cell in row.items()} for row in report.rows])
     write(paths[2], paper_table(report.comparison))
     write(paths[3], appendix(report))
+    if methods := write_methods(report.comparison):
+        paths.append(folder / "methods.txt")
+        write(paths[-1], methods)
     if report.timing is None:
         return paths
     write_json(folder / "timing.json", plain(report.timing))
