@@ -13,7 +13,7 @@ import pytest
 
 from asr_ablations.comparison.folders import compare_folders, gather
 from asr_ablations.runs.reader import UnreadableFileError
-from asr_ablations.runs.sweep_history import Look, looks, record_look
+from asr_ablations.runs.sweep_history import Look, evidence, looks, record_look
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.evidence import Evidence
@@ -26,8 +26,8 @@ RATES = {"rnn=lstm": 0.1, "rnn=gru": 0.3}
 
 
 def procedure(sweep: Path, **options: object) -> str:
-    (contrast,) = compare_folders([sweep], Options(**options)).contrasts  # type: ignore[arg-type]
-    return contrast.procedure
+    (contrast,) = compare_folders([sweep], Options(**options)).verdicts  # type: ignore[arg-type]
+    return contrast.procedure.name
 
 
 def test_a_sweep_that_ran_as_declared_is_tested_once(tmp_path: Path) -> None:
@@ -107,7 +107,8 @@ def test_models_that_are_added_to_evaluations_after_a_look_are_a_further_look(tm
     ]  # fmt: skip
     first = gather([folder], Records(runs[:2]))
     assert first.procedure.name == "fixed"
-    look = Look("now", {"a": 1, "b": 1}, first.runs, first.complete, "a", "wer", "test", "fixed")
+    seen = evidence({run.model for run in runs[:2]})
+    look = Look("now", {"a": 1, "b": 1}, seen, first.complete, "a", "wer", "test", "fixed")
     assert record_look(folder, look) is None
     assert gather([folder], Records(runs[:2])).procedure.name == "fixed"
     assert gather([folder], Records(runs)).procedure.name == "anytime"
@@ -213,7 +214,7 @@ def test_rates_alone_leave_out_speakers_and_say_so() -> None:
 
 
 def test_an_utterance_that_one_seed_lacks_costs_that_utterance_alone() -> None:
-    whole = compared(records(LSTM, GRU)).contrasts[0]
+    whole = compared(records(LSTM, GRU)).verdicts[0]
     lacking = replace(GRU[1], utterances=GRU[1].utterances[1:])
     comparison = compared(records(LSTM, [GRU[0], lacking, GRU[2]]))
     (contrast,) = comparison.verdicts
@@ -248,7 +249,7 @@ def test_test_sets_without_a_common_utterance_add_their_noise_of_speakers() -> N
     assert contrast.estimate is not None
     assert contrast.estimate.speakers == 40
     assert any("has a test set of its own" in line for line in comparison.warnings)
-    (paired,) = compared(records(LSTM, same)).contrasts
+    (paired,) = compared(records(LSTM, same)).verdicts
     assert paired.estimate is not None
     assert paired.estimate.speakers == 20
 
@@ -299,7 +300,7 @@ def test_decoders_of_the_same_models_are_paired() -> None:
     assert contrast.estimate.paired
     assert "6 models in pairs" in comparison.verdicts[0].sentence
     apart = [replace(run, model=f"{run.model}-{run.config['decoder']['beam_width']}") for run in runs]
-    assert compared(records(apart), baseline="1").contrasts[0].outcome == "no difference shown"
+    assert compared(records(apart), baseline="1").verdicts[0].outcome == "no difference shown"
 
 
 def test_one_model_decides_about_itself_alone() -> None:
@@ -334,7 +335,7 @@ def test_folds_of_one_corpus_are_pairs_whose_training_sets_overlap() -> None:
     rates = [(0.10, 0.16), (0.30, 0.33), (0.50, 0.58), (0.20, 0.27), (0.40, 0.42)]
     runs = [of_fold(f"rnn={name}", seed, rate) for seed, pair in enumerate(rates) for name, rate in
             zip(("lstm", "gru"), pair, strict=True)]  # fmt: skip
-    (contrast,) = compared(records(runs), baseline="lstm").contrasts
+    (contrast,) = compared(records(runs), baseline="lstm").verdicts
     measured = {seed: [float(run.summary.sets["test"].wer) for run in runs if run.seed == seed] for seed in range(5)}
     differences = [after - before for before, after in measured.values()]
     assert contrast.estimate is not None
@@ -346,7 +347,7 @@ def test_folds_of_one_corpus_are_pairs_whose_training_sets_overlap() -> None:
 def test_a_baseline_that_was_chosen_afterwards_is_corrected_over_all_pairs() -> None:
     ablation = {"factor": "rnn", "baseline": "lstm"}
     arms = [arm(f"rnn={name}", [0.2, 0.21, 0.22], ablation=ablation) for name in ("lstm", "gru", "rnn", "gru2")]
-    assert {contrast.family for contrast in compared(records(*arms)).contrasts} == {3}
+    assert {contrast.family for contrast in compared(records(*arms)).verdicts} == {3}
     comparison = compared(records(*arms), baseline="gru")
     assert {contrast.family for contrast in comparison.verdicts} == {6}
     assert any("rnn=gru was chosen by --baseline" in line for line in comparison.warnings)

@@ -13,7 +13,7 @@ from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import Evidence
-from asr_verdicts.planned_looks import follow
+from asr_verdicts.planned_looks import NO_LOOKS, follow
 from asr_verdicts.record import Records
 from asr_verdicts.statistics.procedures import FixedLength
 from tests.helpers.invented_records import record, records
@@ -57,7 +57,7 @@ def test_a_decided_arm_gets_no_more_runs_while_others_go_on() -> None:
     assert first.look.runs == 3 < second.look.runs
     assert course.runs(plan) == {"arm 0": second.look.runs, "arm 1": 3, "arm 2": second.look.runs}
     fewer = [replace(arm, runs=arm.runs[:3]) if arm.name == "arm 1" else arm for arm in arms]
-    assert follow(plan, fewer, questions).contrasts == course.verdicts, "its later runs were never looked at"
+    assert follow(plan, fewer, questions).verdicts == course.verdicts, "its later runs were never looked at"
 
 
 def test_the_next_look_names_the_seeds_that_it_lacks() -> None:
@@ -103,7 +103,6 @@ def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
     assert verdict.outcome == "open"
     assert "look 2 of 5" in verdict.sentence
     assert comparison.evidence.procedure.name == "sequential"
-    assert comparison.evidence.folder is None, "a planned look is not recorded as a peek"
     assert verdict.seeds == {"arm 0": 5, "arm 1": 5}, "the sixth run is not looked at before its time"
 
 
@@ -112,7 +111,7 @@ def test_another_question_than_the_plans_gets_the_test_that_holds_at_any_time() 
     options = Options(baseline="arm 1")
     comparison = compare(planned_records(setting, 0, runs=6), options, "sweep", plan=setting.plan())
     assert comparison.evidence.procedure.name == "anytime"
-    assert comparison.course is None
+    assert comparison.course is NO_LOOKS
 
 
 def test_an_undecided_question_names_its_lever() -> None:
@@ -251,7 +250,7 @@ def test_more_levels_give_an_effect_for_each_beside_the_reference() -> None:
         record(f"precision={precision} ranks={ranks}", seed, 0.2, ablation=ablation)
         for precision, ranks in levels for seed in range(2)
     ]  # fmt: skip
-    names = [contrast.arm for contrast in compare(records(runs), Options(), "test").contrasts]
+    names = [contrast.arm for contrast in compare(records(runs), Options(), "test").verdicts]
     assert names == [
         "ranks=2 (averaged over precision)", "ranks=4 (averaged over precision)",
         "precision=16 (at ranks=2 less at ranks=1)", "precision=16 (at ranks=4 less at ranks=1)",
@@ -270,5 +269,5 @@ def test_contrasts_need_arms_that_are_fully_crossed() -> None:
 
 
 def test_three_of_four_arms_are_compared_with_the_baseline() -> None:
-    kinds = {contrast.question.kind for contrast in compared(None, dict(list(RATES.items())[:3])).contrasts}
+    kinds = {contrast.question.kind for contrast in compared(None, dict(list(RATES.items())[:3])).verdicts}
     assert kinds == {"arm"}

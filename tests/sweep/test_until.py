@@ -227,9 +227,8 @@ def test_what_is_no_json_in_a_manifest_does_not_hide_a_plan(tmp_path: Path) -> N
 
 
 def of(comparison: Comparison) -> Json:
-    assert comparison.plan is not None
-    assert comparison.course is not None
-    return standing(comparison.plan, comparison.course)
+    assert comparison.course.plan is not None
+    return standing(comparison.course.plan, comparison.course)
 
 
 @pytest.fixture(scope="module")
@@ -262,16 +261,15 @@ def test_before_the_first_look_every_arm_is_open() -> None:
 
 def test_the_intervals_are_those_of_the_verdicts(ended: Comparison, tmp_path: Path) -> None:
     """An interval without ends is null: JSON knows no infinity."""
-    assert ended.plan is not None
-    assert ended.course is not None
-    write_standing(tmp_path, ended.plan, ended.course)
+    assert ended.course.plan is not None
+    write_standing(tmp_path, ended.course.plan, ended.course)
     arms = json.loads((tmp_path / STANDING).read_text())["arms"]
     for contrast in ended.course.verdicts:
         question = arms[contrast.arm]["questions"][contrast.arm]
         assert (question["low"], question["high"]) == (contrast.low, contrast.high)
         assert question == arms["rnn=lstm"]["questions"][contrast.arm]
     endless = [replace(contrast, low=-float("inf"), high=float("inf")) for contrast in ended.course.verdicts]
-    write_standing(tmp_path, ended.plan, replace(ended.course, contrasts=endless))
+    write_standing(tmp_path, ended.course.plan, replace(ended.course, verdicts=endless))
     text = (tmp_path / STANDING).read_text()
     arms = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["arms"]
     assert arms["rnn=gru"]["questions"]["rnn=gru"]["low"] is None
