@@ -134,7 +134,7 @@ def test_the_arm_is_not_called_by_a_seed(described: Comparison) -> None:
 
 def test_mean_deviation_and_its_interval_best_and_worst(described: Comparison) -> None:
     """The interval of the deviation by chi-square with n − 1 degrees of freedom."""
-    by_name = {(each.metric.name, each.set): each.spread for each in descriptions(described.arms)}
+    by_name = {(each.metric.name, each.set): each.spread for each in descriptions(described)}
     assert list(by_name) == [
         (metric, name) for metric in ("wer", "cer", "cer_longer", "loss") for name in ("dev", "test")
     ]
@@ -163,9 +163,9 @@ def test_neither_a_single_run_nor_several_arms_are_described(tmp_path: Path) -> 
     write_run(tmp_path, sweep="alone")
     write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.2}, seeds=2)
     for name in ("alone", "sweep"):
-        arms = compare_folders([tmp_path / name], Options()).arms
-        assert not one_arm(arms)
-        assert descriptions(arms) == []
+        comparison = compare_folders([tmp_path / name], Options())
+        assert not one_arm(comparison.arms)
+        assert descriptions(comparison) == []
 
 
 ARMS: list[dict[str, Any]] = [{}, {"name": "− norm", "norm": "none"}, {"rnn": "gru", "width": 256}]

@@ -69,7 +69,7 @@ def test_the_refusal_lists_a_key_per_line_and_the_way_out() -> None:
 def test_allow_compares_and_the_report_says_so() -> None:
     runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "batch.size=4", ablation=RNN)]
     comparison = compared(runs, "batch.size")
-    assert comparison.design.layout.overruled == ["batch.size"]
+    assert list(comparison.design.layout.overruled) == ["batch.size"]
     assert any("--allow" in line and "batch.size (8, 4)" in line for line in comparison.warnings)
     assert [arm.name for arm in comparison.arms] == ["rnn=gru, batch.size=8", "rnn=lstm, batch.size=4"]
 
@@ -85,7 +85,7 @@ def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> Non
     comparison = compared(runs, "behaviour")
     assert [arm.name for arm in comparison.arms] == ["rnn=gru, behaviour=1", "rnn=lstm, behaviour=2"]
     assert any("by --allow the arms also differ in behaviour (1, 2)" in line for line in comparison.warnings)
-    assert comparison.design.layout.overruled == ["behaviour"]
+    assert list(comparison.design.layout.overruled) == ["behaviour"]
 
 
 def test_the_behaviour_is_never_taken_for_a_factor() -> None:

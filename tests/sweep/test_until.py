@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.runs.layout import STANDING
 from asr_ablations.runs.records import load
-from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.runs.verdict_plan import changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.manifest import freeze_plan, write_manifest
 from asr_ablations.sweep.until.ablation import standing, take_over, write_standing
@@ -21,6 +21,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, write_json
 from tests.helpers.planned import LOOKS, planned
+from tests.helpers.planned import plan as plan_of
 from tests.helpers.run_folders import declare, edit, write_run
 from tests.helpers.support import compose
 
@@ -273,3 +274,11 @@ def test_the_intervals_are_those_of_the_verdicts(ended: Comparison, tmp_path: Pa
     text = (tmp_path / STANDING).read_text()
     arms = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["arms"]
     assert arms["rnn=gru"]["questions"]["rnn=gru"]["low"] is None
+
+
+def test_what_a_plan_is_made_of_cannot_change_and_what_describes_it_can() -> None:
+    plan = plan_of(["lstm", "gru"], margin=0.02)
+    assert changes(plan, replace(plan, made="later", notes=["x"], seen=3)) == []
+    for name, value in {"margin": 0.03, "alpha": 0.1, "looks": [3, 5], "seeds": [1, 2], "paired": True}.items():
+        (line,) = changes(plan, replace(plan, **{name: value}))
+        assert line.startswith(f"{name}: ")

@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.folders import SweepsBeside
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
@@ -232,17 +230,6 @@ def test_a_fold_of_hard_speakers_is_no_failure() -> None:
     assert "ended above" in found(folds=False).sentence
     assert found(folds=True).failed == {"rnn=lstm": 0, "rnn=gru": 0}
     assert "ended above" not in found(folds=True).sentence
-
-
-def test_sweeps_that_share_a_baseline_are_named(tmp_path: Path) -> None:
-    for sweep in ("one", "two", "three"):
-        (tmp_path / sweep).mkdir()
-    (tmp_path / "one" / "rnn=lstm-0").mkdir()
-    runs, declared = records(arm("rnn=lstm", STEADY)), replace(DECLARED, history=SweepsBeside(tmp_path / "one"))
-    assert not [line for line in compare(runs, Options(), "one", declared).warnings if "shared" in line]
-    (tmp_path / "two" / "rnn=lstm-0").symlink_to(tmp_path / "one" / "rnn=lstm-0")
-    (warning,) = [line for line in compare(runs, Options(), "one", declared).warnings if "shared" in line]
-    assert "runs of the baseline rnn=lstm are shared with 1 other sweep (two)" in warning
 
 
 def test_superiority_is_the_share_of_pairs() -> None:

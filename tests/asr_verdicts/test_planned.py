@@ -8,7 +8,6 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from asr_ablations.runs.verdict_plan import changes
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
@@ -143,14 +142,6 @@ def test_runs_of_another_content_are_left_out_and_named() -> None:
     comparison = compare(replace(found, runs=[*found.runs, stranger]), Options(), "sweep", plan=setting.plan())
     assert any("no run of the plan" in warning for warning in comparison.warnings)
     assert {arm.name for arm in comparison.arms} == {"arm 0", "arm 1"}
-
-
-def test_what_a_plan_is_made_of_cannot_change_and_what_describes_it_can() -> None:
-    plan = Setting(World()).plan()
-    assert changes(plan, replace(plan, made="later", notes=["x"], seen=3)) == []
-    for name, value in {"margin": 0.03, "alpha": 0.1, "looks": [3, 5], "seeds": [1, 2], "paired": True}.items():
-        (line,) = changes(plan, replace(plan, **{name: value}))
-        assert line.startswith(f"{name}: ")
 
 
 @pytest.mark.slow
