@@ -92,7 +92,7 @@ test: EXTRAS = dev
 test: install  ## every test, a file at a time on each core (ARGS="-k norm" chooses, ARGS="-n 0" takes one process)
 	$(PYTEST) $(ARGS)
 
-FAST = $(addprefix tests/,components config metrics runs statistics tools)
+FAST = $(addprefix tests/,asr_verdicts components config runs tools)
 test-fast: EXTRAS = dev
 test-fast: install  ## the arithmetic, the config and the run folder, without what starts commands: for every few minutes
 	$(PYTEST) -m "not slow" $(FAST) $(ARGS)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGES = ("asr_ablations", "asr_benchmarks", "hydra_plugins")
-JUDGING_ROOMS = ("statistics", "comparison", "runs", "training", "metrics", "data")
+PACKAGES = ("asr_ablations", "asr_verdicts", "asr_benchmarks", "hydra_plugins")
+JUDGING_ROOMS = ("asr_verdicts", "comparison", "runs", "training", "metrics", "data")
 """The rooms whose faults would change an answer in silence: they get SHARE of the faults."""
 SHARE = 0.6
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
@@ -75,7 +75,7 @@ def draw(tree: Path, number: int, seed: int) -> list[Fault]:
 
 
 def rooms(tree: Path) -> dict[str, list[Path]]:
-    """The Python files of each room: the packages of asr_ablations, and the other two packages as one room each."""
+    """The Python files of each room: the packages of asr_ablations, and each other package as one room."""
     files: dict[str, list[Path]] = {}
     for package in PACKAGES:
         root = tree / "src" / package

@@ -26,8 +26,8 @@ from tests.helpers.invented_records import record
 
 
 def test_a_seed_draws_the_same_faults_and_each_leaves_a_file_that_parses(tmp_path: Path) -> None:
-    for room in ("statistics", "metrics", "tools"):
-        shutil.copytree(REPOSITORY / "src/asr_ablations" / room, tmp_path / "src/asr_ablations" / room)
+    for room in ("asr_verdicts", "asr_ablations/metrics", "asr_ablations/tools"):
+        shutil.copytree(REPOSITORY / "src" / room, tmp_path / "src" / room)
     faults = draw(tmp_path, 50, seed=3)
     assert faults == draw(tmp_path, 50, seed=3)
     assert len({fault.name for fault in faults}) == 50

@@ -19,6 +19,7 @@ from asr_ablations.runs.records import CHANGED
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.comparison import compare
 from asr_verdicts.design import Options
+from asr_verdicts.table_columns import rate_rows
 from tests.helpers import interpreter
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import SOURCE, expect, python
@@ -216,12 +217,12 @@ def test_wandb_mirrors_the_record(real_sweep):
     mirrored = from_runs([OfflineRun(path) for path in real_sweep.rglob("run-*.wandb")])
     local = compare_folders([real_sweep], Options())
     remote = compare(mirrored, Options(), "rnn_type")
-    assert remote.factor == local.factor
-    rates = [{(row["arm"], row["set"]): row["wer"] for row in found.rows} for found in (local, remote)]
+    assert remote.design.layout.factor == local.design.layout.factor
+    rates = [{(row["arm"], row["set"]): row["wer"] for row in rate_rows(found)} for found in (local, remote)]
     assert rates[0] == pytest.approx(rates[1])
-    asked = [[(one.arm, one.set) for one in found.contrasts] for found in (local, remote)]
+    asked = [[(one.arm, one.set) for one in found.verdicts] for found in (local, remote)]
     assert asked[0] == asked[1]
-    pairs = [[value for one in kept.contrasts for value in (one.difference, one.p_pairs)] for kept in (local, remote)]
+    pairs = [[value for one in kept.verdicts for value in (one.difference, one.p_pairs)] for kept in (local, remote)]
     assert pairs[0] == pytest.approx(pairs[1], nan_ok=True)
     assert all(run.utterances for run in mirrored.runs)
 

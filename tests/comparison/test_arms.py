@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.report.training_report import sections
+from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.runs.reader import read_summary
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
@@ -21,6 +21,7 @@ from asr_verdicts.identical_arms import count_once
 from asr_verdicts.one_arm import descriptions, one_arm
 from asr_verdicts.record import Record
 from asr_verdicts.report.formats import markdown
+from asr_verdicts.table_columns import rate_rows
 from tests.helpers.invented_records import config, record, records
 from tests.helpers.run_folders import write_run, write_sweep
 
@@ -133,7 +134,7 @@ def test_the_arm_is_not_called_by_a_seed(described: Comparison) -> None:
 
 def test_mean_deviation_and_its_interval_best_and_worst(described: Comparison) -> None:
     """The interval of the deviation by chi-square with n − 1 degrees of freedom."""
-    by_name = {(each.metric.name, each.set): each.spread for each in descriptions(described.arms)}
+    by_name = {(each.metric.name, each.set): each.spread for each in descriptions(described)}
     assert list(by_name) == [
         (metric, name) for metric in ("wer", "cer", "cer_longer", "loss") for name in ("dev", "test")
     ]
@@ -162,9 +163,9 @@ def test_neither_a_single_run_nor_several_arms_are_described(tmp_path: Path) -> 
     write_run(tmp_path, sweep="alone")
     write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.2}, seeds=2)
     for name in ("alone", "sweep"):
-        arms = compare_folders([tmp_path / name], Options()).arms
-        assert not one_arm(arms)
-        assert descriptions(arms) == []
+        comparison = compare_folders([tmp_path / name], Options())
+        assert not one_arm(comparison.arms)
+        assert descriptions(comparison) == []
 
 
 ARMS: list[dict[str, Any]] = [{}, {"name": "− norm", "norm": "none"}, {"rnn": "gru", "width": 256}]
@@ -203,8 +204,9 @@ def test_every_arm_is_held_against_the_full_model_in_the_order_of_the_list() -> 
         ("rnn=gru, width=256", "full"),
     ]
     assert comparison.answer[0].difference == pytest.approx(0.3, abs=0.02)
-    assert "| − norm | norm=none |" in markdown(comparison)
-    assert "| full | nothing |" in markdown(comparison)
+    page = markdown(report_comparison(comparison))
+    assert "| − norm | norm=none |" in page
+    assert "| full | nothing |" in page
 
 
 def test_another_baseline_is_declared_or_chosen() -> None:
@@ -221,7 +223,7 @@ def test_a_further_key_is_refused_with_its_arm() -> None:
     ) as no:
         compared(runs)
     assert no.value.keys == {"width": ["128", "256"]}
-    assert compared(runs, allow=["width"]).allowed == ["width"]
+    assert list(compared(runs, allow=["width"]).design.layout.overruled) == ["width"]
 
 
 def test_the_runs_of_an_arm_may_not_differ_either() -> None:
@@ -290,7 +292,7 @@ def test_mistakes_are_one_line(node: object, message: str) -> None:
 
 def test_mean_counts_of_errors_are_shown_as_whole_numbers(tmp_path: Path) -> None:
     comparison = compare_folders([write_sweep(tmp_path, {"rnn=lstm": 0.2, "rnn=gru": 0.4}, seeds=3)], Options())
-    means = [row["substitutions"] for row in comparison.rows]
+    means = [row["substitutions"] for row in rate_rows(comparison)]
     assert any(isinstance(mean, float) for mean in means)  # of three runs
     (table,) = (section for section in sections(comparison) if section.heading.startswith("Error rates of the last"))
     place = table.head.index("S")

@@ -9,8 +9,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.comparison.time_to_accuracy import relative_time
+from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
 from asr_ablations.evaluation.request import decoder_name
+from asr_ablations.report.training_columns import TRAINING_COLUMNS
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.records import read_run
 from asr_ablations.tools.typed_json import parse
@@ -21,6 +22,7 @@ from asr_verdicts.evidence import Evidence
 from asr_verdicts.files import write_json
 from asr_verdicts.record import DataRecord, Record
 from asr_verdicts.statistics.procedures import FixedLength
+from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import declare, edit, write_run, write_sweep
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
@@ -78,12 +80,13 @@ def test_where_no_baseline_is_declared_it_is_the_arm_that_was_typed_first(tmp_pa
 
 def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
     comparison = compare_folders([sweep], Options())
-    for arm, row in zip(comparison.arms, comparison.rows, strict=True):
+    rows = rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
+    for arm, row in zip(comparison.arms, rows, strict=True):
         rates = [run.summary.sets["test"].wer for run in arm.runs]
         assert row["wer"] == pytest.approx(sum(rates) / 4)
         assert (row["arm"], row["n"], row["parameters"], row["steps"]) == (arm.name, 4, 1000, 25)
         assert [run.seed for run in arm.runs] == [0, 1, 2, 3]
-    wer = {row["arm"]: row["wer"] for row in comparison.rows}
+    wer = {row["arm"]: row["wer"] for row in rows}
     gru = comparison.verdicts[0]
     assert gru.difference == pytest.approx(wer["rnn=gru"] - wer["rnn=lstm"])
     assert gru.low is not None
@@ -93,7 +96,7 @@ def test_the_numbers_are_those_of_the_records(sweep: Path) -> None:
 
 @pytest.mark.parametrize("metric", ["wer", "cer"])
 def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
-    first = compare_folders([sweep], Options(metric=metric)).contrasts[0]
+    first = compare_folders([sweep], Options(metric=metric)).verdicts[0]
     turned = compare_folders([sweep], Options(metric=metric, baseline="gru")).verdicts[0]
     second = turned
     assert (first.arm, second.arm) == ("rnn=gru", "rnn=lstm")
@@ -106,7 +109,7 @@ def test_another_baseline_turns_the_sign(sweep: Path, metric: str) -> None:
 
 def test_times_to_the_sweeps_targets(sweep: Path) -> None:
     comparison = compare_folders([sweep], Options())
-    times = {(time.arm, time.target): time for time in comparison.times_to_accuracy}
+    times = {(time.arm, time.target): time for time in times_to_accuracy(comparison)}
     assert times["rnn=lstm", 0.3].seconds == 40  # 0.9 0.5 0.3 0.25: the median of the last three is 0.3 at the fourth
     assert (times["rnn=lstm", 0.3].steps, times["rnn=lstm", 0.3].audio_hours, times["rnn=lstm", 0.3].epochs) == (
         20,
@@ -114,7 +117,8 @@ def test_times_to_the_sweeps_targets(sweep: Path) -> None:
         4,
     )
     assert times["rnn=gru", 0.01].seconds is None
-    assert {time.target for time in compare_folders([sweep], Options(targets=[0.5])).times_to_accuracy} == {0.5}
+    others = times_to_accuracy(compare_folders([sweep], Options(targets=[0.5])))
+    assert {time.target for time in others} == {0.5}
 
 
 def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
         for seed, values in enumerate(curves):
             write_run(tmp_path, choice, f"seed={seed}", curve=values, seconds=seconds)
     comparison = compare_folders([tmp_path / "sweep"], Options(baseline="lstm", targets=[0.3]))
-    times = comparison.times_to_accuracy
+    times = times_to_accuracy(comparison)
     ratio = relative_time(times, "rnn=gru", "rnn=lstm", 0.3)
     assert ratio is not None
     assert ratio.value == pytest.approx(((100 * 80) / (40 * 50)) ** 0.5)
@@ -145,7 +149,8 @@ def test_times_relative_to_the_baseline(tmp_path: Path) -> None:
 def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", curve=[0.9, 0.6, 0.4, 0.1])
     write_run(tmp_path, "rnn=gru", curve=[0.8, 0.7])
-    rows = compare_folders([tmp_path / "sweep"], Options()).equal_cost
+    comparison = compare_folders([tmp_path / "sweep"], Options())
+    rows = at_equal_cost(comparison.arms, comparison.design.metric)
     assert {(row["axis"], row["budget"]) for row in rows} == {("steps", 10), ("audio_hours", 1.0), ("seconds", 20)}
     assert {(row["arm"], row["mean"]) for row in rows} == {("rnn=lstm", 0.6), ("rnn=gru", 0.7)}
 
@@ -153,7 +158,7 @@ def test_equal_cost_is_the_most_that_all_have_spent(tmp_path: Path) -> None:
 def test_the_price_of_the_machine_prices_an_accuracy(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", "hardware.price_per_hour=3.6")
     write_run(tmp_path, "rnn=gru")
-    times = compare_folders([tmp_path / "sweep"], Options(targets=[0.3])).times_to_accuracy
+    times = times_to_accuracy(compare_folders([tmp_path / "sweep"], Options(targets=[0.3])))
     cost = {time.arm: time.cost for time in times}
     assert cost == {"rnn=lstm": pytest.approx(40 * 3.6 / 3600), "rnn=gru": None}
 
@@ -161,7 +166,7 @@ def test_the_price_of_the_machine_prices_an_accuracy(tmp_path: Path) -> None:
 def test_records_without_times_give_a_warning_and_keep_their_steps(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm", seconds=None)
     comparison = compare_folders([tmp_path / "sweep"], Options(targets=[0.3]))
-    time = comparison.times_to_accuracy[0]
+    time = times_to_accuracy(comparison)[0]
     assert (time.seconds, time.steps, time.audio_hours) == (None, 20, 2.0)
     assert any("recorded no times" in line for line in comparison.warnings)
 

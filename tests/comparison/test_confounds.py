@@ -69,7 +69,7 @@ def test_the_refusal_lists_a_key_per_line_and_the_way_out() -> None:
 def test_allow_compares_and_the_report_says_so() -> None:
     runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "batch.size=4", ablation=RNN)]
     comparison = compared(runs, "batch.size")
-    assert comparison.design.layout.overruled == ["batch.size"]
+    assert list(comparison.design.layout.overruled) == ["batch.size"]
     assert any("--allow" in line and "batch.size (8, 4)" in line for line in comparison.warnings)
     assert [arm.name for arm in comparison.arms] == ["rnn=gru, batch.size=8", "rnn=lstm, batch.size=4"]
 
@@ -85,7 +85,7 @@ def test_arms_of_different_behaviour_versions_are_refused_and_overruled() -> Non
     comparison = compared(runs, "behaviour")
     assert [arm.name for arm in comparison.arms] == ["rnn=gru, behaviour=1", "rnn=lstm, behaviour=2"]
     assert any("by --allow the arms also differ in behaviour (1, 2)" in line for line in comparison.warnings)
-    assert comparison.design.layout.overruled == ["behaviour"]
+    assert list(comparison.design.layout.overruled) == ["behaviour"]
 
 
 def test_the_behaviour_is_never_taken_for_a_factor() -> None:
@@ -98,13 +98,13 @@ def test_the_behaviour_is_never_taken_for_a_factor() -> None:
 
 def test_the_same_behaviour_is_no_difference() -> None:
     runs = [with_behaviour(record("rnn=gru"), 2), with_behaviour(record("rnn=lstm"), 2)]
-    assert compared(runs).factor == ["rnn"]
+    assert compared(runs).design.layout.factor == ["rnn"]
 
 
 def test_allow_takes_a_whole_group() -> None:
     runs = [record("rnn=gru", ablation=RNN), record("rnn=lstm", "optimizer=sgd", ablation=RNN)]
     assert {key.split(".")[0] for key in refused(runs)} == {"optimizer"}
-    assert compared(runs, "optimizer").factor == ["rnn"]
+    assert compared(runs, "optimizer").design.layout.factor == ["rnn"]
 
 
 def test_a_confound_within_an_arm_is_refused_too() -> None:
@@ -148,7 +148,7 @@ def test_a_plain_key_can_be_the_factor_with_what_is_computed_from_it(key: str, v
 def test_several_differing_groups_without_a_declared_factor_are_refused() -> None:
     runs = [record("rnn=gru"), record("rnn=lstm", "precision=16")]
     assert set(refused(runs)) == {"rnn._target_", "precision"}
-    assert compared(runs, "precision").factor == ["rnn"]
+    assert compared(runs, "precision").design.layout.factor == ["rnn"]
 
 
 def test_a_width_that_the_user_set_does_not_follow_from_the_model() -> None:
@@ -156,7 +156,7 @@ def test_a_width_that_the_user_set_does_not_follow_from_the_model() -> None:
     runs = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", ablation=declared)]
     assert "width" in refused(runs)
     same = [record("model=tiny", "width=32", ablation=declared), record("model=ds2", "width=32", ablation=declared)]
-    assert compared(same).factor == ["model"]
+    assert compared(same).design.layout.factor == ["model"]
 
 
 def test_what_conf_computes_from_a_key() -> None:
@@ -170,7 +170,7 @@ def test_what_conf_computes_from_a_key() -> None:
 def test_a_record_without_derived_keys_follows_the_key_of_the_same_name() -> None:
     runs = [replace(record(f"dropout={value}"), environment=Environment()) for value in (0.0, 0.3)]
     assert derived(["dropout"], references(runs)) == {"model.dropout"}
-    assert compared(runs).factor == ["dropout"]
+    assert compared(runs).design.layout.factor == ["dropout"]
     apart = [*runs, replace(record("dropout=0.3", "model.dropout=0.1"), environment=Environment())]
     assert derived(["dropout"], references(apart)) == set()
 

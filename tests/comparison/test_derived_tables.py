@@ -22,15 +22,16 @@ from asr_ablations.comparison.training_times import (
     steady_seconds,
 )
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.training_report import sections
+from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.report.training_tables import search_section
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.arms import Arm
-from asr_verdicts.comparison import Comparison
+from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.record import NO_SUMMARY, Environment, Hardware, Record, Summary
 from asr_verdicts.report.terminal import print_answer
-from tests.helpers.comparison import FACTOR, comparison, searched
+from asr_verdicts.table_columns import rate_rows
+from tests.helpers.comparison import FACTOR, searched
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.run_folders import write_run
 
@@ -144,6 +145,13 @@ def test_an_arm_without_times_has_no_line() -> None:
     assert (times.arm, times.ratio) == ("b", None)
 
 
+def of_factor(arms: list[Arm], factor: list[str]) -> Comparison:
+    """The comparison of these arms, by this factor."""
+    whole = compare(records([record("x=y", 0, 0.2)]), Options(), "search")
+    design = whole.design
+    return replace(whole, arms=arms, design=replace(design, layout=replace(design.layout, factor=factor)))
+
+
 @pytest.fixture
 def search_arms(tmp_path: Path) -> list[Arm]:
     return searched(tmp_path)
@@ -151,7 +159,7 @@ def search_arms(tmp_path: Path) -> list[Arm]:
 
 def test_what_was_tried_stands_by_key_with_the_best(search_arms: list[Arm]) -> None:
     """A key with one value in all runs has nothing to show."""
-    assert hyperparameters(search_arms, FACTOR) == [
+    assert hyperparameters(of_factor(search_arms, FACTOR)) == [
         Hyperparameter("optimizer.lr", [0.001, 0.003, 0.01], [0.4, 0.2, 0.3], 1, logarithmic=True),
         Hyperparameter("width", [64.0, 128.0, 64.0], [0.4, 0.2, 0.3], 1, logarithmic=False),
     ]
@@ -159,18 +167,18 @@ def test_what_was_tried_stands_by_key_with_the_best(search_arms: list[Arm]) -> N
 
 def test_options_of_a_group_are_text(search_arms: list[Arm]) -> None:
     named = [replace(arm, levels={"rnn": name}) for arm, name in zip(search_arms, ("lstm", "gru", "lstm"), strict=True)]
-    assert [tried.values for tried in hyperparameters(named, ["rnn"])] == [["lstm", "gru", "lstm"]]
+    assert [tried.values for tried in hyperparameters(of_factor(named, ["rnn"]))] == [["lstm", "gru", "lstm"]]
 
 
 def test_only_what_a_search_proposed_counts(search_arms: list[Arm]) -> None:
     first, *others = search_arms
     declared = replace(first, runs=[replace(run, searched=False) for run in first.runs])
-    assert [tried.rates for tried in hyperparameters([declared, *others], ["width"])] == [[0.2, 0.3]]
-    assert hyperparameters([declared, declared, others[0]], FACTOR) == []
+    assert [tried.rates for tried in hyperparameters(of_factor([declared, *others], ["width"]))] == [[0.2, 0.3]]
+    assert hyperparameters(of_factor([declared, declared, others[0]], FACTOR)) == []
 
 
 def test_a_search_has_a_panel_for_each_hyperparameter(search_arms: list[Arm], tmp_path: Path) -> None:
-    compared = replace(comparison(tmp_path / "runs", seeds=1), arms=search_arms, factor=FACTOR)
+    compared = of_factor(search_arms, FACTOR)
     assert [path.name for path in write_figures(compared, tmp_path, ["search"])] == [
         "search.png",
         "search.svg",
@@ -194,7 +202,7 @@ def compared(*options: Options, confirmed: int = 0) -> Comparison:
         own.append(replace(run, searched=True, summary=replace(run.summary, best_validation_wer=wer, epochs=4)))
     lost = replace(diverged("lr=9.0", 0), searched=True)
     later = [record("lr=0.003", seed, 0.3) for seed in range(1, 1 + confirmed)]
-    return compare_folders(records([*own, lost], later), *options or [Options()], title="search")
+    return compare(records([*own, lost], later), *options or [Options()], title="search")
 
 
 def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
@@ -205,10 +213,10 @@ def test_a_search_ranks_its_runs_and_decides_nothing() -> None:
     assert [(row[0], row[1], row[3]) for row in section.rows] == [
         ("0.003", "20.00", "4"), ("0.01", "30.00", "4"), ("0.001", "40.00", "4"), ("9", "diverged", "NA"),
     ]  # fmt: skip
-    measured = {row["arm"]: row["wer"] for row in found.rows}
+    measured = {row["arm"]: row["wer"] for row in rate_rows(found)}
     assert section.rows[0][2] == f"{100 * measured['lr=0.003']:.2f}"
     printed = StringIO()
-    print_answer(found, Console(file=printed, width=80))
+    print_answer(report_comparison(found), Console(file=printed, width=80))
     assert printed.getvalue().index("0.003") < printed.getvalue().index("0.001")
     assert "No verdicts" in printed.getvalue()
     assert "undecided" not in printed.getvalue()
@@ -342,6 +350,13 @@ def test_the_section_of_a_sweep_over_ranks(tmp_path: Path) -> None:
     assert "the batch of an update grows" in section.lines[0]
 
 
+def changing(arms: list[Arm], changes: dict[str, str]) -> Comparison:
+    """The comparison of arms that change this by their list; the first is the baseline."""
+    whole = compare(records(arms[0].runs), Options(), "noise")
+    design = replace(whole.design, baseline=arms[0], layout=replace(whole.design.layout, changes=changes))
+    return replace(whole, arms=arms, design=design)
+
+
 def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     """By scipy's F: a variance of a quarter of the baseline's, eight runs of each."""
     luck = np.array([-3, -2, -1, 0, 0, 1, 2, 3]) / 100
@@ -351,14 +366,12 @@ def test_sources_of_noise_are_shares_of_the_variance_of_all_together() -> None:
     }
     arms = [Arm(name, of_arm) for name, of_arm in runs.items()]
     changes = {"all": "nothing", "order": "seeds.init=0 seeds.dropout=0"}
-    whole, order = noise_sources(arms, "all", changes, "test")
+    whole, order = noise_sources(changing(arms, changes))
     assert whole.share is None
     assert order.share is not None
     assert order.share.value == pytest.approx((order.deviation / whole.deviation) ** 2)
     assert order.share.low == pytest.approx(order.share.value / stats.f.ppf(0.975, 7, 7))
     assert order.share.high == pytest.approx(order.share.value / stats.f.ppf(0.025, 7, 7))
-    assert noise_sources(arms, "all", {**changes, "order": "rnn=gru"}, "test") == []
+    assert noise_sources(changing(arms, {**changes, "order": "rnn=gru"})) == []
     shared = [arms[0], replace(arms[1], runs=[arms[0].runs[0], *arms[1].runs])]
-    assert noise_sources(shared, "all", changes, "test") == [whole, order], (
-        "a shared run is in the variance of all alone"
-    )
+    assert noise_sources(changing(shared, changes)) == [whole, order], "a shared run is in the variance of all alone"

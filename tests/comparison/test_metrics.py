@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
 from asr_ablations.config.option_names import plain_config
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
+from asr_ablations.report.training_columns import TRAINING_COLUMNS
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config, read_utterances
 from asr_ablations.runs.sweep_history import evidence
@@ -23,6 +25,7 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_csv, write_json
 from asr_verdicts.metrics import CER, LOSS, WER, find_metric
 from asr_verdicts.record import rates
+from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows
 from tests.helpers.invented_records import record
 from tests.helpers.run_folders import edit, write_run, write_sweep
 from tests.helpers.support import compose
@@ -63,7 +66,8 @@ def test_the_losses_are_those_of_the_records(sweep: Path) -> None:
         arm.name: sum(run.summary.sets["dev"].loss for run in arm.runs) / len(arm.runs) for arm in comparison.arms
     }
     assert contrast.difference == pytest.approx(expected["rnn=gru"] - expected["rnn=lstm"])
-    rows = {(row["arm"], row["set"]): row for row in comparison.rows}
+    columns = [*RATE_COLUMNS, *TRAINING_COLUMNS]
+    rows = {(row["arm"], row["set"]): row for row in rate_rows(comparison, columns)}
     assert rows["rnn=gru", "dev"]["loss"] == pytest.approx(expected["rnn=gru"])
     assert rows["rnn=gru", "dev"]["last_validation_loss"] == pytest.approx(4 * 0.3)  # of the curve
     assert rows["rnn=gru", "dev"]["best_validation_loss"] == pytest.approx(4 * 0.25)
@@ -73,7 +77,7 @@ def test_no_loss_is_shown_in_percent(sweep: Path) -> None:
     comparison = compare_folders([sweep], Options(metric="loss", baseline="lstm", targets=[1.5]))
     shown = {section.heading: section for section in sections(comparison)}
     errors = shown["Error rates of the last weights, mean ± standard deviation over seeds"]
-    mean = next(row["loss"] for row in comparison.rows if (row["arm"], row["set"]) == ("rnn=gru", "dev"))
+    mean = next(row["loss"] for row in rate_rows(comparison) if (row["arm"], row["set"]) == ("rnn=gru", "dev"))
     cells = {(row[0], row[1]): row for row in errors.rows}["rnn=gru", "dev"]
     assert mean is not None
     assert cells[errors.head.index("loss, nats")].split(" ± ")[0] == f"{mean:.4f}"
@@ -105,9 +109,9 @@ def test_characters_over_the_longer_text(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.3}, seeds=2, change=lengthen)
     comparison = compare_folders([sweep], Options(metric="cer_longer", baseline="lstm"))
     (contrast,) = comparison.verdicts
-    values = {row["arm"]: row["cer_longer"] for row in comparison.rows}
+    values = {row["arm"]: row["cer_longer"] for row in rate_rows(comparison)}
     assert contrast.difference == pytest.approx(values["rnn=gru"] - values["rnn=lstm"])
-    assert values["rnn=gru"] < next(row["cer"] for row in comparison.rows if row["arm"] == "rnn=gru")
+    assert values["rnn=gru"] < next(row["cer"] for row in rate_rows(comparison) if row["arm"] == "rnn=gru")
     shown = {section.heading: section for section in sections(comparison)}
     errors = shown["Error rates of the last weights, mean ± standard deviation over seeds"]
     assert "CER (longer) %" in errors.head
@@ -167,11 +171,12 @@ def test_targets_of_a_sweep_file_are_of_its_metric(metric: str, expected: Any, t
     """Targets in nats would mean nothing for a rate: others are chosen from the curves, and said to be."""
     for ablation in ({"targets": [0.3]}, {"targets": [1.2], "metric": "loss"}):
         write_run(tmp_path, ablation={"factor": "rnn", **ablation}, sweep=str(ablation.get("metric", "wer")))
-    times = compare_folders([tmp_path / metric], Options(metric=metric)).times_to_accuracy
+    times = times_to_accuracy(compare_folders([tmp_path / metric], Options(metric=metric)))
     assert {time.target for time in times} == expected
     assert not any(time.chosen for time in times)
     other = "loss" if metric == "wer" else "wer"
-    assert all(time.chosen for time in compare_folders([tmp_path / metric], Options(metric=other)).times_to_accuracy)
+    others = times_to_accuracy(compare_folders([tmp_path / metric], Options(metric=other)))
+    assert all(time.chosen for time in others)
 
 
 def api_run(name: str, rate: float, seed: int, state: str = "finished", job_type: str = "train") -> Any:

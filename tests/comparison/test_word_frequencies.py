@@ -59,7 +59,8 @@ def test_there_are_no_rows_where_it_is_not_known_or_nothing_is_rare(runs: list[R
 
 def test_the_section_names_the_share_and_the_words(tmp_path: Path) -> None:
     arms = [Arm("greedy", [run(("zebra yak dog", "zebra jak dog"))]), Arm("words", [run(("zebra yak dog", "yak dog"))])]
-    shown = sections(replace(comparison(tmp_path), arms=arms, sets=["test"], verdicts=[]))
+    whole = comparison(tmp_path)
+    shown = sections(replace(whole, arms=arms, design=replace(whole.design, sets=["test"]), verdicts=[]))
     (section,) = (one for one in shown if one.heading == "Wrong words by how often training has them")
     assert section.rows == [
         ["greedy", "test", "0.0 % of 1", "100.0 % of 1", "–", "0.0 % of 1"],

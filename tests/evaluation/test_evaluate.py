@@ -23,6 +23,7 @@ from asr_ablations.runs.reader import NEEDED_COLUMNS
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import rates
+from asr_verdicts.table_columns import rate_rows
 from tests.helpers.small_models import bigrams, lists
 from tests.helpers.support import CONF
 from tests.helpers.trained_runs import write_trained
@@ -192,7 +193,7 @@ def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> Non
     assert comparison.design.layout.factor == ["decoder"]
     names = {"greedy", "beam-beam_width-2", "beam-beam_width-4", "lexicon"}
     assert {arm.name for arm in comparison.arms} == {f"decoder={name}" for name in names}
-    assert {row["set"] for row in comparison.rows} == {"test"}
+    assert {row["set"] for row in rate_rows(comparison)} == {"test"}
     assert len(comparison.verdicts) == 3
 
 

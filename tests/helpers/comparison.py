@@ -80,7 +80,7 @@ def scaled(whole: Comparison) -> Comparison:
             for run in whole.arms[0].runs
         ]
         arms.append(Arm(f"gpus={gpus}", runs))
-    return replace(whole, arms=arms, baseline="gpus=1")
+    return replace(whole, arms=arms, design=replace(whole.design, baseline=arms[0]))
 
 
 def _audio(folder: Path) -> list[Path]:

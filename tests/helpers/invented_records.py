@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from asr_ablations.tools.typed_json import parse
-from asr_verdicts.record import NO_SUMMARY, Environment, Record, Records, Summary, Unfinished
+from asr_verdicts.record import NO_SUMMARY, Environment, Record, Records, SetResult, Summary, Unfinished
 
 SPEAKERS, UTTERANCES, WORDS = 20, 5, 20
 
@@ -50,11 +49,11 @@ def finished(arm: str, seed: int, utterances: list[dict[str, Any]], **more: Any)
     for name in dict.fromkeys(row["set"] for row in utterances):
         rows = [row for row in utterances if row["set"] == name]
         words = sum(row["words"] for row in rows)
-        sets[name] = {"wer": sum(row["substitutions"] for row in rows) / words, "words": words}
+        sets[name] = SetResult(wer=sum(row["substitutions"] for row in rows) / words, words=words)
     name = f"{arm.replace(' ', '-')}-{seed}"
     return Record(
         folder=Path(name), config=config(arm, seed, **more), overrides=[*arm.split(), f"seed={seed}"],
-        summary=parse(Summary, {"id": name, "sets": sets, "test_sets": list(sets)}), utterances=utterances,
+        summary=Summary(id=name, sets=sets, test_sets=list(sets)), utterances=utterances,
         environment=Environment(id=name), model=f"{name}/last.ckpt",
     )  # fmt: skip
 

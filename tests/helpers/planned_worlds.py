@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from asr_verdicts.arms import Arm
-from asr_verdicts.config import OWN
-from asr_verdicts.decide import Family, contrasts
+from asr_verdicts.decide import Family, decide_all
+from asr_verdicts.listed_arms import OWN
 from asr_verdicts.plan import PlannedArm, VerdictPlan
 from asr_verdicts.planned_looks import Course, follow
 from asr_verdicts.questions import against_baseline
@@ -205,7 +205,7 @@ def repeated(prior: str, questions: int, seed: int | Sequence[int]) -> list[tupl
         test_set, ends = int(generator.integers(2**31)), []
         for _ in range(2):
             arms = invented(setting, generator, test_set)
-            ends.append(follow(setting.plan(), arms, setting.questions(), describe=False).contrasts[0])
+            ends.append(follow(setting.plan(), arms, setting.questions(), describe=False).verdicts[0])
         pairs.append((ends[0], ends[1]))
     return pairs
 
@@ -226,7 +226,7 @@ def repeated_without_plan(
             family = Family(
                 [baseline, arm], baseline, setting.questions(), FixedLength(), margin=setting.margin, describe=describe
             )
-            ends.append(contrasts(family, [SET], SET, "wer")[0][0])
+            ends.append(decide_all(family, [SET], SET, "wer")[0][0])
         assert ends[0].repeated is not None
         found.append((ends[0].outcome, ends[0].repeated, ends[0].outcome == ends[1].outcome))
     return found

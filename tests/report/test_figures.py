@@ -47,6 +47,11 @@ def written(handmade: Comparison, tmp_path_factory: pytest.TempPathFactory) -> l
     return write_figures(handmade, tmp_path_factory.mktemp("figures"))
 
 
+def aimed(whole: Comparison, targets: list[float]) -> Comparison:
+    """The comparison with these targets of the time to accuracy."""
+    return replace(whole, design=replace(whole.design, targets=targets))
+
+
 @pytest.fixture
 def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What only reads the text of figures waits for no other format."""
@@ -187,7 +192,7 @@ def test_the_phases_of_a_batch_are_shown_where_samples_are_dense(tmp_path: Path)
 @pytest.mark.usefixtures("svg_alone")
 def test_the_targets_stand_in_the_curves_of_their_metric(handmade: Comparison, tmp_path: Path) -> None:
     """A dotted line per target that was declared; those that the curves chose are no lines in them."""
-    bare = replace(handmade, times_to_accuracy=[replace(time, chosen=True) for time in handmade.times_to_accuracy])
+    bare = aimed(handmade, [])
     for drawn_comparison, folder in ((handmade, tmp_path / "with"), (bare, tmp_path / "without")):
         write_figures(drawn_comparison, folder, ["wer_by_epoch", "cer_by_epoch"])
     drawn = {
@@ -212,7 +217,8 @@ def test_names_are_text_and_no_markup(tmp_path: Path) -> None:
 
 def test_nothing_to_draw_is_no_error(handmade: Comparison, tmp_path: Path) -> None:
     bare = Record(tmp_path, {"seed": 0}, [])
-    empty = replace(handmade, arms=[Arm("a", [bare])], verdicts=[], times_to_accuracy=[], sets=[])
+    design = replace(handmade.design, targets=[], sets=[])
+    empty = replace(handmade, arms=[Arm("a", [bare])], verdicts=[], design=design)
     assert write_figures(empty, tmp_path / "figures") == []
 
 
@@ -247,7 +253,7 @@ def test_the_shares_of_sources_of_noise_are_drawn(
 ) -> None:
     assert write_figures(handmade, tmp_path, ["sources_of_noise"]) == [], "its arms differ in more than seeds"
     sources = [NoiseSource("all", 8, 0.02, None), NoiseSource("order", 8, 0.01, Range(0.25, 0.05, 1.25))]
-    monkeypatch.setitem(vars(handmade), "noise_sources", sources)
+    monkeypatch.setattr("asr_ablations.report.figures.noise.noise_sources", lambda _: sources)
     drawn = write_figures(handmade, tmp_path, ["sources_of_noise"])
     assert {path.name for path in drawn} == {f"sources_of_noise.{kind}" for kind in ("png", "svg", "pdf")}
     assert all(path.stat().st_size > 1000 for path in drawn)
@@ -255,21 +261,22 @@ def test_the_shares_of_sources_of_noise_are_drawn(
 
 def test_no_bar_stands_for_an_arm_of_which_a_seed_never_arrived(handmade: Comparison, tmp_path: Path) -> None:
     """A bar of the others' mean would flatter it; the number of those that arrived stands there instead."""
-    times = [replace(time, target=0.4) for time in handmade.times_to_accuracy if time.target == 0.4]
-    last = next(time for time in times if time.arm == "rnn=gru" and time.seed == 2)
-    lost = replace(last, seconds=None, steps=None, audio_hours=None, epochs=None)
+    whole = aimed(handmade, [0.4])
+    lstm, gru, rnn = whole.arms
+    *others, last = gru.runs
+    early = replace(last, metrics=[row for row in last.metrics if (row["epoch"] or 0) < 3])  # at 73 % and above
+    lost = replace(whole, arms=[lstm, replace(gru, runs=[*others, early]), rnn])
     drawn = {}
-    for name, shown in (("all", times), ("lost", [lost if time is last else time for time in times])):
-        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, ["time_to_accuracy"])
+    for name, shown in (("all", whole), ("lost", lost)):
+        write_figures(shown, tmp_path / name, ["time_to_accuracy"])
         drawn[name] = (tmp_path / name / "time_to_accuracy.svg").read_text()
     assert "2/3" not in drawn["all"]
     assert drawn["lost"].count(">2/3<") == 3  # seconds, hours of audio, epochs
 
 
 def test_targets_that_the_curves_chose_are_called_so(handmade: Comparison, tmp_path: Path) -> None:
-    chosen = [replace(time, chosen=True) for time in handmade.times_to_accuracy]
-    for name, shown in (("declared", handmade.times_to_accuracy), ("chosen", chosen)):
-        write_figures(replace(handmade, times_to_accuracy=shown), tmp_path / name, ["time_to_accuracy"])
+    for name, shown in (("declared", handmade), ("chosen", aimed(handmade, []))):
+        write_figures(shown, tmp_path / name, ["time_to_accuracy"])
     assert "targets chosen from these curves" in (tmp_path / "chosen" / "time_to_accuracy.svg").read_text()
     assert "declared targets" in (tmp_path / "declared" / "time_to_accuracy.svg").read_text()
 

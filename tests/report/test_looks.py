@@ -12,7 +12,7 @@ from rich.console import Console
 
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.page.content import content
-from asr_ablations.report.training_report import sections
+from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.report.wandb import log_comparison
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
@@ -100,15 +100,13 @@ def test_the_cost_counts_what_the_looks_used(ended: Comparison, under_way: Compa
     """By hand: 3 + 8 + 8 + 3 seeds of the arms, and 8 of the baseline; of the fixed design 5 arms of 8 seeds. Under way
     nothing is saved for certain but the seeds of the two arms that are decided.
     """
-    assert ended.plan is not None
-    assert ended.course is not None
-    cost = spent(ended.plan, ended.course, ended.arms)
+    assert ended.course.plan is not None
+    cost = spent(ended.course.plan, ended.course, ended.arms)
     assert (cost.runs, cost.fixed, cost.saved, cost.untimed, cost.taken_over) == (30, 40, 10, 0, {})
     assert cost.hours == pytest.approx(30 * HOURS)
     assert cost.hours_saved == pytest.approx(10 * HOURS)
-    assert under_way.plan is not None
-    assert under_way.course is not None
-    early = spent(under_way.plan, under_way.course, under_way.arms)
+    assert under_way.course.plan is not None
+    early = spent(under_way.course.plan, under_way.course, under_way.arms)
     assert (early.runs, early.saved) == (15, 10)
     line = cost_line(under_way)
     assert line is not None
@@ -117,9 +115,8 @@ def test_the_cost_counts_what_the_looks_used(ended: Comparison, under_way: Compa
 
 def test_a_run_that_diverged_is_counted_and_has_no_time() -> None:
     comparison = planned(names=["lstm", "gru", "rnn"], lost=1)
-    assert comparison.plan is not None
-    assert comparison.course is not None
-    cost = spent(comparison.plan, comparison.course, comparison.arms)
+    assert comparison.course.plan is not None
+    cost = spent(comparison.course.plan, comparison.course, comparison.arms)
     assert cost.untimed == 1
     assert cost.hours == pytest.approx((cost.runs - 1) * HOURS)
     assert "without 1 run that tells no time" in " ".join(cost_section(comparison).lines)
@@ -132,9 +129,8 @@ def test_runs_that_were_taken_over_are_named_by_their_sweep(tmp_path: Path) -> N
     for seed in range(2):
         (tmp_path / "rnn_type" / f"rnn=lstm-{seed}").mkdir(parents=True)
         (tmp_path / "until" / f"rnn=lstm-{seed}").symlink_to(f"../rnn_type/rnn=lstm-{seed}")
-    assert whole.plan is not None
-    assert whole.course is not None
-    cost = spent(whole.plan, whole.course, whole.arms)
+    assert whole.course.plan is not None
+    cost = spent(whole.course.plan, whole.course, whole.arms)
     assert cost.taken_over == {"rnn_type": 2}
     assert cost.hours_taken_over == pytest.approx(2 * HOURS)
     assert "2 from rnn_type (1 h of the training above)" in " ".join(cost_section(whole).lines)
@@ -149,7 +145,7 @@ def test_hours_are_short(value: float, text: str) -> None:
 
 def test_the_answer_in_the_terminal_has_states_plan_and_cost(ended: Comparison) -> None:
     console = Console(file=io.StringIO(), width=80)
-    print_answer(ended, console)
+    print_answer(report_comparison(ended), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
@@ -160,7 +156,7 @@ def test_the_answer_in_the_terminal_has_states_plan_and_cost(ended: Comparison) 
 
 
 def test_the_json_holds_plan_looks_and_cost(ended: Comparison, tmp_path: Path) -> None:
-    (path,) = [path for path in write_texts(ended, tmp_path) if path.name == "comparison.json"]
+    (path,) = [path for path in write_texts(report_comparison(ended), tmp_path) if path.name == "comparison.json"]
     written = json.loads(path.read_text())
     assert written["plan"]["arms"] == [f"rnn={name}" for name in RATES]
     assert written["plan"]["looks"] == LOOKS
@@ -186,9 +182,8 @@ def test_a_long_interval_of_an_early_look_does_not_set_the_scale(ended: Comparis
 
 
 def test_without_a_finite_interval_the_points_alone_are_drawn(ended: Comparison, tmp_path: Path) -> None:
-    assert ended.course is not None
     bare = [
-        replace(look, contrasts=[replace(contrast, low=None, high=None) for contrast in look.verdicts])
+        replace(look, verdicts=[replace(contrast, low=None, high=None) for contrast in look.verdicts])
         for look in ended.course.looks
     ]
     comparison = replace(ended, course=replace(ended.course, looks=bare))

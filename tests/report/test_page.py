@@ -20,7 +20,7 @@ from asr_ablations.report.page import embedded, render, write_page
 from asr_ablations.report.page.content import content
 from asr_ablations.report.page.utterances import recording, worst
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.record import Record
+from asr_verdicts.record import Record, SetResult
 from tests.helpers import invented_records
 from tests.helpers.comparison import FACTOR, comparison, scaled, searched
 from tests.helpers.planned import planned
@@ -71,19 +71,23 @@ def test_the_page_refers_to_nothing_outside(handmade: Comparison) -> None:
 
 
 def test_text_of_a_run_cannot_leave_the_data(handmade: Comparison) -> None:
+    layout = handmade.design.layout
+    asked = replace(layout, declared=replace(layout.declared, question=MARKUP))
+    first, *others = (replace(arm, name=MARKUP + arm.name) for arm in handmade.arms)
+    odd = replace(first.runs[0].summary, sets={MARKUP: SetResult(wer=float("nan"))})
     hostile = replace(
         handmade,
         title=MARKUP + "@@plotly@@",
-        question=MARKUP,
+        design=replace(handmade.design, layout=asked, sets=[MARKUP]),
         verdicts=[replace(handmade.verdicts[0], sentence=MARKUP)],
-        arms=[replace(arm, name=MARKUP + arm.name) for arm in handmade.arms],
-        rows=[{MARKUP: MARKUP, "wer": float("nan")}],
+        arms=[replace(first, runs=[replace(first.runs[0], summary=odd)]), *others],
     )
     plain, attacked = Elements(render(handmade)), Elements(render(hostile))
     assert attacked.tags == plain.tags
     data = json.loads(attacked.data)
     assert data["title"] == MARKUP + "@@plotly@@"
-    assert data["rows"] == [{MARKUP: MARKUP, "wer": None}]
+    assert data["question"] == MARKUP
+    assert [data["rows"][0][key] for key in ("arm", "set", "n", "wer")] == [first.name, MARKUP, 1, None]
 
 
 def test_arms_with_the_same_model_share_its_drawing(tmp_path: Path) -> None:
@@ -279,7 +283,7 @@ def test_the_looks_of_a_plan_are_drawn_with_a_row_each(browser: Any, visited: Si
     """A point per look of each question, within the margin as a band; a sweep without a plan has no such section."""
     assert visited.page.is_hidden("#s-looks")
     ended = planned()
-    whole = replace(comparison(tmp_path / "runs", seeds=1), plan=ended.plan, course=ended.course)
+    whole = replace(comparison(tmp_path / "runs", seeds=1), course=ended.course)
     shown = visit(browser, write_page(whole, tmp_path)[0])
     shown.page.wait_for_selector("#looks-chart .scatterlayer .trace", state="attached")
     rows = [row.split("\t") for row in shown.page.locator("#looks tbody tr").all_inner_texts()]
@@ -303,7 +307,8 @@ def test_a_search_has_a_panel_for_each_hyperparameter(browser: Any, visited: Sim
     """On the scale that it drew from, the best marked; what was no search has no such section."""
     assert visited.page.is_hidden("#s-search")
     whole = comparison(tmp_path / "runs", seeds=1)
-    tried = replace(whole, arms=[*searched(tmp_path), *whole.arms], factor=FACTOR)
+    design = replace(whole.design, layout=replace(whole.design.layout, factor=FACTOR))
+    tried = replace(whole, arms=[*searched(tmp_path), *whole.arms], design=design)
     shown = visit(browser, write_page(tried, tmp_path)[0])
     shown.page.wait_for_selector("#search-chart .scatterlayer .trace", state="attached")
     chart = "document.getElementById('search-chart')"

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.report import training_tables
 from asr_ablations.report.figures.inspected import as_address, draw_inspected
 from asr_ablations.report.inspection import (
     Inspected,
@@ -25,19 +26,21 @@ from asr_ablations.report.inspection import (
     word_confusions,
 )
 from asr_ablations.report.page.content import DEFINITIONS
-from asr_ablations.report.training_report import sections
+from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.error_counts import align, word_errors
 from asr_verdicts.errors import UsageError
+from asr_verdicts.metrics import WER, format_interval
 from asr_verdicts.report.files import write_texts
 from asr_verdicts.report.formats import markdown, table
 from asr_verdicts.report.latex import appendix, in_a_cell
-from asr_verdicts.report.tables import contrast_row, interval_text
+from asr_verdicts.report.tables import contrast_row
 from asr_verdicts.report.terminal import print_answer, print_comparison
 from asr_verdicts.statistics.intervals import Range
-from asr_verdicts.verdict import SHOWN
+from asr_verdicts.table_columns import rate_rows, validation_rows
+from asr_verdicts.verdict import SHOWN, Verdict
 from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import write_run, write_sweep
 
@@ -47,6 +50,10 @@ def comparison() -> Comparison:
     rates = {"lstm": 0.2, "gru": 0.3, "rnn": 0.203}
     runs = [record(f"rnn={name}", seed, rate) for name, rate in rates.items() for seed in range(6)]
     return compare(records(runs), Options(baseline="lstm"), "test")
+
+
+def interval_text(verdict: Verdict) -> str:
+    return format_interval(verdict.low, verdict.high, WER)
 
 
 def test_the_interval_excludes_0_exactly_where_a_difference_is_shown(comparison: Comparison) -> None:
@@ -93,29 +100,30 @@ def text_comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 
 def terminal(text_comparison: Comparison) -> str:
     console = Console(file=io.StringIO(), width=160)
-    print_comparison(text_comparison, console)
+    print_comparison(report_comparison(text_comparison), console)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_all_formats_hold_every_cell(text_comparison: Comparison) -> None:
-    shown = terminal(text_comparison)
+    report, shown = report_comparison(text_comparison), terminal(text_comparison)
+    page, tables = markdown(report), appendix(report)
     for section in sections(text_comparison):
         for cell in (cell for row in section.rows for cell in row):
-            assert cell in markdown(text_comparison)
-            assert in_a_cell(cell) in appendix(text_comparison)
+            assert cell in page
+            assert in_a_cell(cell) in tables
             assert cell in shown
         if not section.rows:
-            assert all(line in markdown(text_comparison) and line in shown for line in section.lines)
+            assert all(line in page and line in shown for line in section.lines)
 
 
 def test_validation_sets_have_rates_and_no_verdicts(text_comparison: Comparison) -> None:
     """Baunsgaard2020 table 5 shows both kinds of sets."""
-    assert [(row["arm"], row["set"], row["n"]) for row in text_comparison.validated] == [
+    assert [(row["arm"], row["set"], row["n"]) for row in validation_rows(text_comparison)] == [
         (arm.name, "dev", 2) for arm in text_comparison.arms
     ]
-    for arm, row in zip(text_comparison.arms, text_comparison.validated, strict=True):
+    for arm, row in zip(text_comparison.arms, validation_rows(text_comparison), strict=True):
         assert row["wer"] == pytest.approx(sum(run.summary.sets["dev"].wer for run in arm.runs) / 2)
-    assert {contrast.set for contrast in text_comparison.contrasts} == {"test"}
+    assert {contrast.set for contrast in text_comparison.verdicts} == {"test"}
     (section,) = [
         each for each in sections(text_comparison) if each.heading.startswith("Error rates on validation sets")
     ]
@@ -123,16 +131,16 @@ def test_validation_sets_have_rates_and_no_verdicts(text_comparison: Comparison)
     by_loss = compare_folders(
         [text_comparison.runs[0].folder.parent], Options(metric="loss")
     )  # which is judged on dev itself
-    assert by_loss.validated == []
+    assert validation_rows(by_loss) == []
 
 
 def test_numbers_in_csv_and_json_are_as_measured(text_comparison: Comparison, tmp_path: Path) -> None:
-    written = {path.name: path for path in write_texts(text_comparison, tmp_path / "new" / "folder")}
+    written = {path.name: path for path in write_texts(report_comparison(text_comparison), tmp_path / "new" / "folder")}
     with written["table.csv"].open() as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["wer"]) for row in rows] == [row["wer"] for row in text_comparison.rows]
+    assert [float(row["wer"]) for row in rows] == [row["wer"] for row in rate_rows(text_comparison)]
     content = json.loads(written["comparison.json"].read_text())
-    assert content["differences"][0]["difference"] == text_comparison.contrasts[0].difference
+    assert content["differences"][0]["difference"] == text_comparison.verdicts[0].difference
     assert [len(arm["runs"]) for arm in content["arms"]] == [2, 2]
     assert "utterances" not in content["arms"][0]["runs"][0]
     assert content["unfinished"][0]["reason"] == "failed: out of memory"
@@ -142,7 +150,7 @@ def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
     write_run(tmp_path, "rnn=lstm")
     write_run(tmp_path, "rnn=gru")
     text_comparison = compare_folders([tmp_path / "sweep"], Options())
-    text = (write_texts(text_comparison, tmp_path / "out")[-1]).read_text()
+    text = (write_texts(report_comparison(text_comparison), tmp_path / "out")[-1]).read_text()
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
@@ -152,8 +160,9 @@ def test_a_markdown_table_has_as_many_cells_everywhere() -> None:
 
 
 def test_no_name_is_an_argument_to_a_row(text_comparison: Comparison, tmp_path: Path) -> None:
-    named = replace(text_comparison, rows=[{**text_comparison.rows[0], "arm": "[1pt]"}])  # type: ignore[arg-type]
-    files = {path.name: path for path in write_texts(named, tmp_path)}
+    first, *others = text_comparison.arms
+    named = replace(text_comparison, arms=[replace(first, name="[1pt]"), *others])
+    files = {path.name: path for path in write_texts(report_comparison(named), tmp_path)}
     assert not [line for line in files["appendix.tex"].read_text().splitlines() if line.startswith(("[", "*"))]
     assert "{[}1pt{]}" in files["appendix.tex"].read_text()
 
@@ -163,8 +172,8 @@ def test_the_answer_shows_what_each_source_of_chance_gives(
 ) -> None:
     sources = [NoiseSource("all", 8, 0.02, None), NoiseSource("order", 8, 0.01, Range(0.25, 0.05, 1.25))]
     printed = io.StringIO()
-    monkeypatch.setitem(vars(text_comparison), "noise_sources", sources)
-    print_answer(text_comparison, Console(file=printed, width=120))
+    monkeypatch.setattr(training_tables, "noise_sources", lambda _: sources)
+    print_answer(report_comparison(text_comparison), Console(file=printed, width=120))
     lines = printed.getvalue().splitlines()
     assert any(re.search(r"order +│ 8 │ +1\.00 │ +0\.25 \(0\.05 to 1\.25\)", line) for line in lines)
     assert max(map(len, lines)) <= 80
@@ -172,7 +181,8 @@ def test_the_answer_shows_what_each_source_of_chance_gives(
 
 def test_names_with_brackets_are_shown_as_they_are(text_comparison: Comparison) -> None:
     verdict = replace(text_comparison.verdicts[0], sentence="x[bold] is worse")
-    odd = replace(text_comparison, rows=[{**text_comparison.rows[0], "arm": "data.train=[a]"}], verdicts=[verdict])
+    first, *others = text_comparison.arms
+    odd = replace(text_comparison, arms=[replace(first, name="data.train=[a]"), *others], verdicts=[verdict])
     assert "data.train=[a]" in terminal(odd)
     assert "x[bold] is worse" in terminal(odd)
 
@@ -247,9 +257,10 @@ def test_an_utterance_is_drawn(hypothesis: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["table.tex", "appendix.tex", "index.html"])
 def test_a_file_that_no_comparison_wrote_is_not_replaced(text_comparison, tmp_path: Path, name: str) -> None:
+    report = report_comparison(text_comparison)
     (tmp_path / name).write_text("mine")
     with pytest.raises(UsageError, match=f"{name}: not written by a comparison"):
-        write_texts(text_comparison, tmp_path)
+        write_texts(report, tmp_path)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
     (tmp_path / name).unlink()
-    assert write_texts(text_comparison, tmp_path) == write_texts(text_comparison, tmp_path)
+    assert write_texts(report, tmp_path) == write_texts(report, tmp_path)

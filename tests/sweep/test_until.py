@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.runs.layout import STANDING
 from asr_ablations.runs.records import load
-from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.runs.verdict_plan import changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.manifest import freeze_plan, write_manifest
 from asr_ablations.sweep.until.ablation import standing, take_over, write_standing
@@ -21,6 +21,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, write_json
 from tests.helpers.planned import LOOKS, planned
+from tests.helpers.planned import plan as plan_of
 from tests.helpers.run_folders import declare, edit, write_run
 from tests.helpers.support import compose
 
@@ -227,9 +228,8 @@ def test_what_is_no_json_in_a_manifest_does_not_hide_a_plan(tmp_path: Path) -> N
 
 
 def of(comparison: Comparison) -> Json:
-    assert comparison.plan is not None
-    assert comparison.course is not None
-    return standing(comparison.plan, comparison.course)
+    assert comparison.course.plan is not None
+    return standing(comparison.course.plan, comparison.course)
 
 
 @pytest.fixture(scope="module")
@@ -262,16 +262,23 @@ def test_before_the_first_look_every_arm_is_open() -> None:
 
 def test_the_intervals_are_those_of_the_verdicts(ended: Comparison, tmp_path: Path) -> None:
     """An interval without ends is null: JSON knows no infinity."""
-    assert ended.plan is not None
-    assert ended.course is not None
-    write_standing(tmp_path, ended.plan, ended.course)
+    assert ended.course.plan is not None
+    write_standing(tmp_path, ended.course.plan, ended.course)
     arms = json.loads((tmp_path / STANDING).read_text())["arms"]
     for contrast in ended.course.verdicts:
         question = arms[contrast.arm]["questions"][contrast.arm]
         assert (question["low"], question["high"]) == (contrast.low, contrast.high)
         assert question == arms["rnn=lstm"]["questions"][contrast.arm]
     endless = [replace(contrast, low=-float("inf"), high=float("inf")) for contrast in ended.course.verdicts]
-    write_standing(tmp_path, ended.plan, replace(ended.course, contrasts=endless))
+    write_standing(tmp_path, ended.course.plan, replace(ended.course, verdicts=endless))
     text = (tmp_path / STANDING).read_text()
     arms = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["arms"]
     assert arms["rnn=gru"]["questions"]["rnn=gru"]["low"] is None
+
+
+def test_what_a_plan_is_made_of_cannot_change_and_what_describes_it_can() -> None:
+    plan = plan_of(["lstm", "gru"], margin=0.02)
+    assert changes(plan, replace(plan, made="later", notes=["x"], seen=3)) == []
+    for name, value in {"margin": 0.03, "alpha": 0.1, "looks": [3, 5], "seeds": [1, 2], "paired": True}.items():
+        (line,) = changes(plan, replace(plan, **{name: value}))
+        assert line.startswith(f"{name}: ")

@@ -280,7 +280,7 @@ def test_seeds_of_a_lone_arm_add_their_noise_to_its_interval() -> None:
     assert alone.rate.value == pytest.approx(np.mean(rates))
     assert (alone.rate.high - alone.rate.low) / 2 > 1.96 * seeds
     assert "3 seeds, 10 speakers)" in alone.sentence
-    assert not compared({"base": 0.15, "mine": 0.10}, 3).lone_rates
+    assert not lone_rates(compared({"base": 0.15, "mine": 0.10}, 3))
 
 
 def test_many_utterances_take_the_linearised_ratio_in_place_of_draws() -> None:

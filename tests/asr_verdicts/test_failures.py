@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.folders import shared_baseline
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
@@ -18,7 +16,7 @@ from asr_verdicts.evidence import Evidence
 from asr_verdicts.failures import FailureRule, missed
 from asr_verdicts.planned_looks import follow
 from asr_verdicts.record import Record
-from asr_verdicts.sentences import verdict
+from asr_verdicts.sentences import write_sentence
 from asr_verdicts.statistics.distributions import binomial_interval
 from asr_verdicts.statistics.estimate import contrast_estimate
 from asr_verdicts.statistics.intervals import Range
@@ -110,7 +108,7 @@ def test_counts_have_exact_intervals() -> None:
 
 def contrast(low: float, high: float, margin: float | None = 0.02) -> Verdict:
     (lstm, gru) = (arm(name, STEADY[:4]) for name in ("rnn=lstm", "rnn=gru"))
-    measured = compared(lstm, gru).contrasts[0]
+    measured = compared(lstm, gru).verdicts[0]
     middle = (low + high) / 2
     outcome = "worse" if low > 0 else "better" if high < 0 else "no difference shown"
     return replace(measured, low=low, high=high, difference=middle, margin=margin, outcome=outcome)
@@ -118,7 +116,7 @@ def contrast(low: float, high: float, margin: float | None = 0.02) -> Verdict:
 
 def test_a_relative_interval_through_0_is_pointed_out() -> None:
     shown = replace(contrast(0.03, 0.05), relative=Range(0.5, -0.1, 1.1))
-    sentence = verdict(shown, compared(arm("rnn=lstm", STEADY)).arms, "").sentence
+    sentence = write_sentence(shown, compared(arm("rnn=lstm", STEADY)).arms, "")
     assert ", relative +64.9 % (-9.5 to +200.4), which shows no difference on this scale;" in sentence
 
 
@@ -138,7 +136,7 @@ def test_a_shown_difference_has_a_grade(low: float, high: float, grade: str | No
     assert measured.grade == grade
     assert measured.immaterial == end.startswith("different, and")
     if end:
-        assert f"; {end}" in verdict(measured, compared(arm("rnn=lstm", STEADY)).arms, "").sentence
+        assert f"; {end}" in write_sentence(measured, compared(arm("rnn=lstm", STEADY)).arms, "")
     assert contrast(low, high, margin=None).grade is None
 
 
@@ -193,7 +191,7 @@ def test_a_plan_in_percent_is_followed_on_that_scale() -> None:
     setting = Setting(replace(PURE, effects=(0.0, ONE)), most=8)
     plan = replace(setting.plan(), scale="relative", margin=math.log1p(0.5))
     arms = invented(setting, np.random.default_rng(0))
-    (found,) = follow(plan, arms, setting.questions()).contrasts
+    (found,) = follow(plan, arms, setting.questions()).verdicts
     assert found.outcome == "equivalent"  # a tenth more, of which half more would not matter
     assert found.look is not None
     assert -math.log(1.5) < found.look.low < math.log(1.1) < found.look.high < math.log(1.5)
@@ -234,18 +232,8 @@ def test_a_fold_of_hard_speakers_is_no_failure() -> None:
     assert "ended above" not in found(folds=True).sentence
 
 
-def test_sweeps_that_share_a_baseline_are_named(tmp_path: Path) -> None:
-    for sweep in ("one", "two", "three"):
-        (tmp_path / sweep).mkdir()
-    (tmp_path / "one" / "rnn=lstm-0").mkdir()
-    (baseline,) = compared(arm("rnn=lstm", STEADY)).arms
-    assert shared_baseline(tmp_path / "one", baseline) is None
-    (tmp_path / "two" / "rnn=lstm-0").symlink_to(tmp_path / "one" / "rnn=lstm-0")
-    assert "shared with 1 other sweep (two)" in (shared_baseline(tmp_path / "one", baseline) or "")
-
-
 def test_superiority_is_the_share_of_pairs() -> None:
-    (found,) = compared(arm("rnn=lstm", [0.2, 0.3, 0.4]), arm("rnn=gru", [0.1, 0.25, 0.5])).contrasts
+    (found,) = compared(arm("rnn=lstm", [0.2, 0.3, 0.4]), arm("rnn=gru", [0.1, 0.25, 0.5])).verdicts
     own, base = (
         [run.summary.sets["test"].wer for run in one.results]
         for one in reversed(compared(arm("rnn=lstm", [0.2, 0.3, 0.4]), arm("rnn=gru", [0.1, 0.25, 0.5])).arms)

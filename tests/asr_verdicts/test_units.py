@@ -74,6 +74,7 @@ def test_eight_voices_in_forty_speakers_give_an_interval_over_eight_units() -> N
     assert all(count is None or count > 8 for count in test_speakers)
 
 
+@pytest.mark.slow
 def test_arms_that_are_equal_but_for_the_voices_drawn_are_called_different_as_often_as_promised() -> None:
     """The effects of 8 voices have mean 0 over all voices there are. By speakers most tables claim a difference."""
     rng = np.random.default_rng(0)

@@ -1,0 +1,257 @@
+"""Which runs count as evidence for a contrast, and for how much."""
+
+import math
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from asr_verdicts.comparison import Comparison, compare
+from asr_verdicts.design import Options
+from asr_verdicts.evidence import Evidence
+from asr_verdicts.record import DataRecord, Record, Records, SetContent, SetResult, Summary
+from asr_verdicts.statistics.procedures import FixedLength
+from tests.helpers.invented_records import absent, diverged, finished, record, records
+
+DECLARED = Evidence(FixedLength(), "declared")
+
+
+def compared(given: Records, **options: object) -> Comparison:
+    return compare(given, Options(**options), "test", DECLARED)  # type: ignore[arg-type]
+
+
+def arm(name: str, rates: list[float], **more: object) -> list[Record]:
+    return [record(name, seed, rate, **more) for seed, rate in enumerate(rates)]  # type: ignore[arg-type]
+
+
+LSTM = arm("rnn=lstm", [0.20, 0.21, 0.22, 0.20, 0.21, 0.22])
+GRU = arm("rnn=gru", [0.13, 0.12, 0.13])
+
+
+def test_the_survivors_of_divergence_are_no_winners() -> None:
+    """Three of six runs diverge, the other three are far better: by the survivors alone it is a clear victory."""
+    (survivors,) = compared(records(LSTM, GRU)).verdicts
+    assert survivors.outcome == "better"
+    lost = [diverged("rnn=gru", seed) for seed in (3, 4, 5)]
+    (verdict,) = compared(records(LSTM, GRU, lost)).verdicts
+    assert verdict.outcome == "no difference shown"
+    kept = sorted([*(run.summary.sets["test"].wer for run in GRU), 1.0, 1.0, 1.0])[1:-1]
+    assert verdict.rate == pytest.approx(sum(kept) / 4)  # of the trimmed means that decide
+    assert verdict.estimate is not None
+    assert verdict.estimate.trimmed
+    assert "3 of 6 runs of rnn=gru diverged;" in verdict.sentence
+    assert "failures: 3 of 6 of rnn=gru (12 to 88 %) and 0 of 6 of rnn=lstm (0 to 46 %)" in verdict.sentence
+    assert "Fisher's exact test p = 0.182" in verdict.sentence  # scipy.stats.fisher_exact([[3, 3], [0, 6]])
+
+
+def test_an_arm_that_always_diverges_is_worse() -> None:
+    lost = [diverged("rnn=gru", seed) for seed in range(6)]
+    (verdict,) = compared(records(LSTM, lost)).verdicts
+    assert verdict.outcome == "worse"
+    assert "6 of 6 runs of rnn=gru diverged" in verdict.sentence
+
+
+def test_trimming_is_decided_by_the_two_arms_of_a_question_and_needs_five_seeds() -> None:
+    rnn = [*arm("rnn=rnn", [0.3, 0.31, 0.32, 0.3, 0.3]), diverged("rnn=rnn", 5)]
+    comparison = compared(records(LSTM, arm("rnn=gru", [0.19, 0.18, 0.19, 0.18, 0.19]), rnn))
+    assert [contrast.estimate and contrast.estimate.trimmed for contrast in comparison.verdicts] == [False, True]
+    comparison = compared(records(LSTM, GRU, rnn))
+    assert [contrast.estimate and contrast.estimate.trimmed for contrast in comparison.verdicts] == [False, True]
+
+
+def test_pruned_runs_are_refused_as_evidence() -> None:
+    given = records(LSTM, GRU, unfinished=[absent("rnn=gru", seed, "pruned") for seed in (3, 4, 5)])
+    (verdict,) = compared(given).verdicts
+    assert verdict.outcome == "undecided"
+    assert "3 of 6 runs of rnn=gru were pruned for their results" in verdict.sentence
+
+
+def test_failed_running_and_missing_runs_are_named() -> None:
+    lacking = [absent("rnn=gru", 3, "failed"), absent("rnn=gru", 4, "running"), absent("rnn=gru", 5, "running")]
+    (verdict,) = compared(records(LSTM, GRU, unfinished=lacking)).verdicts
+    assert "rnn=gru lacks 3 of 6 runs (1 failed, 2 running)" in verdict.sentence
+
+
+def test_a_winner_is_not_confirmed_by_the_run_that_a_search_chose_it_by() -> None:
+    lucky = replace(record("rnn=gru", 0, 0.02), searched=True)
+    confirming = [record("rnn=gru", seed, 0.2) for seed in (1, 2, 3)]
+    comparison = compared(records(LSTM, [lucky, *confirming]))
+    gru = next(one for one in comparison.arms if one.name == "rnn=gru")
+    assert [run.seed for run in gru.runs] == [1, 2, 3]
+    assert any("seed 0: a search chose the arm by this run" in line for line in comparison.warnings)
+
+
+def test_rates_alone_that_never_differ_prove_nothing() -> None:
+    """As from W&B: 31, 31 against 30, 30 and no utterances."""
+    runs = [
+        replace(record(f"rnn={name}", seed, 0.3), utterances=[],
+                summary=Summary(id="x", sets={"test": SetResult(wer=wer)}, test_sets=["test"]))
+        for name, wer in (("lstm", 0.30), ("gru", 0.31)) for seed in (0, 1)
+    ]  # fmt: skip
+    (verdict,) = compared(records(runs)).verdicts
+    assert verdict.outcome == "undecided"
+    assert "there are no utterances" in verdict.sentence
+
+
+def test_rates_alone_leave_out_speakers_and_say_so() -> None:
+    runs = [
+        replace(run, utterances=[]) for run in [*arm("rnn=lstm", [0.2, 0.21, 0.22]), *arm("rnn=gru", [0.4, 0.41, 0.42])]
+    ]
+    (verdict,) = compared(records(runs)).verdicts
+    assert verdict.outcome == "worse"
+    assert "speakers left out, since there are no utterances" in verdict.sentence
+
+
+def test_an_utterance_that_one_seed_lacks_costs_that_utterance_alone() -> None:
+    whole = compared(records(LSTM, GRU)).verdicts[0]
+    lacking = replace(GRU[1], utterances=GRU[1].utterances[1:])
+    comparison = compared(records(LSTM, [GRU[0], lacking, GRU[2]]))
+    (contrast,) = comparison.verdicts
+    assert contrast.estimate is not None
+    assert whole.estimate is not None
+    assert contrast.estimate.speakers == whole.estimate.speakers == 20
+    assert contrast.estimate.standard_error == pytest.approx(whole.estimate.standard_error, rel=0.05)
+    assert any("rnn=gru/1): compared on the 99 that all have" in line for line in comparison.warnings)
+
+
+def test_a_test_set_of_which_a_part_is_shared_is_not_compared() -> None:
+    half = [replace(run, utterances=run.utterances[:50]) for run in GRU]
+    comparison = compared(records(LSTM, half))
+    assert comparison.verdicts == []
+    assert any("rnn=gru was tested on other utterances than rnn=lstm" in line for line in comparison.warnings)
+
+
+def test_a_run_that_was_not_decoded_on_a_set_is_named_for_that() -> None:
+    """As an evaluation with other sets: nothing was tested on different utterances."""
+    comparison = compared(records(LSTM, [GRU[0], replace(GRU[1], utterances=[]), GRU[2]]))
+    assert "test: rnn=gru with seed 1 was not decoded on this set: not compared" in comparison.warnings
+    comparison = compared(records(LSTM, [replace(run, utterances=[]) for run in GRU]))
+    assert "test: rnn=gru was not decoded on this set: not compared" in comparison.warnings
+
+
+def test_test_sets_without_a_common_utterance_add_their_noise_of_speakers() -> None:
+    """As two languages have."""
+    same, other = arm("rnn=gru", [0.4, 0.41, 0.4]), arm("rnn=gru", [0.4, 0.41, 0.4], speakers="p")
+    comparison = compared(records(LSTM, other))
+    (contrast,) = comparison.verdicts
+    assert contrast.outcome == "worse"
+    assert contrast.estimate is not None
+    assert contrast.estimate.speakers == 40
+    assert any("has a test set of its own" in line for line in comparison.warnings)
+    (paired,) = compared(records(LSTM, same)).verdicts
+    assert paired.estimate is not None
+    assert paired.estimate.speakers == 20
+
+
+def test_one_speaker_is_named() -> None:
+    def alone(run: Record) -> Record:
+        return replace(run, utterances=[{**row, "speaker": "s"} for row in run.utterances])
+
+    (verdict,) = compared(records(list(map(alone, LSTM)), list(map(alone, GRU)))).verdicts
+    assert "one speaker, whose utterances stand in for speakers" in verdict.sentence
+
+
+def test_models_that_have_not_learned_are_called_that_before_any_verdict() -> None:
+    (verdict,) = compared(records(arm("rnn=lstm", [0.95, 0.97, 0.96]), arm("rnn=gru", [0.99, 1.0, 0.99]))).verdicts
+    assert verdict.outcome == "not learned"
+    assert "neither rnn=gru nor rnn=lstm has learned (WER above 90 %)" in verdict.sentence
+    (verdict,) = compared(records(LSTM, arm("rnn=gru", [0.99, 1.0, 0.99]))).verdicts
+    assert verdict.outcome == "worse"
+    assert "3 of 3 runs of rnn=gru have not learned" in verdict.sentence
+
+
+def test_equal_means_are_neither_better_nor_worse() -> None:
+    twin = [replace(run, config={**run.config, "rnn": "gru"}, overrides=["rnn=gru"]) for run in LSTM]
+    (verdict,) = compared(records(LSTM, twin)).verdicts
+    assert verdict.outcome == "no difference shown"
+    assert "+0.00 WER" in verdict.sentence
+    assert "better" not in verdict.sentence
+
+
+def decoded(model: int, beam: int, rate: float) -> Record:
+    run = record("rnn=lstm", model, rate)
+    own = {**run.config, "decoder": {"beam_width": beam}}
+    return replace(run, config=own, overrides=[f"decoder.beam_width={beam}"], model=f"model-{model}/last.ckpt")
+
+
+def test_decoders_of_the_same_models_are_paired() -> None:
+    """The models differ by tens of points, the beam brings each two: unpaired it drowns."""
+    rates = np.linspace(0.15, 0.6, 6)
+    runs = [
+        decoded(number, beam, rate + bonus)
+        for number, rate in enumerate(rates)
+        for beam, bonus in ((1, 0.06), (8, 0.0))
+    ]
+    comparison = compared(records(runs), baseline="1")
+    (contrast,) = comparison.verdicts
+    assert contrast.outcome == "better"
+    assert contrast.estimate is not None
+    assert contrast.estimate.paired
+    assert "6 models in pairs" in comparison.verdicts[0].sentence
+    apart = [replace(run, model=f"{run.model}-{run.config['decoder']['beam_width']}") for run in runs]
+    assert compared(records(apart), baseline="1").verdicts[0].outcome == "no difference shown"
+
+
+def test_one_model_decides_about_itself_alone() -> None:
+    (verdict,) = compared(records([decoded(0, 1, 0.4), decoded(0, 8, 0.3)]), baseline="1").verdicts
+    assert verdict.outcome == "better"
+    assert "one trained model, of which alone it speaks" in verdict.sentence
+
+
+def test_replicates_over_corpora_are_paired_by_seed() -> None:
+    def own(name: str, seed: int, rate: float) -> Record:
+        run = record(name, seed, rate, speakers=f"corpus{seed}-", data={"corpus_seed": seed})
+        return replace(run, data=DataRecord(sets={"test": SetContent(utterances=100, sha256=f"hash{seed}")}))
+
+    difficulty = [0.1, 0.3, 0.5, 0.2, 0.4]
+    runs = [own(name, seed, level + bonus) for seed, level in enumerate(difficulty) for name, bonus in
+            (("rnn=lstm", 0.0), ("rnn=gru", 0.05))]  # fmt: skip
+    (verdict,) = compared(records(runs), baseline="lstm").verdicts
+    assert verdict.outcome == "worse"
+    assert verdict.estimate is not None
+    assert verdict.estimate.paired
+    assert "5 models in pairs, each with speakers of its own" in verdict.sentence
+
+
+def test_folds_of_one_corpus_are_pairs_whose_training_sets_overlap() -> None:
+    """Nadeau & Bengio 2003: s² (1 / n + tested / trained) in place of s² / n."""
+
+    def of_fold(name: str, seed: int, rate: float) -> Record:
+        run = record(name, seed, rate, speakers=f"fold{seed}-", data={"fold": seed, "folds": 5})
+        sets = {"train": SetContent(utterances=400), "test": SetContent(utterances=100, sha256=f"hash{seed}")}
+        return replace(run, data=DataRecord(sets=sets))
+
+    rates = [(0.10, 0.16), (0.30, 0.33), (0.50, 0.58), (0.20, 0.27), (0.40, 0.42)]
+    runs = [of_fold(f"rnn={name}", seed, rate) for seed, pair in enumerate(rates) for name, rate in
+            zip(("lstm", "gru"), pair, strict=True)]  # fmt: skip
+    (contrast,) = compared(records(runs), baseline="lstm").verdicts
+    measured = {seed: [float(run.summary.sets["test"].wer) for run in runs if run.seed == seed] for seed in range(5)}
+    differences = [after - before for before, after in measured.values()]
+    assert contrast.estimate is not None
+    assert contrast.estimate.degrees == 4
+    variance = statistics.variance(differences)
+    assert contrast.estimate.standard_error == pytest.approx(math.sqrt(variance * (1 / 5 + 100 / 400)), rel=1e-3)
+
+
+def test_a_baseline_that_was_chosen_afterwards_is_corrected_over_all_pairs() -> None:
+    ablation = {"factor": "rnn", "baseline": "lstm"}
+    arms = [arm(f"rnn={name}", [0.2, 0.21, 0.22], ablation=ablation) for name in ("lstm", "gru", "rnn", "gru2")]
+    assert {contrast.family for contrast in compared(records(*arms)).verdicts} == {3}
+    comparison = compared(records(*arms), baseline="gru")
+    assert {contrast.family for contrast in comparison.verdicts} == {6}
+    assert any("rnn=gru was chosen by --baseline" in line for line in comparison.warnings)
+
+
+def test_other_sets_and_metrics_describe() -> None:
+    def two_sets(name: str, seed: int, rate: float) -> Record:
+        rows = [*record(name, seed, rate).utterances, *record(name, seed, rate, set_="other").utterances]
+        return finished(name, seed, rows, ablation={"factor": "rnn", "set": "other"})
+
+    runs = [two_sets(name, seed, rate) for name, rate in (("rnn=lstm", 0.2), ("rnn=gru", 0.3)) for seed in range(3)]
+    comparison = compared(records(runs))
+    assert [(contrast.set, contrast.primary, contrast.family) for contrast in comparison.verdicts] == [
+        ("other", True, 1), ("test", False, 1),
+    ]  # fmt: skip
+    assert [verdict.set for verdict in comparison.answer] == ["other"]
+    assert any("exploratory" in line for line in compared(records(runs), metric="cer", set="test").warnings)

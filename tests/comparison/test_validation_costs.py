@@ -1,0 +1,112 @@
+"""Times to an accuracy, and their ratio."""
+
+from statistics import median
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from asr_ablations.comparison.validation_costs import (
+    Validation,
+    at_budget,
+    choose_targets,
+    ratio,
+    running_medians,
+    spent_by_all,
+    time_to_accuracy,
+    validations,
+)
+
+
+def metrics(values: list[float], seconds: float = 60.0) -> list[dict[str, float | None]]:
+    rows: list[dict[str, float | None]] = []
+    for epoch, value in enumerate(values):
+        place = {"epoch": float(epoch), "step": 10.0 * (epoch + 1) - 1}
+        rows.append({**place, "train/loss_epoch": 1.0, "wer": None})
+        rows.append({**place, "wer": value, "time/seconds": seconds * (epoch + 1), "time/audio_hours": epoch + 1.0})
+    return rows
+
+
+def curve(values: list[float]) -> list[Validation]:
+    return validations(metrics(values), "wer")
+
+
+def test_a_single_good_validation_is_not_enough() -> None:
+    """The median of the last three reaches 0.2 at the fifth, though the third alone had."""
+    reached = time_to_accuracy(curve([0.9, 0.5, 0.1, 0.4, 0.2, 0.15]), 0.2)
+    assert reached is not None
+    assert reached.spent == {"seconds": 300, "steps": 50, "audio_hours": 5, "epochs": 5}
+
+
+def test_never_is_never() -> None:
+    assert time_to_accuracy(curve([0.9, 0.5, 0.4, 0.4]), 0.2) is None
+    assert time_to_accuracy(curve([0.1, 0.1]), 0.2) is None  # two validations have no median of three
+    assert time_to_accuracy([], 0.2) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_time_to_accuracy_is_its_definition(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    values = (np.linspace(0.9, 0.1, 20) + 0.1 * generator.standard_normal(20)).tolist()
+    for target in (0.6, 0.4, 0.2, 0.01):
+        ends = [end for end in range(3, 21) if median(values[end - 3 : end]) <= target]
+        reached = time_to_accuracy(curve(values), target)
+        assert (None if reached is None else reached.spent["epochs"]) == (ends[0] if ends else None)
+
+
+def test_a_harder_target_never_takes_less() -> None:
+    rows = curve([0.9, 0.5, 0.6, 0.3, 0.35, 0.2, 0.1, 0.1, 0.1])
+    ends = [time_to_accuracy(rows, target / 100) for target in range(90, 5, -1)]
+    times = [np.inf if end is None else end.spent["seconds"] for end in ends]
+    assert times == sorted(times)  # type: ignore[type-var]
+
+
+def test_a_record_without_times_has_steps_and_epochs() -> None:
+    rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in metrics([0.3, 0.2, 0.1])]
+    reached = time_to_accuracy(validations(rows, "wer"), 0.2)
+    assert reached is not None
+    assert reached.spent == {"seconds": None, "audio_hours": None, "steps": 30, "epochs": 3}
+
+
+def test_equal_budgets() -> None:
+    rows = curve([0.9, 0.5, 0.4])
+    assert at_budget(rows, "seconds", 150) == 0.5
+    assert at_budget(rows, "steps", 9) is None
+    assert spent_by_all([rows, curve([0.9, 0.5])], "steps") == 20
+    assert spent_by_all([rows, []], "steps") is None
+
+
+def test_chosen_targets_are_reached_by_all_by_half_and_by_one() -> None:
+    curves = [curve([0.9, 0.6, 0.5, 0.4, end]) for end in (0.41, 0.3, 0.2)]
+    floors = sorted(min(running_medians(rows)) for rows in curves)
+    targets = choose_targets(curves)
+    assert all(time_to_accuracy(rows, targets[0]) is not None for rows in curves)
+    assert time_to_accuracy(min(curves, key=lambda rows: min(running_medians(rows))), targets[-1]) is not None
+    assert floors[0] <= targets[-1] <= floors[0] + 0.001
+    assert choose_targets([curve([0.9])]) == []
+
+
+@pytest.mark.parametrize("level", [0.05, 0.2])
+def test_the_interval_is_welchs_of_the_logarithms(level: float) -> None:
+    generator = np.random.default_rng(0)
+    arm, baseline = generator.lognormal(3, 0.1, 5), generator.lognormal(2, 0.3, 5)
+    expected = stats.ttest_ind(np.log(arm), np.log(baseline), equal_var=False).confidence_interval(1 - level)
+    measured = ratio(arm.tolist(), baseline.tolist(), level)
+    assert measured is not None
+    assert measured.value == pytest.approx(stats.gmean(arm) / stats.gmean(baseline))
+    assert (measured.low, measured.high) == pytest.approx((np.exp(expected.low), np.exp(expected.high)))
+
+
+def test_twice_as_long_against_itself() -> None:
+    forwards, backwards = ratio([20, 22, 24], [10, 11, 12]), ratio([10, 11, 12], [20, 22, 24])
+    assert forwards is not None
+    assert backwards is not None
+    assert forwards.value == pytest.approx(2)
+    assert (backwards.low, backwards.high) == pytest.approx((1 / forwards.high, 1 / forwards.low))
+
+
+def test_no_noise_no_interval() -> None:
+    assert ratio([1.0], [2.0, 3.0]) is None
+    assert ratio([1.0, 1.0], [2.0, 2.0]) is None
+    with pytest.raises(ValueError, match="above 0, not 0"):
+        ratio([0.0, 1.0], [2.0, 3.0])
