@@ -1,15 +1,22 @@
 """Systems compared from Python."""
 
+import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asr_ablations.tools.files import REPOSITORY, SOURCE
 from asr_verdicts.api import compare
 from asr_verdicts.errors import UsageError
 from asr_verdicts.report.document import report_verdicts
 from asr_verdicts.report.files import write_texts
 from tests.helpers import hypotheses as toolkits
+from tests.helpers.notebooks import execute
 
 SPOKEN = toolkits.references()
 
@@ -119,3 +126,35 @@ def test_a_table_is_a_frame_where_pandas_is(tmp_path: Path) -> None:
             table.frame()
         return
     assert isinstance(table.frame(), pandas.DataFrame)
+
+
+def run_in_python(program: str, folder: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", [REPOSITORY / "docs" / "verdicts.md", SOURCE / "asr_verdicts" / "README.md"])
+def test_the_python_of_the_pages_runs(page: Path, tmp_path: Path) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    printed = run_in_python(block, tmp_path)
+    assert re.search("of these systems alone, [23] speakers", printed)
+    if "result.save" in block:
+        assert {"comparison.json", "differences.svg"} <= {path.name for path in (tmp_path / "report").iterdir()}
+
+
+def test_the_notebook_has_the_output_of_today() -> None:
+    """The sentences and what is printed; tables have floats whose last digit is the machine's."""
+    notebook = json.loads((REPOSITORY / "docs" / "verdicts.ipynb").read_text(encoding="utf-8"))
+    shown, today = (
+        [
+            output.get("text") or output["data"]["text/plain"]
+            for cell in content["cells"]
+            for output in cell.get("outputs", [])
+            if "is better than" in str(output)
+        ]
+        for content in (notebook, execute(notebook))
+    )
+    assert len(shown) == 3
+    assert shown == today, "PYTHONPATH=src python -m tests.helpers.notebooks docs/verdicts.ipynb"

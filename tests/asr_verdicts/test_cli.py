@@ -38,7 +38,7 @@ def test_without_matplotlib_there_are_tables(
     monkeypatch.delattr("asr_verdicts.report.figures", raising=False)
     assert main([*files, "--out", "o"]) == 0
     assert "pip install 'asr-verdicts[figures]'" in capsys.readouterr().out
-    assert {path.suffix for path in Path("o").iterdir()} == {".md", ".csv", ".tex", ".json"}
+    assert {path.suffix for path in Path("o").iterdir()} == {".md", ".csv", ".tex", ".txt", ".json"}
 
 
 @pytest.mark.parametrize(

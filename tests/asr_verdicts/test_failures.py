@@ -16,13 +16,13 @@ from asr_verdicts.evidence import Evidence
 from asr_verdicts.failures import FailureRule, missed
 from asr_verdicts.planned_looks import follow
 from asr_verdicts.record import Record
-from asr_verdicts.sentences import write_sentence
+from asr_verdicts.scales import RELATIVE
 from asr_verdicts.statistics.distributions import binomial_interval
 from asr_verdicts.statistics.estimate import contrast_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.statistics.sample import Sample
-from asr_verdicts.verdict import Question, Verdict
+from asr_verdicts.verdict import Question, Verdict, write_sentence
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.planned_worlds import ONE, PURE, Setting, invented
 
@@ -148,7 +148,7 @@ def test_a_relative_difference_is_the_logarithm_of_the_ratio() -> None:
         Sample.of_errors(generator.poisson(rate * words, (6, 40)).astype(float), words, np.arange(40).astype(str))
         for rate in (0.3, 0.2)
     )
-    relative = contrast_estimate([(1.0, a), (-1.0, b)], scale="relative")
+    relative = contrast_estimate([(1.0, a), (-1.0, b)], scale=RELATIVE)
     points = contrast_estimate([(1.0, a), (-1.0, b)])
     assert relative is not None
     assert points is not None
@@ -156,17 +156,17 @@ def test_a_relative_difference_is_the_logarithm_of_the_ratio() -> None:
     logs = [np.log(sample.rates).var(ddof=1) / 6 for sample in (a, b)]
     assert relative.over_seeds is not None
     assert relative.over_seeds.variance == pytest.approx(sum(logs), rel=0.05)
-    doubled = contrast_estimate([(1.0, Sample.of_errors(2 * a.errors, words)), (-1.0, b)], scale="relative")
+    doubled = contrast_estimate([(1.0, Sample.of_errors(2 * a.errors, words)), (-1.0, b)], scale=RELATIVE)
     assert doubled is not None
     assert doubled.value == pytest.approx(relative.value + math.log(2))
     nothing = Sample.of_errors(np.zeros((6, 40)), words, b.speakers)
-    assert contrast_estimate([(1.0, a), (-1.0, nothing)], scale="relative") is None
+    assert contrast_estimate([(1.0, a), (-1.0, nothing)], scale=RELATIVE) is None
 
 
 def test_a_relative_scale_decides_where_it_is_declared() -> None:
     wanted = {"margin": "50%", "baseline": "lstm"}
     found = compared(arm("rnn=lstm", STEADY, **wanted), arm("rnn=gru", [0.4] * 6, **wanted)).verdicts[0]
-    assert found.scale == "relative"
+    assert found.scale is RELATIVE
     assert found.margin == pytest.approx(math.log(1.5))
     assert found.grade == "beyond the margin"
     assert "more than the margin of ± 50.0 % of the WER" in found.sentence

@@ -12,6 +12,7 @@ import pytest
 import soundfile
 
 from asr_ablations.tools.files import REPOSITORY
+from asr_verdicts.cli import main
 from tests.helpers import hypotheses as toolkits
 from tests.helpers.command import clean_environment
 from tests.helpers.interpreter import SOURCE, expect, python
@@ -45,10 +46,19 @@ def test_files_in_and_a_verdict_out(trn, tmp_path):
         "table.tex",
         "appendix.tex",
         "comparison.json",
+        "methods.txt",
     }
     result = json.loads((folder / "comparison.json").read_text())
     assert result["differences"][0]["outcome"] == "better"
     assert "60 utterances" in result["scored"]
+
+
+def test_compare_is_the_same_program(trn, tmp_path, monkeypatch, capsys):
+    suite = expect(0, compare(*trn, "--no-page", "--out", "suite", "--full", folder=tmp_path)).stdout
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", *trn, "--out", "wheel", "--full"]) == 0
+    assert suite.partition("\nwrote")[0] == capsys.readouterr().out.partition("\nwrote")[0]
+    assert (tmp_path / "suite/comparison.json").read_bytes() == (tmp_path / "wheel/comparison.json").read_bytes()
 
 
 def test_the_unicode_form_of_a_text_changes_nothing(tmp_path):
@@ -148,7 +158,7 @@ def test_nists_files_in_place(tmp_path):
 def lines_of_the_page():
     blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     lines = [line.split(" # ")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line.removeprefix("python src/compare.py ") for line in lines]
+    return [line.removeprefix("asr-verdicts ") for line in lines if line.startswith("asr-verdicts ")]
 
 
 @pytest.fixture(scope="module")
@@ -199,9 +209,11 @@ ERRORS = "22.36"
 
 
 @pytest.mark.parametrize("line", lines_of_the_page())
-def test_the_lines_of_the_page_run(line, documented, tmp_path):
-    done = expect(0, compare(*shlex.split(line), "--no-page", "--out", tmp_path / "out", folder=documented))
-    text = " ".join(done.stdout.split())
+def test_the_lines_of_the_page_run(line, documented, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(documented)
+    assert main([*shlex.split(line), "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    text = " ".join(printed.split())
     assert "mine is better than base on test" in text
     rows = json.loads((tmp_path / "out" / "comparison.json").read_text())["rows"]
     if "seed*" not in line:

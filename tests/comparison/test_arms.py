@@ -21,6 +21,7 @@ from asr_verdicts.identical_arms import count_once
 from asr_verdicts.one_arm import descriptions, one_arm
 from asr_verdicts.record import Record
 from asr_verdicts.report.formats import markdown
+from asr_verdicts.scales import POINTS
 from asr_verdicts.table_columns import rate_rows
 from tests.helpers.invented_records import config, record, records
 from tests.helpers.run_folders import write_run, write_sweep
@@ -272,7 +273,7 @@ def test_a_whole_declaration() -> None:
         "set": "test", "metric": "loss", "contrasts": "factorial", "targets": [0.2],
     }  # fmt: skip
     assert parse(node) == Declaration(
-        "?", "Shi2016 §4", ["order", "norm"], "256", "test", "loss", ["factorial"], "points", None, None, [0.2],
+        "?", "Shi2016 §4", ["order", "norm"], "256", "test", "loss", ["factorial"], POINTS, None, None, [0.2],
     )  # fmt: skip
     assert parse({"factor": "rnn", "baseline": None}) == Declaration(factor=["rnn"])
 

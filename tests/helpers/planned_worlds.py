@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from asr_verdicts.arms import Arm
+from asr_verdicts.config import OWN
 from asr_verdicts.decide import Family, decide_all
-from asr_verdicts.listed_arms import OWN
 from asr_verdicts.plan import PlannedArm, VerdictPlan
 from asr_verdicts.planned_looks import Course, follow
 from asr_verdicts.questions import against_baseline

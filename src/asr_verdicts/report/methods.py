@@ -1,11 +1,11 @@
 """A methods paragraph for a paper, written from what was done."""
 
-from asr_verdicts import __version__
 from asr_verdicts.arms import shared_start
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.scales import RELATIVE
 from asr_verdicts.statistics.estimate import UNKNOWN, Estimate
 from asr_verdicts.verdict import units_text
+from asr_verdicts.version import VERSION
 
 RATES = {
     "wer": "Word error rates",
@@ -41,7 +41,7 @@ def write_methods(comparison: Comparison) -> str:
         _margin(comparison),
         *dict.fromkeys(f"{start[0].upper()}{start[1:]}." for arm in comparison.arms if (start := shared_start(arm))),
         _corpus(comparison),
-        f"Computed with asr-verdicts {__version__}.",
+        f"Computed with asr-verdicts {VERSION}.",
     ]
     return " ".join(sentence for sentence in sentences if sentence) + "\n"
 

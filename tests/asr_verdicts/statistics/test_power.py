@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_verdicts.statistics.estimate import Estimate
-from asr_verdicts.statistics.noise import Part, RunNoise, combined, over_seeds
+from asr_verdicts.statistics.estimate import Estimate, Part, RunNoise, combined, over_seeds
 from asr_verdicts.statistics.power import Levers, found, found_in_four_of_five, levers, repetition, with_seeds
 from asr_verdicts.statistics.procedures import Anytime, FixedLength
 

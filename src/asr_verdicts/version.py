@@ -1,0 +1,3 @@
+"""The version of this package, which methods paragraphs name."""
+
+VERSION = "0.2.0"
