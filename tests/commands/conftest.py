@@ -20,7 +20,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that a wheel of this checkout is unpacked in, built by the backend that is installed here."""
+    """The folder that the wheels of this checkout are unpacked in, built by the backend that is installed here."""
     folder = tmp_path_factory.mktemp("wheel")
     tree, ignored = folder / "tree", shutil.ignore_patterns("__pycache__", "*.egg-info")
     tree.mkdir()
@@ -28,8 +28,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(REPOSITORY / name, tree / name, ignore=ignored)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md"):
         shutil.copy(REPOSITORY / name, tree)
-    done = subprocess.run([sys.executable, "-c", BUILD, str(folder)], cwd=tree, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-        wheel.extractall(folder / "site")
+    for project in (tree / "src" / "asr_verdicts", tree):
+        done = subprocess.run([sys.executable, "-c", BUILD, str(folder)], cwd=project, capture_output=True, text=True)
+        assert not done.returncode, done.stderr
+    for file in folder.glob("*.whl"):
+        with zipfile.ZipFile(file) as wheel:
+            wheel.extractall(folder / "site")
     return folder / "site"

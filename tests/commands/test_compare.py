@@ -49,7 +49,15 @@ def test_it_prints_and_writes(sweep, tmp_path):
     assert max(map(len, lines)) <= 80
     assert "matched pairs" not in done.stdout
     names = {path.name for path in (sweep / "comparison").iterdir()}
-    assert names == {"table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json", "timing.json"}
+    assert names == {
+        "table.md",
+        "table.csv",
+        "table.tex",
+        "appendix.tex",
+        "methods.txt",
+        "comparison.json",
+        "timing.json",
+    }
     assert compare_command(sweep, "--no-page", folder=tmp_path).returncode == 0, "its own folder is no run"
 
 
@@ -99,6 +107,7 @@ def test_figures_are_chosen_by_name(sweep, tmp_path):
     assert drawn == {
         "table.tex",
         "appendix.tex",
+        "methods.txt",
         "timing.json",
         *(f"differences.{kind}" for kind in ("png", "svg", "pdf")),
     }
