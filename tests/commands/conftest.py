@@ -9,7 +9,8 @@ import pytest
 from tests.helpers.command import common_folder
 from tests.helpers.support import REPOSITORY
 
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+BUILD = "import sys; del sys.path[0]; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+"""Without the current folder on the path: asr_verdicts has a folder statistics, as Python has a module."""
 
 
 @pytest.fixture(scope="session")
