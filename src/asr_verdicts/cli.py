@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument(
         "systems", nargs="+", metavar="NAME=[SET:]FILE", help="hypotheses; a pattern in quotes for several seeds"
     )
-    add_answer_options(command)
+    add_answer_options(command, "a folder named after the systems, as base-mine")
     add_text_options(command)
     options = parser.parse_args(arguments)
     forgive_characters()
@@ -52,11 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def add_answer_options(parser: argparse.ArgumentParser) -> None:
-    """The options of every comparison: what decides, and what is shown and written."""
-    parser.add_argument(
-        "--baseline", help="the arm that others are compared to (by default ablation.baseline or the first)"
-    )
+def add_answer_options(parser: argparse.ArgumentParser, out: str) -> None:
+    """The options of every comparison: what decides, and what is shown and written. out: where by default."""
+    parser.add_argument("--baseline", help="the arm that others are compared to (by default as declared, or the first)")
     parser.add_argument(
         "--metric",
         metavar="NAME",
@@ -64,7 +62,7 @@ def add_answer_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--set", metavar="NAME", help="the set that decides (by default as declared, or the first)")
     parser.add_argument("--full", action="store_true", help="print every table, not the answer alone")
-    parser.add_argument("--out", type=Path, help="where the files go (by default <first folder>/comparison)")
+    parser.add_argument("--out", type=Path, help=f"where the files go (by default {out})")
 
 
 def add_text_options(group: argparse._ActionsContainer) -> None:

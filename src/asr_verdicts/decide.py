@@ -29,7 +29,7 @@ DIFFERENCES = (0.005, 0.01, 0.02)
 
 @dataclass(frozen=True)
 class Family:
-    """The contrasts that are decided together, at a rate `alpha` of false claims.
+    """The questions that are decided together, at a rate `alpha` of false claims.
 
     size: comparisons that are corrected for at least, such as those that could have been chosen instead. typical: the
     claims are about typical runs: means where no run failed, else trimmed means from five runs on, and none from fewer;

@@ -17,10 +17,10 @@ class Declaration:
     """The keys of `ablation` in a config, which a sweep file sets.
 
     factor: keys or groups in which the arms may differ. baseline: an arm. set: the test set that decides, by default
-    the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (comparison.questions), by default
+    the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (questions.py), by default
     every arm with the baseline, or all effects where two factors are crossed. scale: points or relative; margin: the
     difference that would not matter, in points of the metric or in percent of the rate (5%); failed: which runs failed
-    (comparison.failures). targets: rates for the time to accuracy, 0.2 is 20 %.
+    (failures.py). targets: rates for the time to accuracy, 0.2 is 20 %.
     """
 
     question: str | None = None

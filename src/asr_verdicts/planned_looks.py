@@ -170,7 +170,7 @@ def _ordered(
     plan: VerdictPlan,
     describe: bool,
 ) -> list[Verdict]:
-    """The contrasts in the order of the questions, described where they are to be shown."""
+    """The verdicts in the order of the questions, described where they are to be shown."""
     found = [final[question.name] for question in questions if question.name in final]
     if not describe:
         return found

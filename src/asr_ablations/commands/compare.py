@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="a sweep's folder, a run's, wandb=…, or NAME=[SET:]FILE of hypotheses, a pattern for several seeds",
     )
-    add_answer_options(arguments)
+    add_answer_options(arguments, "<first folder>/comparison")
     arguments.add_argument(
         "--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too"
     )

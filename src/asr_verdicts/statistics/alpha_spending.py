@@ -93,7 +93,7 @@ def _normal(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class GroupSequential:
-    """The test at one of the planned looks; a procedure of statistics.procedure.
+    """The test at one of the planned looks; a Procedure (procedures.py).
 
     looks: runs an arm at each look; look: this one, counted from 0; alpha: of the whole family.
 
