@@ -112,7 +112,7 @@ def _reasons(records: Records) -> str:
 def _measure(
     design: Design, arms: Sequence[Arm], evidence: Evidence, course: Course
 ) -> tuple[list[Verdict], list[str]]:
-    """All verdicts without their sentences, those on the deciding set first, and warnings about what could not be compared."""
+    """All verdicts, still without sentences, the deciding set first; and warnings about what could not be compared."""
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     names = {arm.name for arm in arms}
