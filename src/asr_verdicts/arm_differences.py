@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.config import LIST, OWN, Config, leaves, within
 from asr_verdicts.confounds import MISSING, derived, references, value_text
-from asr_verdicts.listed_arms import arm_of, read_arms
 from asr_verdicts.record import SYSTEM, Record
 
 if TYPE_CHECKING:
@@ -84,25 +83,27 @@ def _value(value: object) -> str:
 
 
 def arm_differences(
-    configs: Mapping[str, Config], baseline: str, factor: Sequence[str], runs: Sequence[Record]
+    configs: Mapping[str, Config],
+    baseline: str,
+    factor: Sequence[str],
+    runs: Sequence[Record],
+    said: Mapping[str, Sequence[str]],
+    varied: Sequence[str],
 ) -> list[ArmDifference]:
     """Of every arm but the baseline. configs: a resolved config of each arm, by its name; runs: those that show which
-    keys follow from others. Two factors that are crossed need no other baseline: their effects are separated.
+    keys follow from others; said, varied: as Layout has them. Two factors that are crossed need no other baseline:
+    their effects are separated.
     """
     whole = {name: leaves(config) for name, config in configs.items()}
     known = references(runs)
-    typed = {name: [*factor, *_listed(config)] for name, config in configs.items()}
-    differ = {
-        name: _keys(content, whole[baseline], derived(typed[name], known))
-        for name, content in whole.items()
-        if name != baseline
-    }
+    follows = derived([*factor, *varied], known)
+    differ = {name: _keys(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}
     return [
         ArmDifference(
             arm=name,
             baseline=baseline,
             keys=keys,
-            unsaid=_unsaid(keys, [*factor, *_named(configs[name])]),
+            unsaid=_unsaid(keys, [*factor, *said.get(name, [])]),
             better=[] if len(factor) > 1 else _contained(name, differ),
         )
         for name, keys in differ.items()
@@ -118,7 +119,8 @@ def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDiffer
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
     runs = [run for arm in arms for run in arm.results]
-    return arm_differences(configs, design.baseline.name, design.layout.factor, runs)
+    layout = design.layout
+    return arm_differences(configs, design.baseline.name, layout.factor, runs, layout.said, layout.varied)
 
 
 def _keys(own: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:
@@ -163,16 +165,3 @@ def _is_said(key: str, values: tuple[object, object], typed: Sequence[str], alon
     if key in typed:
         return True
     return within(key, typed) and (alone or MISSING in values or key.rpartition(".")[2].startswith("_"))
-
-
-def _named(config: Config) -> list[str]:
-    """The keys that the name of a list's arm says: its only one, or those that stand in the name."""
-    for arm in read_arms(config.get(LIST)):
-        if arm.name == arm_of(config):
-            return [key for key in arm.keys if len(arm.keys) == 1 or f"{key}=" in arm.name]
-    return []
-
-
-def _listed(config: Config) -> list[str]:
-    """The keys that the arms of a list change."""
-    return [key.lstrip("+~") for arm in config.get(LIST) or [] for key in arm if key != "name"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.decide import Family, decide_all
-from asr_verdicts.design import Design, Options, assign
+from asr_verdicts.design import Design, Layout, Options, assign
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import UNDECLARED, Evidence
 from asr_verdicts.failures import FailureRule
@@ -77,14 +77,18 @@ def compare(
     title: str,
     evidence: Evidence = UNDECLARED,
     plan: VerdictPlan | None = None,
+    layout: Layout | None = None,
 ) -> Comparison:
-    """Compare runs. plan: of their sweep, if it has one; what it asks is answered by its looks.
+    """Compare runs.
+
+    plan: of their sweep, if it has one; what it asks is answered by its looks. layout: the runs as arms, by default an
+    arm for each choice of the factor.
 
     Raises ConfoundedError if the runs differ in more than the factor, and UsageError for what cannot be asked.
     """
     if not records.runs:
         raise UsageError(f"{title}: no run is finished: {_reasons(records)}")
-    design = assign(records, options, plan)
+    design = assign(records, options, layout)
     arms = [arm for arm in design.layout.arms if arm.results]
     course, evidence = follow_plan(design, plan, evidence)
     measured, uncompared = _measure(design, arms, evidence, course)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from asr_verdicts.arms import Arm, find_baseline, group, is_search
-from asr_verdicts.config import OWN, within
+from asr_verdicts.config import within
 from asr_verdicts.confounds import (
     ConfoundedError,
     Differing,
@@ -18,18 +18,7 @@ from asr_verdicts.confounds import (
 )
 from asr_verdicts.declaration import Declaration, declaration, margin_on
 from asr_verdicts.errors import choices
-from asr_verdicts.listed_arms import (
-    ListedArm,
-    beyond_the_list,
-    changes_of,
-    default_baseline,
-    explained,
-    in_order,
-    listed_arms,
-    of_the_list,
-)
 from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
-from asr_verdicts.plan import VerdictPlan, planned_arms
 from asr_verdicts.questions import questions
 from asr_verdicts.record import Record, Records
 from asr_verdicts.verdict import Question
@@ -51,7 +40,8 @@ class Layout:
     """The runs as arms.
 
     differ: all keys that differ; overruled: those beyond the factor that --allow accepted. default: the baseline unless
-    the user names another; None for the arm that was named first. changes: what each arm of a list changes.
+    the user names another; None for the arm that was named first. changes: what each arm of a list changes, as text;
+    said: the keys that its name says; varied: the keys that some arm of the list changes.
     """
 
     declared: Declaration
@@ -62,6 +52,8 @@ class Layout:
     warnings: list[str]
     default: str | None
     changes: dict[str, str] = field(default_factory=dict)
+    said: dict[str, list[str]] = field(default_factory=dict)
+    varied: list[str] = field(default_factory=list)
 
     @property
     def differing(self) -> dict[str, list[str]]:
@@ -96,21 +88,13 @@ class Design:
         return margin_on(declared.margin, declared.scale, self.metric.scale, "ablation.margin")
 
 
-def assign(records: Records, options: Options, plan: VerdictPlan | None = None) -> Design:
-    """Assign runs to arms, and decide what is asked.
-
-    plan: of the sweep, if it has one; its arms are those that it names, with or without results.
+def assign(records: Records, options: Options, layout: Layout | None = None) -> Design:
+    """Assign runs to arms, and decide what is asked. layout: by default an arm for each choice of the factor.
 
     Raises ConfoundedError if the runs differ in more than the factor, and UsageError for what cannot be asked.
     """
-    runs = [*records.runs, *records.diverged]
-    _check_allowed(options.allow, runs)
-    if plan is not None:
-        layout = _planned(records, plan, options)
-    elif listed := listed_arms(runs):
-        layout = _listed(records, listed, options)
-    else:
-        layout = _by_factor(records, options)
+    _check_allowed(options.allow, [*records.runs, *records.diverged])
+    layout = layout or _by_factor(records, options)
     declared, arms = layout.declared, layout.arms
     default = layout.default or _first_named(arms).name
     baseline = find_baseline(str(options.baseline or default), arms)
@@ -136,35 +120,8 @@ def _by_factor(records: Records, options: Options) -> Layout:
     """An arm for each choice of the declared factor, or of the only one."""
     runs = [*records.runs, *records.diverged]
     declared = declaration(runs)
-    differ, factor, overruled = _find_factor(runs, declared, options.allow)
+    differ, factor, overruled = find_or_check_factor(runs, declared, options.allow)
     arms, warnings = group(records, factor, list(differ))
-    return Layout(declared, factor, differ, overruled, arms, warnings, declared.baseline)
-
-
-def _listed(records: Records, listed: Sequence[ListedArm], options: Options) -> Layout:
-    """The arms of a list, each of which may differ in what it changes."""
-    declared = declaration([*records.runs, *records.diverged])
-    records, left_out = of_the_list(records, listed)
-    runs = [*records.runs, *records.diverged]
-    differ, factor = _differing(runs), [OWN, *declared.factor]
-    arms, warnings = group(records, factor, list(differ), explained(listed, runs))
-    arms = in_order(arms, listed)
-    default = declared.baseline or default_baseline(arms, listed)
-    reference = find_baseline(str(options.baseline or default), arms)
-    overruled = beyond_the_list(arms, reference, listed, declared.factor, options.allow)
-    warnings = [*left_out, *warnings]
-    return Layout(declared, factor, differ, overruled, arms, warnings, default, changes_of(arms, listed))
-
-
-def _planned(records: Records, plan: VerdictPlan, options: Options) -> Layout:
-    """The arms of a plan. Those of a list differ as they did when the plan was made."""
-    arms, warnings = planned_arms(plan, records)
-    runs = [run for arm in arms for run in arm.results]
-    declared = declaration(runs)
-    if plan.listed:
-        factor = [OWN, *declared.factor]
-        return Layout(declared, factor, _differing(runs), {}, arms, warnings, plan.baseline, plan.listed)
-    differ, factor, overruled = _find_factor(runs, declared, options.allow)
     return Layout(declared, factor, differ, overruled, arms, warnings, declared.baseline)
 
 
@@ -182,17 +139,17 @@ def _check_allowed(allow: Sequence[str], runs: Sequence[Record]) -> None:
             raise choices("allow", key, near)
 
 
-def _differing(runs: Sequence[Record]) -> Differing:
+def differing_beyond_seeds(runs: Sequence[Record]) -> Differing:
     """All keys that differ and that are no matter of the seed."""
     of_seeds = replicated(runs)
     return {key: values for key, values in differing(runs).items() if not within(key, of_seeds)}
 
 
-def _find_factor(
+def find_or_check_factor(
     runs: Sequence[Record], declared: Declaration, allow: Sequence[str]
 ) -> tuple[Differing, list[str], Differing]:
     """All differing keys, the factor, and the keys beyond it, which all were allowed. Raises ConfoundedError."""
-    differ = _differing(runs)
+    differ = differing_beyond_seeds(runs)
     factor = declared.factor or find_factor(runs, differ, allow)
     beyond = confounds(runs, factor, differ)
     refused = {key: values for key, values in beyond.items() if not within(key, allow)}

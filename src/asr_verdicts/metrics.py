@@ -140,9 +140,3 @@ def _loss_name(loss: Mapping[str, object]) -> str:
 def validation_set(run: Record) -> str | None:
     """The set by which the best checkpoint is chosen: the first validation set."""
     return next(iter(run.validation_sets), None)
-
-
-def validation_values(run: Record, metric: Metric) -> list[float]:
-    """The metric at every validation on the first validation set, in order."""
-    key = metric.curve_key(validation_set(run))
-    return [value for row in run.metrics if (value := row.get(key)) is not None]

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
-from asr_verdicts.arms import Arm, name_of
-from asr_verdicts.config import OWN, Config, determining, flatten, within
-from asr_verdicts.record import Record, Records, Unfinished
+from asr_verdicts.arms import name_of
+from asr_verdicts.config import OWN, Config, determining
 
 
 @dataclass(frozen=True)
@@ -108,39 +107,3 @@ def arm_content(config: Config, belongs: Iterable[str]) -> Config:
 
 def _copy(node: Config) -> Config:
     return {key: _copy(value) if isinstance(value, dict) else value for key, value in node.items()}
-
-
-def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
-    """The arms of the plan with their runs in the order of seeds, and warnings about runs that are not the plan's."""
-    arms, taken = [], set()
-    for planned in plan.arms:
-        mine = [run for run in [*records.runs, *records.diverged] if _belongs(run.config, planned.content, plan)]
-        seeds: dict[int, Record] = {}
-        for run in mine:
-            if run.seed in plan.seeds and not run.searched:
-                seeds.setdefault(run.seed, run)
-        kept = [seeds[seed] for seed in sorted(seeds)]
-        absent = [run for run in records.unfinished if run.config and _belongs(run.config, planned.content, plan)]
-        taken |= {id(run) for run in [*kept, *absent]}
-        arms.append(
-            Arm(
-                planned.name,
-                [run for run in kept if run.diverged_at is None],
-                [run for run in kept if run.diverged_at is not None],
-                absent,
-                planned.levels,
-            )
-        )
-    rest: list[Record | Unfinished] = [*records.runs, *records.diverged, *records.unfinished]
-    others = [run.folder.name for run in rest if id(run) not in taken]
-    names = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-    return arms, [f"{names}: no run of the plan, left out"] if others else []
-
-
-def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
-    """True if a run is of the arm with this content. A key that came into the configs after the plan was made has no
-    say, unless the run's own overrides set it.
-    """
-    own, planned = flatten(arm_content(config, plan.belongs)), flatten(content)
-    typed = [str(override).partition("=")[0].lstrip("+~") for override in config.get("overrides") or []]
-    return {key: value for key, value in own.items() if key in planned or within(key, typed)} == planned

@@ -1,12 +1,11 @@
 """The console for tables and messages, and progress bars for work beside training."""
 
 import io
-import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -32,43 +31,11 @@ def harmless(text: str) -> str:
     return _OBEYED.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
-def harmless_line(text: str) -> str:
-    """The same in one line. A carriage return, as a script written on Windows leaves it behind a value, is spelled out;
-    it is not taken for a space.
-    """
-    return " ".join(harmless(text).split())
-
-
 def forgive_characters() -> None:
     """From now on, what the encoding of an output lacks is spelled out there, and ends nothing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def open_streams() -> None:
-    """Connect standard streams that whoever started the command has closed to nothing: a file that is opened next would
-    take their place, and print what is written there.
-    """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            if nothing != number:
-                os.dup2(nothing, number)
-                os.close(nothing)
-            os.set_inheritable(number, True)  # what this process starts must find it open, too
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
-
-
-def ignore_output() -> None:
-    """Nobody reads the output any more, or the disk that it goes to is full: from now on it goes nowhere, so that the
-    interpreter, which writes what is left of it at its end, does not fail once more.
-    """
-    with suppress(OSError, ValueError, AttributeError):  # it may be closed already
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Console(Console):
@@ -107,12 +74,6 @@ def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[
     with Progress(*columns, console=terminal, transient=True) as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.advance(task, done)
-
-
-def waiting(title: str) -> AbstractContextManager[object]:
-    """On a terminal, a sign of life for as long as the block takes."""
-    terminal = console(stderr=True)
-    return terminal.status(title) if terminal.is_terminal else nullcontext()
 
 
 def _lines(title: str, total: float) -> Callable[[float], None]:

@@ -12,9 +12,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import compose
+from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.tools.files import CONF, REPOSITORY
 from asr_verdicts.files import write
-from asr_verdicts.listed_arms import read_arms
 
 SWEEPS = REPOSITORY / "sweeps"
 WIDTH = 120

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asr_ablations.comparison.rank_correlation import spearman
 from asr_ablations.runs.seed_noise import content_but_seed
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import LOSS, find_metric, validation_set
 from asr_verdicts.record import Record
 from asr_verdicts.report.formats import table
-from asr_verdicts.statistics.sample import spearman
 from asr_verdicts.statistics.seed_noise import TOTALS, pooled_deviation
 from asr_verdicts.verdict import Verdict
 

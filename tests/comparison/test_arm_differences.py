@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.report.training_report import sections
+from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.runs.reader import read_config
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences, refuse_misspelt
 from asr_ablations.sweep.preflight import check_declarations
@@ -15,7 +16,6 @@ from asr_verdicts.config import flatten
 from asr_verdicts.confounds import MISSING
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
-from asr_verdicts.listed_arms import read_arms
 from publish.archive import ENDING, unpack
 from publish.results import in_table
 from tests.helpers.run_folders import write_sweep

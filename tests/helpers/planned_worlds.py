@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from asr_ablations.sweep.until.seeds_needed import planned_looks
 from asr_verdicts.arms import Arm
 from asr_verdicts.config import OWN
 from asr_verdicts.decide import Family, decide_all
@@ -14,7 +15,6 @@ from asr_verdicts.plan import PlannedArm, VerdictPlan
 from asr_verdicts.planned_looks import Course, follow
 from asr_verdicts.questions import against_baseline
 from asr_verdicts.record import NO_SUMMARY, Record, SetResult, Summary
-from asr_verdicts.statistics.alpha_spending import planned_looks
 from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.verdict import SHOWN, Outcome, Question, Verdict
 from tests.helpers.worlds import World

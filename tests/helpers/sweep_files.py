@@ -7,8 +7,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.tools.files import REPOSITORY
-from asr_verdicts.listed_arms import read_arms
 from tests.helpers.support import CONF, loader
 
 SWEEPS = REPOSITORY / "sweeps"

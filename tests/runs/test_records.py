@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from asr_ablations.comparison.validation_costs import validation_values
 from asr_ablations.reproduction.original import load_original
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
@@ -24,7 +25,7 @@ from asr_ablations.runs.status import fate_of, why_unfinished
 from asr_ablations.sweep.manifest import write_manifest
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
-from asr_verdicts.metrics import WER, validation_values
+from asr_verdicts.metrics import WER
 from asr_verdicts.record import NO_SUMMARY, Record
 from asr_verdicts.statistics.seed_noise import SeedNoise
 from tests.helpers.run_folders import edit, utterances, write_evaluation, write_run

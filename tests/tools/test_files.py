@@ -21,9 +21,10 @@ from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import BROUGHT_BY, exit_code_of, of_the_system, require
 from asr_ablations.tools.files import amount, format_override, sha256, typed
 from asr_ablations.tools.machine import one_at_a_time
+from asr_ablations.tools.streams import harmless_line
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import folder_name, whole_file, write, write_csv
-from asr_verdicts.terminal import bar, console, harmless, harmless_line
+from asr_verdicts.terminal import bar, console, harmless
 from tests.helpers.support import REPOSITORY, described
 
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.files import CONF, typed
+from asr_ablations.tools.streams import waiting
 from asr_verdicts.cli import add_answer_options, add_text_options, list_files
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import folder_name
-from asr_verdicts.terminal import waiting
 from asr_verdicts.texts.systems import is_system
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[
 
 def write_comparison(options: argparse.Namespace) -> int:
     from asr_ablations.comparison.folders import compare_folders, with_times
+    from asr_ablations.comparison.layouts import lay_out
     from asr_verdicts.comparison import compare
     from asr_verdicts.design import Options
 
@@ -134,7 +135,9 @@ def write_comparison(options: argparse.Namespace) -> int:
 
         path = first.removeprefix("wandb=")
         fetched = fetch(path)
-        comparison = with_times(compare(fetched.records, settings, path.rpartition("/")[2], fetched.evidence))
+        layout = lay_out(fetched.records, settings, None)
+        title = path.rpartition("/")[2]
+        comparison = with_times(compare(fetched.records, settings, title, fetched.evidence, layout=layout))
         folder = options.out or Path("outputs") / comparison.title / COMPARISON
     else:
         with waiting("comparing"):

@@ -12,7 +12,8 @@ from asr_ablations.runs.status import ending
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, ignored_at_the_end
-from asr_verdicts.terminal import forgive_characters, harmless, open_streams
+from asr_ablations.tools.streams import open_streams
+from asr_verdicts.terminal import forgive_characters, harmless
 
 INTERRUPTED = 128 + signal.SIGINT
 

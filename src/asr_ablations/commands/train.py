@@ -17,9 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.components.logger.wandb_run import refuse_mode
 from asr_ablations.config.entry import entry
 from asr_ablations.runs.identity import short_name
+from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.status import DONE
 from asr_verdicts.errors import UsageError
-from asr_verdicts.listed_arms import check_arm
 
 
 @entry("config", continues=True)

@@ -6,24 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from asr_ablations.comparison.rank_correlation import Correlation, spearman
+from asr_ablations.comparison.validation_costs import validation_values
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.sweep_history import logarithmic
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.identical_arms import count_once
-from asr_verdicts.metrics import (
-    LOSS,
-    WER,
-    Metric,
-    different_losses,
-    validation_set,
-    validation_values,
-)
+from asr_verdicts.metrics import LOSS, WER, Metric, different_losses, validation_set
 from asr_verdicts.one_arm import final_values
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.distributions import variance_ratio_interval
 from asr_verdicts.statistics.intervals import Range
-from asr_verdicts.statistics.sample import Correlation, spearman
 
 
 @dataclass(frozen=True)

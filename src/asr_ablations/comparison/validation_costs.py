@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
+from asr_verdicts.metrics import Metric, validation_set
+from asr_verdicts.record import Record
 from asr_verdicts.statistics.distributions import t_bound
 from asr_verdicts.statistics.estimate import over_seeds, run_noise
 from asr_verdicts.statistics.intervals import Range
@@ -169,3 +171,9 @@ def ratio_text(ratio: Ratio | None) -> str:
         return "NA"
     interval = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
     return f"{ratio.value:.2f}{interval}"
+
+
+def validation_values(run: Record, metric: Metric) -> list[float]:
+    """The metric at every validation on the first validation set, in order."""
+    key = metric.curve_key(validation_set(run))
+    return [value for row in run.metrics if (value := row.get(key)) is not None]

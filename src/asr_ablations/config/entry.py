@@ -32,8 +32,9 @@ from asr_ablations.tools.errors import Stopped, installs, stop_before
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, typed, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
+from asr_ablations.tools.streams import open_streams
 from asr_verdicts.errors import UsageError
-from asr_verdicts.terminal import forgive_characters, harmless, open_streams
+from asr_verdicts.terminal import forgive_characters, harmless
 
 COMPLETION = ("-sc", "--shell-completion")
 

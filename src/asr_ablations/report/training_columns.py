@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from asr_verdicts.metrics import LOSS, WER, Metric, validation_values
+from asr_ablations.comparison.validation_costs import validation_values
+from asr_verdicts.metrics import LOSS, WER, Metric
 from asr_verdicts.record import Record
 from asr_verdicts.table_columns import Column
 

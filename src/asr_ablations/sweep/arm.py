@@ -15,6 +15,7 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import OUTPUT_LOG, STATUS, frozen_config
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
+from asr_ablations.runs.listed_arms import ListedArm, read_arms
 from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_sweep
 from asr_ablations.runs.record import Progress, Status
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
@@ -23,7 +24,6 @@ from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.config import LIST, OWN, ranks
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write, write_json
-from asr_verdicts.listed_arms import ListedArm, read_arms
 
 
 @dataclass(frozen=True)

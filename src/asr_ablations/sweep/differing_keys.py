@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.targets import groups, options_by_name
 from asr_ablations.runs.derived_keys import derived_keys
+from asr_ablations.runs.listed_arms import keys_of_lists
 from asr_verdicts.arm_differences import ArmDifference, arm_differences
 from asr_verdicts.arms import Arm, find_arm, find_baseline, group
 from asr_verdicts.config import LIST, OWN, within
@@ -90,7 +91,8 @@ def differences_of(configs: Sequence[DictConfig]) -> list[ArmDifference]:
         return []
     factor = _factor(runs, declared)
     baseline = find_baseline(declared.baseline, arms) if declared.baseline else arms[0]
-    return arm_differences({arm.name: arm.runs[0].config for arm in arms}, baseline.name, factor, runs)
+    by_arm = {arm.name: arm.runs[0].config for arm in arms}
+    return arm_differences(by_arm, baseline.name, factor, runs, *keys_of_lists(arms))
 
 
 def _factor(runs: Sequence[Record], declared: Declaration) -> list[str]:

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.components.logger.wandb_run import sync_command
 from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.runs.wandb_rows import project_of
@@ -21,7 +22,6 @@ from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerp
 from asr_ablations.sweep.runner import DetachedError, Runner
 from asr_ablations.tools.checks import is_number, switch
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.listed_arms import check_arm
 
 SHOW = "asr_ablations.sweep.live.print_arms"
 """The function that prints the results of a sweep, unless hydra.launcher.show names another one."""

@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from asr_ablations.runs.layout import frozen_config
+from asr_ablations.runs.listed_arms import name_in
 from asr_ablations.runs.reader import read_overrides, read_recorded, read_summary
 from asr_ablations.runs.record import EVALUATING, Progress
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, why_unfinished
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, WAITING, State
 from asr_ablations.tools.files import typed
-from asr_verdicts.listed_arms import name_in
 from asr_verdicts.terminal import console
 
 

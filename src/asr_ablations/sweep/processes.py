@@ -19,7 +19,7 @@ from typing import TypeAlias, TypeVar
 from asr_ablations.runs.process import LAUNCHED, LAUNCHER, announce_launcher, child_environment, command, main
 from asr_ablations.sweep.arm import FrozenArm, memory_kills
 from asr_ablations.tools.signals import STOPPING, held_back
-from asr_verdicts.terminal import waiting
+from asr_ablations.tools.streams import waiting
 
 PRELOAD = [
     "asr_ablations.commands",  # first: it keeps what nobody uses out of the others

@@ -14,6 +14,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.files import CONF
+from asr_ablations.tools.streams import harmless_line
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import load_run
 from asr_ablations.transcription.recogniser import Recogniser, Word
@@ -22,7 +23,7 @@ from asr_ablations.transcription.sources import Source, find_sources, read_whole
 from asr_ablations.transcription.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular, write
-from asr_verdicts.terminal import console, harmless_line
+from asr_verdicts.terminal import console
 
 REPLACED = (".txt", ".json", ".jsonl", ".srt")
 """Endings of files that a transcription may replace; any other file that is not empty stays."""

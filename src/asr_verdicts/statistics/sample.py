@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from asr_verdicts.statistics.distributions import chi_square_quantile, normal_bound
+from asr_verdicts.statistics.distributions import chi_square_quantile
 from asr_verdicts.statistics.intervals import Range
 
 Array = NDArray[np.float64]
@@ -121,40 +121,3 @@ def _deviation(values: Sequence[float]) -> Range | None:
     deviation = float(np.std(values, ddof=1))
     low, high = (deviation * math.sqrt(degrees / chi_square_quantile(chance, degrees)) for chance in (0.975, 0.025))
     return Range(deviation, low, high)
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """A correlation with its 95 % interval, from −1 to 1, and the number of pairs."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
-def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
-    """Spearman's rank correlation; None with fewer than four pairs or where one side is constant.
-
-    The interval is Fisher's, with the variance 1.06 / (n − 3) of ranks (Fieller, Hartley & Pearson 1957).
-    """
-    return _correlation(_ranks(x), _ranks(y), 1.06)
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1; equal values share the mean of theirs."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    means: list[float] = (np.cumsum(counts) - (counts - 1) / 2)[places].tolist()
-    return means
-
-
-def _correlation(x: Sequence[float], y: Sequence[float], factor: float) -> Correlation | None:
-    """factor: the variance of Fisher's z is factor / (n − 3)."""
-    n = len(x)
-    if n < 4 or min(np.ptp(x), np.ptp(y)) == 0:
-        return None
-    value = float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1))
-    if abs(value) > 1 - 1e-12:
-        return Correlation(value, value, value, n)
-    half = normal_bound(0.025) * math.sqrt(factor / (n - 3))
-    return Correlation(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half), n)

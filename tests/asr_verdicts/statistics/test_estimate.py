@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from asr_ablations.comparison.rank_correlation import Correlation, spearman
 from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, paired_estimate, upper
 from asr_verdicts.statistics.intervals import shared_variance, speaker_interval
 from asr_verdicts.statistics.procedures import FixedLength
-from asr_verdicts.statistics.sample import Correlation, Sample, describe, spearman
+from asr_verdicts.statistics.sample import Sample, describe
 from tests.helpers.false_alarms import DESIGNS, FACTORS_IN_POINTS, alarms, finds
 from tests.helpers.worlds import World
 

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asr_ablations.runs.records import load
+from asr_ablations.sweep.until.seeds_needed import planned_looks
 from asr_verdicts.design import Options, assign
 from asr_verdicts.errors import UsageError
 from asr_verdicts.samples import measure_set
-from asr_verdicts.statistics.alpha_spending import GroupSequential, planned_looks
+from asr_verdicts.statistics.alpha_spending import GroupSequential
 from asr_verdicts.statistics.estimate import contrast_estimate
 from asr_verdicts.statistics.procedures import ANYTIME, FixedLength, Procedure
 from asr_verdicts.statistics.sample import Sample

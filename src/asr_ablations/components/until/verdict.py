@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from asr_ablations.sweep.until.seeds_needed import planned_looks
 from asr_ablations.tools.checks import is_whole, number, switch, whole
 from asr_verdicts.errors import choices
-from asr_verdicts.statistics.alpha_spending import planned_looks
 
 DEFAULT_SEEDS = 20
 """Most seeds of an arm where neither seeds, runs nor hours say it."""

@@ -242,10 +242,10 @@ def _texts(node: dict[str, object]) -> dict[str, str]:
 
 
 def _environments(comparison: Comparison) -> list[dict[str, object]]:
-    """Every different environment, with the runs that ran in it."""
+    """Every different environment, with the runs that ran in it; none of systems."""
     runs: dict[str, list[str]] = {}
     values: dict[str, dict[str, str]] = {}
-    for run in comparison.runs:
+    for run in () if comparison.scored else comparison.runs:
         environment = {
             "versions": run.environment.versions,
             "hardware": as_json(run.environment.hardware),

@@ -60,7 +60,7 @@ function results() {
   at("s-reached").hidden = !data.reached.length;
   table("reached", data.reached, reached, "Time to accuracy");
   const config = keys(data.config).map((key) => ({ key, title: key.replace(/^arm /, "") }));
-  at("s-config").hidden = data.arms.length < 2;
+  at("s-config").hidden = data.arms.length < 2 || !data.environments.length;
   if (data.config.length) table("config", data.config, config, "Differing keys of the configs");
   else at("config").replaceChildren(element("p", { class: "hint nothing" }, "Nothing."));
 }
@@ -161,6 +161,7 @@ function controls() {
   const rank = (metric) => [data.metric, "wer", "cer", "loss"].findIndex((kind) => metric.startsWith("validation/") && metric.endsWith(`/${kind}`));
   metrics.sort((a, b) => (rank(a) + 5) % 5 - (rank(b) + 5) % 5 || a.localeCompare(b));
   choice.metric = metrics[0];
+  at("s-curves").hidden = !metrics.length;
   options("metric", metrics.map((metric) => [metric, metricTitle(metric)]));
   const known = new Set(data.arms.flatMap((arm) => arm.runs.flatMap((run) => Object.values(run.series).flatMap(Object.keys))));
   options("axis", Object.entries(AXIS_TITLES).filter(([axis]) => known.has(axis)));
@@ -223,6 +224,7 @@ function networks() {
 }
 
 function environments() {
+  at("s-environment").hidden = !data.environments.length; // of systems, of which nothing but hypotheses is known
   at("environment").replaceChildren(...data.environments.map((environment, number) => {
     const values = Object.entries(environment.values).flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]);
     const summary = element("summary", {}, `${environment.runs.length} ${environment.runs.length === 1 ? "run" : "runs"}: ${environment.values["hardware.processor"] ?? "unknown machine"}`);

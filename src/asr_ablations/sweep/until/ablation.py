@@ -9,6 +9,7 @@ from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.comparison.layouts import planned_arms
 from asr_ablations.runs.identity import BEHAVIOUR, content
 from asr_ablations.runs.layout import STANDING, STATUS
 from asr_ablations.runs.process import load_frozen
@@ -24,7 +25,7 @@ from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.sweep.until.terminal import print_failures, print_look, print_taken
 from asr_verdicts.config import differences
 from asr_verdicts.files import write_json
-from asr_verdicts.plan import VerdictPlan, planned_arms
+from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.planned_looks import Course, follow
 from asr_verdicts.record import Records
 from asr_verdicts.verdict import Verdict

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.comparison.layouts import lay_out
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.seed_noise import noise_of_set
+from asr_ablations.sweep.until.seeds_needed import seeds_to_equal, seeds_to_find
 from asr_ablations.tools.machine import iso
 from asr_verdicts.config import Config, determining, flatten
 from asr_verdicts.declaration import margin_on
@@ -22,7 +24,6 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
 from asr_verdicts.record import Environment, Record, Records, Summary
 from asr_verdicts.scales import RELATIVE, SCALES
-from asr_verdicts.statistics.alpha_spending import seeds_to_equal, seeds_to_find
 from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise
 from asr_verdicts.verdict import Question
 
@@ -50,7 +51,8 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
 
     Raises UsageError for arms of which nothing can be asked, and ConfoundedError for arms that differ in too much.
     """
-    design = assign(Records([_record(number, variant) for number, variant in enumerate(variants)]), Options())
+    records = Records([_record(number, variant) for number, variant in enumerate(variants)])
+    design = assign(records, Options(), lay_out(records, Options(), None))
     if not design.questions:
         raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
     if not design.primary:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from asr_ablations.comparison.layouts import planned_arms
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
@@ -26,7 +27,6 @@ from asr_ablations.sweep.until.ablation import Ablation, Compose, Start
 from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
 from asr_ablations.sweep.until.terminal import print_end, print_plan
 from asr_verdicts.files import folder_name
-from asr_verdicts.plan import planned_arms
 from asr_verdicts.planned_looks import follow
 from asr_verdicts.verdict import write_sentence
 

@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.config import LIST, MACHINE_KEYS, OWN, Config, flatten, within
-from asr_verdicts.confounds import ConfoundedError, Differing, confounds, derived, differing, references, replicated
+from asr_verdicts.confounds import (
+    ConfoundedError,
+    Differing,
+    confounds,
+    derived,
+    differing,
+    references,
+    replicated,
+)
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import Record, Records
 
@@ -220,3 +228,23 @@ def _reason(name: str, baseline: str, changes: Sequence[str]) -> str:
         return f"the runs of the arm {name} differ:"
     declared = ", ".join(changes) or "nothing"
     return f"the arm {name} differs from {baseline} in more than it changes by the list ({declared}):"
+
+
+def said_keys(config: Config) -> list[str]:
+    """The keys that the name of a list's arm says: its only one, or those that stand in the name."""
+    for arm in read_arms(config.get(LIST)):
+        if arm.name == arm_of(config):
+            return [key for key in arm.keys if len(arm.keys) == 1 or f"{key}=" in arm.name]
+    return []
+
+
+def varied_keys(config: Config) -> list[str]:
+    """The keys that the arms of a list change."""
+    return [key.lstrip("+~") for arm in config.get(LIST) or [] for key in arm if key != NAME]
+
+
+def keys_of_lists(arms: Sequence[Arm]) -> tuple[dict[str, list[str]], list[str]]:
+    """The keys that the name of each arm says, and those that some arm changes."""
+    configs = {arm.name: arm.results[0].config for arm in arms if arm.results}
+    varied = dict.fromkeys(key for config in configs.values() for key in varied_keys(config))
+    return {name: said_keys(config) for name, config in configs.items()}, [*varied]
