@@ -9,7 +9,6 @@ from asr_verdicts.design import Design, Layout, Options, assign
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import UNDECLARED, Evidence
 from asr_verdicts.failures import FailureRule
-from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.planned_looks import NO_LOOKS, Course, follow_plan
 from asr_verdicts.record import Record, Records, Unfinished
 from asr_verdicts.verdict import Verdict, write_sentence
@@ -76,13 +75,9 @@ def compare(
     options: Options,
     title: str,
     evidence: Evidence = UNDECLARED,
-    plan: VerdictPlan | None = None,
     layout: Layout | None = None,
 ) -> Comparison:
-    """Compare runs.
-
-    plan: of their sweep, if it has one; what it asks is answered by its looks. layout: the runs as arms, by default an
-    arm for each choice of the factor.
+    """Compare runs. layout: the runs as arms, by default an arm for each choice of the factor.
 
     Raises ConfoundedError if the runs differ in more than the factor, and UsageError for what cannot be asked.
     """
@@ -90,7 +85,7 @@ def compare(
         raise UsageError(f"{title}: no run is finished: {_reasons(records)}")
     design = assign(records, options, layout)
     arms = [arm for arm in design.layout.arms if arm.results]
-    course, evidence = follow_plan(design, plan, evidence)
+    course, evidence = follow_plan(design, evidence)
     measured, uncompared = _measure(design, arms, evidence, course)
     noise = seed_noise_text(evidence, arms, design)
     return Comparison(

@@ -19,6 +19,7 @@ from asr_verdicts.confounds import (
 from asr_verdicts.declaration import Declaration, declaration, margin_on
 from asr_verdicts.errors import choices
 from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
+from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.questions import questions
 from asr_verdicts.record import Record, Records
 from asr_verdicts.verdict import Question
@@ -41,7 +42,8 @@ class Layout:
 
     differ: all keys that differ; overruled: those beyond the factor that --allow accepted. default: the baseline unless
     the user names another; None for the arm that was named first. changes: what each arm of a list changes, as text;
-    said: the keys that its name says; varied: the keys that some arm of the list changes.
+    said: the keys that its name says; varied: the keys that some arm of the list changes. plan: whose looks answer the
+    questions; None for a sweep without one.
     """
 
     declared: Declaration
@@ -54,6 +56,7 @@ class Layout:
     changes: dict[str, str] = field(default_factory=dict)
     said: dict[str, list[str]] = field(default_factory=dict)
     varied: list[str] = field(default_factory=list)
+    plan: VerdictPlan | None = None
 
     @property
     def differing(self) -> dict[str, list[str]]:

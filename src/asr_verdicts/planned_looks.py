@@ -199,11 +199,12 @@ def _with_description(contrast: Verdict, described: dict[int, dict[str, Verdict]
     )
 
 
-def follow_plan(design: Design, plan: VerdictPlan | None, evidence: Evidence) -> tuple[Course, Evidence]:
+def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
     """The looks of a sweep, and the evidence that they are; without a plan none, and the evidence as it is.
 
     A question outside the plan gets the test that holds at any time, and its look is recorded.
     """
+    plan = design.layout.plan
     if plan is None:
         return NO_LOOKS, evidence
     if (design.baseline.name, design.metric.name, design.primary) != (plan.baseline, plan.metric, plan.set):

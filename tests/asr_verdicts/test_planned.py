@@ -8,6 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from asr_ablations.comparison.layouts import lay_out
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
@@ -19,6 +20,7 @@ from tests.helpers.invented_records import record, records
 from tests.helpers.planned_worlds import SETTINGS, Setting, invented, simulate
 from tests.helpers.worlds import World
 
+OPTIONS = Options()
 QUIET = World(seeds=(0.002,), speakers=30, words=2000, arm_speaker=0.0, run_speaker=0.0)
 
 
@@ -28,6 +30,11 @@ def planned_records(setting: Setting, seed: int, runs: int | None = None, order:
     all_ = [run for arm in arms for run in arm.results if runs is None or run.seed < runs]
     random.Random(order).shuffle(all_)
     return Records([run for run in all_ if run.diverged_at is None], [run for run in all_ if run.diverged_at])
+
+
+def follow_in(setting: Setting, runs: Records, options: Options = OPTIONS) -> Comparison:
+    """The runs compared by the plan of their sweep."""
+    return compare(runs, options, "sweep", layout=lay_out(runs, options, setting.plan()))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +82,7 @@ def test_the_order_in_which_runs_end_changes_nothing() -> None:
     setting = Setting(World(effects=(0.0, 0.03)))
     orders = [planned_records(setting, 5, order=order) for order in (0, 1)]
     assert [run.folder for run in orders[0].runs] != [run.folder for run in orders[1].runs]
-    first, second = (compare(one, Options(), "sweep", plan=setting.plan()).verdicts for one in orders)
+    first, second = (follow_in(setting, one).verdicts for one in orders)
     assert [verdict.sentence for verdict in first] == [verdict.sentence for verdict in second]
 
 
@@ -97,7 +104,7 @@ def test_state_and_interval_agree_at_every_look(seed: int) -> None:
 
 def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
     setting = Setting(World(effects=(0.0, 0.018), speakers=40))
-    comparison = compare(planned_records(setting, 0, runs=6), Options(), "sweep", plan=setting.plan())
+    comparison = follow_in(setting, planned_records(setting, 0, runs=6))
     (verdict,) = comparison.answer
     assert verdict.outcome == "open"
     assert "look 2 of 5" in verdict.sentence
@@ -108,17 +115,17 @@ def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
 def test_another_question_than_the_plans_gets_the_test_that_holds_at_any_time() -> None:
     setting = Setting(World(effects=(0.0, 0.018)))
     options = Options(baseline="arm 1")
-    comparison = compare(planned_records(setting, 0, runs=6), options, "sweep", plan=setting.plan())
+    comparison = follow_in(setting, planned_records(setting, 0, runs=6), options)
     assert comparison.evidence.procedure.name == "anytime"
     assert comparison.course is NO_LOOKS
 
 
 def test_an_undecided_question_names_its_lever() -> None:
     few = Setting(World(speakers=5, words=5000, arm_speaker=0.03, run_speaker=0, seeds=(0.001,)), most=5, margin=0.005)
-    sentence = compare(planned_records(few, 1), Options(), "sweep", plan=few.plan()).answer[0].sentence
+    sentence = follow_in(few, planned_records(few, 1)).answer[0].sentence
     assert "test speakers; seeds are not the limit" in sentence
     noisy = Setting(World(speakers=200, words=500, arm_speaker=0.0, seeds=(0.02,)), most=5, margin=0.01)
-    sentence = compare(planned_records(noisy, 1), Options(), "sweep", plan=noisy.plan()).answer[0].sentence
+    sentence = follow_in(noisy, planned_records(noisy, 1)).answer[0].sentence
     assert "seeds an arm; test speakers are not the limit" in sentence
 
 
@@ -139,7 +146,7 @@ def test_runs_of_another_content_are_left_out_and_named() -> None:
     stranger = replace(
         found.runs[0], config={**found.runs[0].config, "choice": "other"}, folder=found.runs[0].folder / "x"
     )
-    comparison = compare(replace(found, runs=[*found.runs, stranger]), Options(), "sweep", plan=setting.plan())
+    comparison = follow_in(setting, replace(found, runs=[*found.runs, stranger]))
     assert any("no run of the plan" in warning for warning in comparison.warnings)
     assert {arm.name for arm in comparison.arms} == {"arm 0", "arm 1"}
 

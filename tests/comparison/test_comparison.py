@@ -9,6 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.comparison.layouts import lay_out
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
 from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.report.training_columns import TRAINING_COLUMNS
@@ -288,7 +289,8 @@ def runs_of(name: str, step: float = 0.02) -> list[Record]:
 
 @pytest.fixture(scope="module", params=NAMES)
 def compared(request: pytest.FixtureRequest) -> tuple[str, Comparison]:
-    return request.param, compare(records(runs_of(request.param)), Options(), request.param)
+    runs = records(runs_of(request.param))
+    return request.param, compare(runs, Options(), request.param, layout=lay_out(runs, Options(), None))
 
 
 def test_its_arms_are_compared_with_the_declared_baseline(compared: tuple[str, Comparison]) -> None:

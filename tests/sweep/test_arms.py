@@ -11,10 +11,10 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.listed_arms import check_arm, merged, name_in, read_arms
-from asr_ablations.runs.listed_arms import check_arm as check_before_start
 from asr_ablations.sweep.arm import each_arm_of
 from asr_ablations.sweep.differing_keys import refuse_misspelt
 from asr_ablations.sweep.live import what_varies
+from asr_ablations.sweep.preflight import check_arm as check_before_start
 from asr_ablations.sweep.preflight import check_declarations
 from asr_ablations.sweep.search import Space, sampler, search, space_of
 from asr_verdicts.errors import UsageError

@@ -46,7 +46,7 @@ def compare_folders(folders: Sequence[Path], options: Options) -> Comparison:
     title = " ".join(folder.resolve().name for folder in folders)
     plan = read_plan(folders[0]) if len(folders) == 1 else None
     seen = evidence(_models(records))
-    comparison = compare(records, options, title, gather(folders, records), plan, lay_out(records, options, plan))
+    comparison = compare(records, options, title, gather(folders, records), lay_out(records, options, plan))
     unkept = [] if comparison.course.sets else _keep_look(folders[0], seen, comparison)
     return with_times(comparison, unkept)
 

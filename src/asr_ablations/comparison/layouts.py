@@ -90,6 +90,6 @@ def _planned(records: Records, plan: VerdictPlan) -> Layout:
     if plan.listed:
         factor = [OWN, *declared.factor]
         differ, keys = differing_beyond_seeds(runs), keys_of_lists(arms)
-        return Layout(declared, factor, differ, {}, arms, warnings, plan.baseline, plan.listed, *keys)
+        return Layout(declared, factor, differ, {}, arms, warnings, plan.baseline, plan.listed, *keys, plan)
     differ, factor, overruled = find_or_check_factor(runs, declared, [])
-    return Layout(declared, factor, differ, overruled, arms, warnings, declared.baseline)
+    return Layout(declared, factor, differ, overruled, arms, warnings, declared.baseline, plan=plan)
