@@ -173,7 +173,7 @@ def shared_start(arm: Arm) -> str:
     if len(arm.results) < 2 or len(starts) > 1 or None in starts:
         return ""
     named = f"{', '.join(str(run.seed) for run in arm.results)} of {arm.name}"
-    return f"seeds {named} were trained from one checkpoint: the interval covers fine-tuning, not pretraining"
+    return f"Seeds {named} were trained from one checkpoint: the interval covers fine-tuning, not pretraining"
 
 
 def is_search(arms: Sequence[Arm]) -> bool:

@@ -114,16 +114,17 @@ def write_report(report: "Report", folder: Path, options: argparse.Namespace) ->
         print("no figures: they need matplotlib; pip install 'asr-verdicts[figures]' installs it")
     else:
         written += write_figures(report.comparison, folder, FIGURES)
-    print("\nwrote", *map(str, list_files(written)), sep="\n  ")
+    print_files(written, folder)
     return 0
 
 
-def list_files(paths: Sequence[Path]) -> list[str]:
-    """The paths; figures, which are many, in one line."""
-    figures = [path for path in paths if path.suffix in (".png", ".svg", ".pdf")]
-    others = [str(path) for path in paths if path not in figures]
-    names = ", ".join(dict.fromkeys(path.stem for path in figures))
-    return [*others, *([f"{figures[0].parent}/*.png, *.svg and *.pdf: {names}"] if figures else [])]
+def print_files(paths: Sequence[Path], folder: Path) -> None:
+    """Print where the files are, which one to look at, and which ones a paper takes."""
+    by_name = {path.name: path for path in paths}
+    look = next((by_name[name] for name in ("index.html", "differences.svg", "table.md") if name in by_name), folder)
+    paste = ", ".join(name for name in ("table.tex", "methods.txt") if name in by_name)
+    print(f"\nwrote {len(paths)} files to {folder}")
+    print(f"Look: {look}{paste and f'   Paste: {paste}'}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from asr_verdicts.evidence import UNDECLARED, Evidence
 from asr_verdicts.failures import FailureRule
 from asr_verdicts.planned_looks import NO_LOOKS, Course, follow_plan
 from asr_verdicts.record import Record, Records, Unfinished
-from asr_verdicts.verdict import Verdict, write_sentence
+from asr_verdicts.sentences import write_sentence
+from asr_verdicts.verdict import Verdict
 from asr_verdicts.warnings import seed_noise_text, warnings_about
 
 

@@ -17,7 +17,7 @@ from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_verdicts.statistics.multiple_testing import holm_decisions
 from asr_verdicts.statistics.power import found_in_four_of_five, levers, repetition
-from asr_verdicts.statistics.procedures import ALPHA, Procedure
+from asr_verdicts.statistics.procedures import ALPHA, ANYTIME, Procedure, equal_level
 from asr_verdicts.statistics.sample import Sample
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
 
@@ -147,7 +147,7 @@ def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Fa
     if min(len(sample.rates) for sample in terms.values()) >= TRIMMED_FROM:
         return True, ""
     named = " and ".join(f"{count} of {len(terms[arm].rates)} runs of {arm}" for arm, count in failed.items() if count)
-    return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs an arm do not show what a typical one does"
+    return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs per arm do not show what a typical run does"
 
 
 def _superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
@@ -188,11 +188,15 @@ def _estimate(
 def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
     """The reason why an estimate has no noise to judge by; empty where it has."""
     if estimate is None:
-        return "the noise of seeds is unknown"
+        lone = [arm for arm, sample in terms.items() if len(sample.rates) < 2]
+        if not lone:
+            return "a rate is 0, so the relative difference is not defined"
+        which = "per arm" if len(lone) == len(terms) else f"of {' and '.join(lone)}"
+        return f"with one seed {which} the variation between seeds is unknown"
     if all(sample.errors is None and not sample.grain and not sample.rates.std() for sample in terms.values()):
-        return "the seeds' rates are equal and there are no utterances, so the noise is unknown"
+        return "the seeds' rates are equal and there are no utterances, so the variation between seeds is unknown"
     if not math.isfinite(estimate.standard_error) or not math.isfinite(estimate.value):
-        return "the noise cannot be computed"
+        return "the standard error cannot be computed"
     return ""
 
 
@@ -225,9 +229,11 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
         in_points, relative = by_scale.get("points"), by_scale.get("relative")
         if relative and in_points and contrast.scale is POINTS and math.isinf(in_points.low):
             relative = Range(relative.value, -math.inf, math.inf)  # as on the scale that decides
+        few = _too_few(contrast, contrast.estimate, by_scale[family.scale.name], family.procedure)
         shown = replace(
             held,
-            outcome=_outcome(contrast, contrast.estimate, family, decision.rejected, size),
+            outcome="undecided" if few else _outcome(contrast, contrast.estimate, family, decision.rejected, size),
+            reason=few,
             p=p,
             p_adjusted=decision.p_adjusted,
             level=decision.level,
@@ -237,6 +243,21 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
         )
         decided.append(_described(shown, contrast.estimate, decision.level, family) if family.describe else shown)
     return decided
+
+
+def _too_few(contrast: Verdict, estimate: Estimate, interval: Range, procedure: Procedure) -> str:
+    """The reason why an interval is not finite; "" for a finite one."""
+    if math.isfinite(interval.low):
+        return ""
+    if not estimate.standard_error:
+        return "neither seeds nor speakers vary, so no interval can be given"
+    counts = " and ".join(map(str, sorted(set(contrast.seeds.values()))))
+    runs = (
+        f"{estimate.speakers} {estimate.unit}"
+        if estimate.paired and estimate.models == 1
+        else f"{counts} seeds per arm"
+    )
+    return f"{runs} are too few for an interval{' that holds however often one looks' * (procedure is ANYTIME)}"
 
 
 def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
@@ -279,12 +300,7 @@ def _outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: bool,
     equal = _interval(estimate, family.procedure, equal_level(family.alpha, size))
     if family.margin is not None and -family.margin < equal.low and equal.high < family.margin:
         return equivalence(contrast)
-    return "no interaction shown" if contrast.question.kind == "interaction" else "no difference shown"
-
-
-def equal_level(alpha: float, questions: int) -> float:
-    """The two-sided level of the interval that shows equivalence: each of two one-sided tests has half of it."""
-    return min(0.999, 2 * alpha / questions)
+    return "no interaction shown" if contrast.question.kind == "interaction" else "not shown"
 
 
 def equivalence(contrast: Verdict) -> Outcome:

@@ -77,11 +77,13 @@ def missed(runs: int, rate: float = 0.1) -> float:
 
 
 def counts_text(arms: Sequence[tuple[str, int, int]]) -> str:
-    """Failed runs with Clopper and Pearson's exact interval (1934). arms: name, failed runs, all runs."""
+    """Failed runs with Clopper and Pearson's exact 95 % interval (1934). arms: name, failed runs, all runs."""
     from asr_verdicts.statistics.distributions import binomial_interval  # scipy: a sweep checks its rule without it
 
-    texts = []
+    texts: list[str] = []
     for name, failed, runs in arms:
         low, high = binomial_interval(failed, runs)
-        texts.append(f"{failed} of {runs} of {name} ({100 * low:.0f} to {100 * high:.0f} %)")
+        of_arm, level = ("of", "") if texts else ("runs of", "95 % interval ")
+        failures = f"{failed} of {runs} {of_arm} {name}{'' if texts else ' failed'}"
+        texts.append(f"{failures} ({level}{100 * low:.0f} to {100 * high:.0f} %)")
     return " and ".join(texts)

@@ -17,7 +17,7 @@ class Metric:
     """A metric with its label, unit and scale.
 
     name: its key in summary.json and metrics.csv. label, unit: as reports name them; scale: from a recorded value to
-    the unit; places: digits after the point. amount: what a difference counts. is_rate: errors over the words or
+    the unit; places: digits after the point. amount: the unit of a difference. is_rate: errors over the words or
     characters of utterances, recorded for each utterance and as a fraction; else a mean that is known for sets only.
     """
 
@@ -34,18 +34,24 @@ class Metric:
         """Label and unit, as a table's head or an axis has them."""
         return f"{self.label} %" if self.is_rate else f"{self.label}, {self.unit}"
 
-    @property
-    def difference_unit(self) -> str:
-        """The unit of a difference."""
-        return "% points" if self.is_rate else self.unit
-
     def curve_key(self, validation_set: str | None) -> str:
         """Its column of metrics.csv."""
         return f"validation/{validation_set}/{self.name}"
 
     def text(self, value: float | None, *, sign: bool = False) -> str:
         """A recorded value in the unit, without the unit; NA for None. sign: + before what is not negative."""
-        return "NA" if value is None else f"{self.scale * value:{'+' if sign else ''}.{self.places}f}"
+        if value is None:
+            return "NA"
+        return f"{self.scale * value:{'+' if sign else ''}.{self.places}f}".replace("-", "−")
+
+    def about(self, value: float) -> str:
+        """A recorded difference in the unit with two digits, without the unit."""
+        return f"{self.scale * value:.{max(0, 1 - math.floor(math.log10(self.scale * value)))}f}"
+
+    def count(self, value: float) -> str:
+        """A recorded difference with its unit, such as 0.5 points or 1 point."""
+        number = f"{self.scale * value:.4g}"
+        return f"{number} {self.amount.removesuffix('s') if number == '1' else self.amount}"
 
     def spread(self, mean: float | None, deviation: float | None) -> str:
         """Mean ± standard deviation in the unit, without the unit; without ± for a single value."""
@@ -64,11 +70,11 @@ class Metric:
         return target
 
 
-WER = Metric("wer", "WER", "%", "WER", 100, 2, is_rate=True)
-CER = Metric("cer", "CER", "%", "CER", 100, 2, is_rate=True)
-CER_LONGER = Metric("cer_longer", "CER (longer)", "%", "CER", 100, 2, is_rate=True)
+WER = Metric("wer", "WER", "%", "points", 100, 2, is_rate=True)
+CER = Metric("cer", "CER", "%", "points", 100, 2, is_rate=True)
+CER_LONGER = Metric("cer_longer", "CER (longer)", "%", "points", 100, 2, is_rate=True)
 """Over the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)."""
-LOSS = Metric("loss", "loss", "nats", "nats of loss", 1, 4, is_rate=False)
+LOSS = Metric("loss", "loss", "nats", "nats", 1, 4, is_rate=False)
 """The loss component's own, as its `reduction` says: by default nats per label, or per frame of frame labels, and
 the mean over utterances.
 """

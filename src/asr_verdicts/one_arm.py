@@ -15,11 +15,11 @@ from asr_verdicts.metrics import (
     measured_sets,
 )
 from asr_verdicts.samples import measure_set
+from asr_verdicts.sentences import speakers_text
 from asr_verdicts.statistics.estimate import contrast_estimate, paired_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.procedures import ALPHA, FixedLength
 from asr_verdicts.statistics.sample import Sample, Spread, describe
-from asr_verdicts.verdict import speakers_text
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,11 @@ def lone_rates(comparison: Comparison) -> list[ArmRate]:
         if estimate is None or not math.isfinite(half := FixedLength().half_width(estimate, ALPHA)):
             continue
         rate = Range(estimate.value, estimate.value - half, estimate.value + half)
-        ends = f"{metric.text(rate.low)} to {metric.text(rate.high)} at 95 %"
-        models = f"{len(sample.rates)} seeds" if several else "one system, of which alone it speaks"
-        sentence = (
-            f"{arm.name}: {metric.text(rate.value)} % {metric.label} on {name} "
-            f"({ends}; {models}, {speakers_text(estimate)})"
-        )
+        ends = f"95 % interval {metric.text(rate.low)} to {metric.text(rate.high)}"
+        models = f"{len(sample.rates)} seeds, " if several else ""
+        measured = f"{arm.name} has {metric.text(rate.value)} % {metric.label} on {name}"
+        alone = "" if several else " This is about this model: with one training, nothing is known about the method."
+        sentence = f"{measured} ({ends}; {models}{speakers_text(estimate)}).{alone}"
         found.append(ArmRate(arm.name, name, metric, rate, sentence))
     return found
 

@@ -214,7 +214,7 @@ def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
     number = len(course.looks)
     procedure = GroupSequential(tuple(plan.looks), max(0, number - 1), plan.alpha, plan.gamma)
     after = ", ".join(map(str, plan.looks))
-    reason = f"planned before the first run, after {after} runs of each arm that is open"
+    reason = f"after {after} seeds of each open arm, as planned before the first run"
     if plan.seen:
         reason = f"{reason}; {plan.seen} of them had been compared before"
     return course, Evidence(procedure, reason, number, complete=course.ended)

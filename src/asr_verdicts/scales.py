@@ -65,7 +65,7 @@ class Points:
         return format_interval(low, high, metric, otherwise="")
 
     def margin(self, margin: float, metric: Metric) -> str:
-        return f"± {metric.text(margin)} {metric.amount}"
+        return metric.count(margin)
 
 
 class Relative:
@@ -100,7 +100,7 @@ class Relative:
         )
 
     def margin(self, margin: float, metric: Metric) -> str:
-        return f"± {SHARE.text(self.fraction(margin))} % of the {metric.label}"
+        return f"{100 * self.fraction(margin):.4g} % of the {metric.label}"
 
 
 POINTS: Scale = Points()

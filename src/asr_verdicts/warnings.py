@@ -112,7 +112,7 @@ def _trained_on(design: Design) -> list[str]:
     return [f"{text}: intervals are for these speakers, and not for new ones" for text in trained if text]
 
 
-LIBRISPEECH = "on LibriSpeech's test-clean seeds move it by 0.06 to 0.17 WER (AlgoPerf's logs)"
+LIBRISPEECH = "On LibriSpeech's test-clean, seeds move the WER by 0.06 to 0.17 points (AlgoPerf's logs)"
 
 
 def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> str:
@@ -127,12 +127,14 @@ def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> 
     like = next(run for arm in arms for run in arm.runs)
     noise = evidence.history.seed_noise(like, design.primary, metric.name)
     if noise is not None:
-        earlier = f"{noise.runs} earlier runs of {noise.arms} arms on this test set"
-        return f"in {earlier} seeds moved it by {metric.text(noise.deviation)} {metric.amount} (standard deviation)"
+        moved = f"{metric.text(noise.deviation)} {metric.amount} (standard deviation"
+        return (
+            f"Seeds move the {metric.label} by {moved} in {noise.runs} earlier runs of {noise.arms} arms on this set)"
+        )
     data = str((like.config.get("data") or {}).get("_target_"))
     if design.primary == "test-clean" and data.endswith(".LibriSpeech"):
         return LIBRISPEECH
-    return "no earlier sweep on this test set tells it"
+    return "No earlier sweep on this test set shows how much seeds vary"
 
 
 FEW, QUIET = 5, 2.0
@@ -156,7 +158,7 @@ def _quiet_by_luck(evidence: Evidence, arms: Sequence[Arm], design: Design) -> l
     if noise is None or own * QUIET > noise.deviation:
         return []
     return [
-        f"the seeds move {metric.label} by {metric.text(own)} here (standard deviation), and by "
+        f"seeds move the {metric.label} by {metric.text(own)} {metric.amount} here (standard deviation), and by "
         f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few may lie close by luck"
     ]
 

@@ -22,7 +22,7 @@ from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.files import CONF, typed
 from asr_ablations.tools.streams import waiting
-from asr_verdicts.cli import add_answer_options, add_text_options, list_files
+from asr_verdicts.cli import add_answer_options, add_text_options, print_files
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import folder_name
 from asr_verdicts.texts.systems import is_system
@@ -100,7 +100,7 @@ def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
 
     first = Path(options.folders[0])
     folder = options.out or (first.parent if first.is_file() else first) / COMPARISON
-    print("\nwrote", *list_files(compare_results(files, folder)), sep="\n  ")
+    print_files(compare_results(files, folder), folder)
     return 0
 
 
@@ -170,7 +170,7 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
         with waiting("drawing utterances"):
             inspected = inspect_single(comparison)
         written += [*write_inspected(inspected, folder), *write_page(comparison, folder, inspected)]
-    print("\nwrote", *list_files(written), sep="\n  ")
+    print_files(written, folder)
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
 

@@ -78,7 +78,7 @@ def gather(folders: Sequence[Path], records: Records) -> Evidence:
     if before:  # of a sweep, at a part of its runs; of evaluations, at other models
         reason = f"there were earlier looks, at other runs ({number - 1})"
         return Evidence(ANYTIME, reason, number, complete=True, history=history)
-    return Evidence(FIXED, "all runs that were declared have ended", number, complete=True, history=history)
+    return Evidence(FIXED, "all declared runs have ended", number, complete=True, history=history)
 
 
 def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None:

@@ -32,7 +32,7 @@ def noise_section(comparison: Comparison) -> Section:
         f"The last weights on {comparison.set}. Share: of the variance of {comparison.baseline}, with its 95 % "
         "interval. Shares need not add up to 1: sources act together."
     )
-    head = ["arm", "n", f"sd, {WER.difference_unit}", "share (95 %)"]
+    head = ["arm", "n", f"sd, {WER.amount}", "share (95 %)"]
     return Section("Sources of noise", head, rows, [line] if rows else [])
 
 

@@ -85,7 +85,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     panel.axvline(0, color="#333333", linewidth=1)
     panel.set_yticks(range(len(verdicts)), labels)
     panel.set_ylim(-0.6, len(verdicts) - 0.4)
-    measured = f"{metric.label} difference to {comparison.baseline}, {metric.difference_unit}"
+    measured = f"{metric.label} difference to {comparison.baseline}, {metric.amount}"
     meaning = "interval of the verdict; left is better"
     figure.supxlabel(f"{wrapped(panel, measured)}\n{wrapped(panel, meaning)}", fontsize=8)
     panel.grid(False, axis="y")
@@ -171,7 +171,7 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
     for panel, name in zip(axes, names, strict=True):
         _draw_question(panel, [row for row in rows if row["arm"] == name], plan, metric, reach)
     axes[0].set_ylim(-reach, reach)
-    figure.supylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.difference_unit}", fontsize=8)
+    figure.supylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.amount}", fontsize=8)
     figure.supxlabel("seeds of each arm at the look", fontsize=8)
     _legend(figure, plan)
     return save(figure, folder, "looks")

@@ -124,7 +124,7 @@ def _caption(comparison: Comparison) -> str:
     parts = [escape(f"{metric.label} in {metric.unit}: mean ± standard deviation over{over or ' seeds'}")]
     outcomes = {verdict.outcome for verdict in comparison.verdicts}
     if outcomes:
-        reference = escape(f"difference to {comparison.baseline} in {metric.difference_unit}")
+        reference = escape(f"difference to {comparison.baseline} in {metric.amount}")
         family = max(one.family for one in comparison.verdicts)
         corrected = f" over {family} questions, by Holm's correction" if family > 1 else ""
         procedure = comparison.evidence.procedure

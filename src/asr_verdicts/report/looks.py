@@ -78,13 +78,13 @@ def looks_section(comparison: Comparison) -> Section:
     ]
     line = (
         f"Seeds of each arm. The interval holds at all looks at once; the one for equality has to lie within "
-        f"{margin_text(plan)}. Chance: of a verdict by {plan.most} seeds, by the data so far."
+        f"± {margin_text(plan)}. Chance: of a verdict by {plan.most} seeds, by the data so far."
     )
     return Section("Looks", head, rows, [line])
 
 
 def margin_text(plan: VerdictPlan) -> str:
-    """The margin with its unit, such as ± 2.00 WER."""
+    """The margin with its unit, such as 2 points."""
     return SCALES[plan.scale].margin(plan.margin, find_metric(plan.metric))
 
 
@@ -131,14 +131,14 @@ def cost_section(comparison: Comparison) -> Section:
     return Section("Cost", lines=lines)
 
 
-def cost_line(comparison: Comparison) -> str | None:
-    """The plan and what it took, in two sentences; None without a plan."""
+def cost_lines(comparison: Comparison) -> list[str]:
+    """The plan and what it took, in two sentences; empty without a plan."""
     if (cost := spent_by(comparison)) is None:
-        return None
+        return []
     trained = "" if cost.hours is None else f", {hours(cost.hours)} of training"
     taken = f", {sum(cost.taken_over.values())} of them taken over" if cost.taken_over else ""
     saved = f"{cost.saved} of {cost.fixed} saved{_for_certain(comparison)}{_about(cost)}"
-    return f"{plan_text(cost.plan)} {cost.runs} runs used{taken}{trained}; {saved}."
+    return [f"{plan_text(cost.plan)} {cost.runs} runs used{taken}{trained}; {saved}."]
 
 
 def hours(value: float) -> str:

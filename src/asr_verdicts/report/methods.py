@@ -3,8 +3,8 @@
 from asr_verdicts.arms import shared_start
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.scales import RELATIVE
+from asr_verdicts.sentences import units_text
 from asr_verdicts.statistics.estimate import UNKNOWN, Estimate
-from asr_verdicts.verdict import units_text
 from asr_verdicts.version import VERSION
 
 RATES = {
@@ -39,7 +39,7 @@ def write_methods(comparison: Comparison) -> str:
         else "",
         _corrections(comparison, tested[0].family),
         _margin(comparison),
-        *dict.fromkeys(f"{start[0].upper()}{start[1:]}." for arm in comparison.arms if (start := shared_start(arm))),
+        *dict.fromkeys(f"{start}." for arm in comparison.arms if (start := shared_start(arm))),
         _corpus(comparison),
         f"Computed with asr-verdicts {VERSION}.",
     ]

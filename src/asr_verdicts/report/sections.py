@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 from asr_verdicts.arm_differences import differences_of_arms
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.metrics import CER_LONGER, Metric, find_metric, format_interval, format_p
+from asr_verdicts.metrics import CER_LONGER, SHARE, Metric, find_metric, format_interval, format_p
 from asr_verdicts.one_arm import lone_rates
+from asr_verdicts.report.answer import evidence_lines
 from asr_verdicts.report.looks import cost_section, looks_section
 from asr_verdicts.report.section import Section, number, spread
 from asr_verdicts.report.tables import description_section
+from asr_verdicts.scales import RELATIVE
+from asr_verdicts.sentences import units_text
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows, value_of
-from asr_verdicts.verdict import Verdict, units_text
+from asr_verdicts.verdict import Verdict
 
 
 def verdict_sections(comparison: Comparison) -> list[Section]:
@@ -18,15 +21,15 @@ def verdict_sections(comparison: Comparison) -> list[Section]:
     return [
         *opening_sections(comparison),
         *rate_sections(comparison),
-        difference_section(comparison),
         *closing_sections(comparison),
     ]
 
 
 def opening_sections(comparison: Comparison) -> list[Section]:
-    """What was found, what each arm changes, and what it took."""
+    """The table and what was found; then what each arm changes, and what it took."""
     changes, differences = comparison.design.layout.changes, differences_of_arms(comparison.design, comparison.arms)
     return [
+        difference_section(comparison),
         Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
         Section("Error rate of the arm", lines=[lone.sentence for lone in lone_rates(comparison)]),
         Section("Arms", ["arm", "changes"], [[arm, text] for arm, text in changes.items()]),
@@ -86,15 +89,15 @@ def difference_section(comparison: Comparison) -> Section:
     """The numbers behind the verdicts. Definitions of all columns stand in docs/statistics.md."""
     metric = find_metric(comparison.metric)
     head = [
-        "arm", "set", f"{metric.label} difference", "interval", "verdict", "p", "Holm", "SE seeds", "SE speakers",
-        "detectable", "matched pairs p",
+        "arm", "set", f"{metric.label} difference", "interval", "relative", "verdict", "p", "Holm", "SE seeds",
+        "SE speakers", "detectable", "matched pairs p",
     ]  # fmt: skip
     rows = [_difference(verdict, metric) for verdict in comparison.verdicts]
     lines = [
-        f"{comparison.evidence.procedure.test}: {comparison.evidence.reason} (look {comparison.evidence.look}).",
-        "The interval is at the level of the verdict, so that it excludes 0 exactly where a difference is shown. SE: "
-        "the standard error over seeds and over speakers, each alone. Detectable: the true difference that such runs "
-        "find in four cases of five, with its 90 % interval. Matched pairs (MAPSSWE): of these models alone.",
+        *evidence_lines(comparison),
+        "An interval excludes 0 exactly if a difference is shown. SE: the standard error over seeds alone and over "
+        "speakers alone. Detectable: the true difference that would be shown with a power of 80 %, with its 90 % "
+        "interval. Matched pairs (MAPSSWE) are about these models alone.",
         *_described(comparison),
         *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
         *_repeated(comparison.answer),
@@ -103,29 +106,43 @@ def difference_section(comparison: Comparison) -> Section:
 
 
 def _difference(verdict: Verdict, metric: Metric) -> list[str]:
-    contrast, estimate = verdict, verdict.estimate
+    estimate = verdict.estimate
     parts = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
-    found = contrast.detectable
+    found = verdict.detectable
     return [
-        contrast.arm,
-        contrast.set,
-        metric.text(contrast.difference, sign=True),
+        verdict.arm,
+        verdict.set,
+        metric.text(verdict.difference, sign=True),
         format_interval(verdict.low, verdict.high, metric),
+        _relative(verdict),
         verdict.outcome,
-        format_p(contrast.p),
-        format_p(contrast.p_adjusted),
+        format_p(verdict.p),
+        format_p(verdict.p_adjusted),
         *(metric.text(None if part is None else part.standard_error) for part in parts),
         "NA"
         if found is None
         else f"{metric.text(found.value)} ({metric.text(found.low)} to {metric.text(found.high)})",
-        format_p(contrast.p_pairs_holm),
+        format_p(verdict.p_pairs_holm),
     ]
+
+
+def _relative(verdict: Verdict) -> str:
+    """The relative difference with its interval; "not shown" if only the difference in points is shown."""
+    if (found := verdict.relative) is None:
+        return "NA"
+    if verdict.outcome in ("worse", "better") and found.low < 0 < found.high:
+        return "not shown"
+    low, value, high = (RELATIVE.fraction(end) for end in (found.low, found.value, found.high))
+    ends = format_interval(low, high, SHARE, otherwise="")
+    return f"{SHARE.text(value, sign=True)} %{ends and f' ({ends})'}"
 
 
 def _described(comparison: Comparison) -> list[str]:
     """The sets that only describe."""
     others = list(dict.fromkeys(contrast.set for contrast in comparison.verdicts if not contrast.primary))
-    return [f"{comparison.set} decides; {' and '.join(others)} describe{'s' * (len(others) == 1)}."] if others else []
+    return (
+        [f"{comparison.set} decides; {' and '.join(others)} only describe{'s' * (len(others) == 1)}."] if others else []
+    )
 
 
 def _levers(verdict: Verdict, metric: Metric) -> str | None:
@@ -140,15 +157,15 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
             continue
         ways = [
             f"{count:,} {name}"
-            for count, name in ((levers.seeds, "seeds an arm"), (levers.speakers, units))
+            for count, name in ((levers.seeds, "seeds per arm"), (levers.speakers, units))
             if count is not None
         ]
         parts.append(f"{metric.text(size)}: {' or '.join(ways) or f'more seeds and more {units}'}")
-    return f"{verdict.arm}, to find a true difference of {'; '.join(parts)}."
+    return f"{verdict.arm}, to detect a true difference of {'; '.join(parts)}."
 
 
 def _repeated(answer: Sequence[Verdict]) -> list[str]:
-    """How likely each verdict of a sweep without a plan would come again."""
+    """How likely each verdict of a sweep without a plan is to be repeated."""
     chances = [(verdict.arm, verdict.again) for verdict in answer if verdict.look is None]
     known = [f"{arm} {chance}" for arm, chance in chances if chance]
-    return [f"The same verdict from as many fresh seeds on this test set: {', '.join(known)}."] if known else []
+    return [f"Chance of the same verdict from as many new seeds on this test set: {', '.join(known)}."] if known else []

@@ -1,60 +1,58 @@
 """A comparison in the terminal: the answer in 80 columns, or every table."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from textwrap import wrap
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.one_arm import lone_rates
+from asr_verdicts.report.answer import AnswerRow, answer_rows, effect_rows, evidence_lines, finding_lines, set_line
 from asr_verdicts.report.document import Report
-from asr_verdicts.report.looks import cost_line
+from asr_verdicts.report.looks import cost_lines
 from asr_verdicts.report.section import Section
-from asr_verdicts.table_columns import TableRow, rate_rows, value_of
+from asr_verdicts.scales import RELATIVE
 from asr_verdicts.terminal import VERDICT_STYLES
 from asr_verdicts.terminal import console as standard_console
-from asr_verdicts.verdict import Verdict
 
 COLUMNS = 80
 """Width of the answer, which fits every terminal."""
 WARNINGS = 3
 """Warnings that the answer shows; the rest is counted."""
+LONGEST = 19
+"""Characters of the longest heading that names the baseline: an interval has as many."""
 BEST = 5
 """Runs of a search that the answer shows."""
 
 
 def print_answer(report: Report, console: Console | None = None) -> None:
-    """Print the question, a verdict for each of its contrasts, one table, and what a reader has to be warned of."""
+    """Print the question, one table, what was found and how, and the warnings."""
     console, comparison = console or standard_console(), report.comparison
-    _paragraph(console, comparison.question or comparison.title, style="bold")
-    for verdict in comparison.answer:
-        _paragraph(console, verdict.sentence, indent="  ", style=VERDICT_STYLES.get(verdict.outcome, ""))
-    for lone in lone_rates(comparison):
-        _paragraph(console, lone.sentence, indent="  ")
+    question = f": {comparison.question}" if comparison.question else ""
+    _paragraph(console, f"{comparison.title}{question}", style="bold")
+    _paragraph(console, set_line(comparison))
     console.print()
     if tried := report.ranking:
         narrow = Table(box=None, padding=(0, 1, 0, 0))
         console.print(_table(replace(tried, rows=tried.rows[:BEST]), narrow), width=COLUMNS)
-        for text in tried.lines:
+        more = len(tried.rows) - BEST
+        for text in [*tried.lines, *([f"{more} more runs: --full shows them"] if more > 0 else [])]:
             _paragraph(console, text)
-        if (more := len(tried.rows) - BEST) > 0:
-            _paragraph(console, f"{more} more runs: --full shows them")
     else:
-        console.print(_answer_table(comparison), width=COLUMNS)
+        for table in _answer_tables(comparison):
+            console.print(Padding(table, (0, 0, 1, 2)), width=COLUMNS)
     for noise in report.answer:
         console.print(_table(noise, Table(title=noise.heading, title_justify="left")), width=COLUMNS)
         for text in noise.lines:
             _paragraph(console, text)
-    evidence = comparison.evidence
-    if comparison.answer:
-        _paragraph(console, f"{evidence.procedure.test}: {evidence.reason} (look {evidence.look}).")
-    if comparison.scored:
-        _paragraph(console, f"{comparison.scored}.")
-    if (line := cost_line(comparison)) is not None:
-        _paragraph(console, line)
+    lone = [rate.sentence for rate in lone_rates(comparison)]
+    scored = [f"{comparison.scored}."] if comparison.scored else []
+    for text in [*finding_lines(comparison), *lone, *evidence_lines(comparison), *scored, *cost_lines(comparison)]:
+        _paragraph(console, text)
     notes = [*comparison.warnings, *(f"{run.folder.name}: {run.reason}" for run in comparison.unfinished)]
     for note in notes[:WARNINGS]:
         _paragraph(console, f"! {note}", indent="  ", style="yellow")
@@ -68,40 +66,56 @@ def _paragraph(console: Console, text: str, indent: str = "", style: str = "") -
         console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _answer_table(comparison: Comparison) -> Table:
-    """An arm per row: its rate on the primary set, and its difference from the baseline with the verdict's interval."""
-    metric = find_metric(comparison.metric)
-    table = Table(title=f"{metric.heading} on {comparison.set}, mean ± sd over n runs", title_justify="left")
-    for number, column in enumerate(("arm", "n", metric.heading, "difference", "verdict")):
-        table.add_column(column, justify="right" if number in (1, 2, 3) else "left", overflow="fold")
-    by_arm = {verdict.arm: verdict for verdict in comparison.answer if verdict.question.kind == "arm"}
-    for row in (row for row in rate_rows(comparison) if row["set"] == comparison.set):
-        arm = str(row["arm"])
-        verdict = by_arm.get(arm)
-        cells = [arm, str(row["n"]), _spread(row, metric)]
-        if verdict is None:
-            table.add_row(*map(Text, [*cells, "", "baseline" if arm == comparison.baseline else ""]))
-            continue
-        difference = _difference(verdict, metric)
-        table.add_row(
-            *map(Text, [*cells, difference]), Text(verdict.outcome, style=VERDICT_STYLES.get(verdict.outcome, ""))
-        )
-    for verdict in comparison.answer:
-        if verdict.question.kind != "arm":
-            difference = _difference(verdict, metric)
-            name = f"{verdict.question.kind}: {verdict.arm}"
-            style = VERDICT_STYLES.get(verdict.outcome, "")
-            table.add_row(Text(name), "", "", Text(difference), Text(verdict.outcome, style=style))
+def _answer_tables(comparison: Comparison) -> list[Table]:
+    """A line per arm: its rate, and its difference to the baseline with the interval that decides. The effects of
+    crossed factors have a second table.
+    """
+    metric, rows, effects = comparison.design.metric, answer_rows(comparison), effect_rows(comparison)
+    relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
+    difference = "difference, %" if relative else "difference"
+    to = f"to {comparison.baseline}"
+    several = len({row.runs for row in rows}) > 1
+    columns = {
+        "arm": [row.name for row in rows],
+        "n": [str(row.runs) for row in rows if several],
+        metric.heading: [row.rate for row in rows],
+        difference: [row.difference for row in rows],
+        to if len(to) <= LONGEST else "to baseline": _intervals(rows),
+        "level": _levels(rows),
+        "verdict": [row.outcome for row in rows],
+    }
+    if not effects:
+        return [_plain_table(columns)]
+    of_effects = {
+        "effect": [row.name for row in effects],
+        difference: [row.difference for row in effects],
+        "interval": _intervals(effects),
+        "level": _levels(effects),
+        "verdict": [row.outcome for row in effects],
+    }
+    return [_plain_table(columns), _plain_table(of_effects)]
+
+
+def _intervals(rows: Sequence[AnswerRow]) -> list[str]:
+    return [row.interval and f"({row.interval})" for row in rows]
+
+
+def _levels(rows: Sequence[AnswerRow]) -> list[str]:
+    """The levels of the intervals; empty if all have the same one."""
+    several = len({row.level for row in rows} - {0}) > 1
+    return [f"{row.level:g} %" if row.level else "" for row in rows if several]
+
+
+def _plain_table(columns: Mapping[str, Sequence[str]]) -> Table:
+    """The columns that are not empty, without lines between them. Only the first one, of names, may be folded."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="", pad_edge=False)
+    shown = {head: cells for head, cells in columns.items() if any(cells)}
+    for number, head in enumerate(shown):
+        left = not number or head in ("verdict", "interval") or head.startswith("to ")
+        table.add_column(head, justify="left" if left else "right", overflow="fold", no_wrap=number > 0)
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*map(Text, cells[:-1]), Text(cells[-1], style=VERDICT_STYLES.get(cells[-1], "")))
     return table
-
-
-def _difference(verdict: Verdict, metric: Metric) -> str:
-    interval = format_interval(verdict.low, verdict.high, metric)
-    return f"{metric.text(verdict.difference, sign=True)}\n{interval}"
-
-
-def _spread(row: TableRow, metric: Metric) -> str:
-    return metric.spread(value_of(row, metric.name), value_of(row, f"{metric.name}_sd"))
 
 
 def print_comparison(report: Report, console: Console | None = None) -> None:

@@ -105,11 +105,8 @@ class GroupSequential:
     alpha: float = ALPHA
     gamma: float = GAMMA
     name: str = "sequential"
-    test: str = "Student's t at looks that were planned"
-
-    @property
-    def condition(self) -> str:
-        return f" at look {self.look + 1} of {len(self.looks)}"
+    test: str = "Student's t at planned looks"
+    condition: str = ""
 
     def nominal(self, level: float) -> float:
         """The level of this look for the p of Student's t. level: over all looks."""

@@ -44,7 +44,7 @@ class FixedLength:
     """Student's t, for a look whose number of runs was fixed beforehand."""
 
     name: str = "fixed"
-    test: str = "Student's t at a number of runs that was declared"
+    test: str = "Student's t at a declared number of seeds"
     condition: str = ""
     alpha: float = ALPHA
 
@@ -96,10 +96,15 @@ class Anytime:
         return self.phi / (self.phi + estimate.information)
 
 
+def equal_level(alpha: float, questions: int) -> float:
+    """The two-sided level of the interval that shows equivalence: each of two one-sided tests has half of it."""
+    return min(0.999, 2 * alpha / questions)
+
+
 FIXED = FixedLength()
 ASSUMED = FixedLength(
     "assumed",
-    "Student's t, which is right if the number of seeds was fixed beforehand",
+    "Student's t, if the number of seeds was fixed beforehand",
     ", if the number of seeds was fixed beforehand",
 )
 """Nobody has said whether the number of seeds was fixed."""

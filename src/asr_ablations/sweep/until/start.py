@@ -28,7 +28,7 @@ from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, ma
 from asr_ablations.sweep.until.terminal import print_end, print_plan
 from asr_verdicts.files import folder_name
 from asr_verdicts.planned_looks import follow
-from asr_verdicts.verdict import write_sentence
+from asr_verdicts.sentences import write_sentence
 
 
 @dataclass(frozen=True)

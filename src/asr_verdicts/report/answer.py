@@ -1,0 +1,166 @@
+"""The answer of a comparison: a row per arm, sorted by outcome, and what was found in a few lines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from asr_verdicts.arms import shared_start
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.metrics import Metric, find_metric, format_interval
+from asr_verdicts.scales import RELATIVE
+from asr_verdicts.sentences import grade_text, lever_text, notes_on_runs, power_text, scope_text, units_text
+from asr_verdicts.table_columns import rate_rows, value_of
+from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Verdict
+from asr_verdicts.warnings import seed_noise_text
+
+ORDER: tuple[Outcome, ...] = (
+    "worse", "better", "interaction shown", "equivalent", "typical runs equivalent", "not shown",
+    "no interaction shown", "open", "undecided", "not learned",
+)  # fmt: skip
+"""Outcomes in the order of the table."""
+SENTENCES = 2
+"""Verdicts up to which each gets its sentence; more are grouped by outcome."""
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """An arm, or an effect of a factor. Texts for a table; "" for a cell without a value.
+
+    rate: mean ± standard deviation over seeds. level: of the interval in percent, 0 without one. outcome: "" for the
+    baseline, and for arms whose effects have rows of their own.
+    """
+
+    name: str
+    runs: int
+    rate: str
+    difference: str = ""
+    interval: str = ""
+    level: float = 0
+    outcome: str = ""
+
+
+def answer_rows(comparison: Comparison) -> list[AnswerRow]:
+    """The baseline, then the arms sorted by outcome and size."""
+    metric = find_metric(comparison.metric)
+    of_arms = {each.arm: each for each in _sorted(comparison.answer) if each.question.kind == "arm"}
+    places = [comparison.baseline, *of_arms]
+    measured = [row for row in rate_rows(comparison) if row["set"] == comparison.set]
+    measured.sort(key=lambda row: places.index(str(row["arm"])) if row["arm"] in places else len(places))
+    return [
+        _row(
+            str(row["arm"]),
+            int(row["n"] or 0),
+            metric.spread(value_of(row, metric.name), value_of(row, f"{metric.name}_sd")),
+            of_arms.get(str(row["arm"])),
+            metric,
+        )
+        for row in measured
+    ]
+
+
+def effect_rows(comparison: Comparison) -> list[AnswerRow]:
+    """The effects of crossed factors in the order of the questions; empty without any."""
+    effects = [each for each in comparison.answer if each.question.kind != "arm"]
+    metric, kinds = find_metric(comparison.metric), {"interaction": "interaction: "}
+    return [_row(f"{kinds.get(each.question.kind, '')}{each.arm}", 0, "", each, metric) for each in effects]
+
+
+def _sorted(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    return sorted(verdicts, key=lambda each: (ORDER.index(each.outcome), -abs(each.difference)))
+
+
+def _row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metric) -> AnswerRow:
+    if verdict is None:
+        return AnswerRow(name, runs, rate)
+    difference = metric.text(verdict.difference, sign=True)
+    equal = verdict.outcome in EQUIVALENT
+    interval = verdict.equal_interval if equal else verdict.decided
+    if interval is None:
+        return AnswerRow(name, runs, rate, difference, outcome=verdict.outcome)
+    unit, fraction = verdict.scale.metric(metric), verdict.scale.fraction
+    ends = format_interval(fraction(interval.low), fraction(interval.high), unit, otherwise="")
+    level = 100 * (1 - (2 if equal else 1) * verdict.procedure.alpha) if ends else 0
+    return AnswerRow(name, runs, rate, unit.text(fraction(interval.value), sign=True), ends, level, verdict.outcome)
+
+
+def set_line(comparison: Comparison) -> str:
+    """The set that decides: how large it is, and how many seeds each arm has."""
+    if not comparison.set:
+        return ""
+    rows = [row for row in rate_rows(comparison) if row["set"] == comparison.set and row["n"]]
+    decides = f"{comparison.set} decides" if len(comparison.sets) > 1 else comparison.set
+    size = [f"{row['utterances']:,} utterances" for row in rows[:1] if isinstance(row["utterances"], int)]
+    estimates = [each.estimate for each in comparison.answer if each.estimate is not None and each.estimate.speakers]
+    size += [f"{each.speakers} {each.unit}" for each in estimates[:1] if each.unit in ("speakers", "voices")]
+    counts = sorted({int(row["n"] or 0) for row in rows})
+    seeds = f"{' to '.join(dict.fromkeys(map(str, (counts[0], counts[-1]))))} seeds per arm" if counts else ""
+    return f"{decides}: {'; '.join(filter(None, [', '.join(size), 'one seed per arm' if counts == [1] else seeds]))}"
+
+
+def finding_lines(comparison: Comparison) -> list[str]:
+    """What was found: a sentence for each of few verdicts, else the arms by outcome; then what to know of the runs."""
+    answer, metric = comparison.answer, find_metric(comparison.metric)
+    if len(answer) <= SENTENCES:
+        return [verdict.sentence for verdict in answer]
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in _sorted(answer):
+        groups.setdefault(_group(verdict, metric), []).append(verdict)
+    lines = []
+    for (start, end), verdicts in groups.items():
+        if verdicts[0].outcome in ("not shown", "no interaction shown"):
+            end = power_text(verdicts, metric)
+        named = f"{start}: {', '.join(verdict.arm for verdict in verdicts)}"
+        lines.append(" ".join(f"{text}." for text in (named, end) if text))
+    noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
+    arms = {name for verdict in answer for name in verdict.question.weights}
+    known = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # these are warnings already
+    notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
+    return [*lines, *(f"{note}." for note in dict.fromkeys([noise, *notes]) if note and note not in known)]
+
+
+def _group(verdict: Verdict, metric: Metric) -> tuple[str, str]:
+    """The heading of a verdict's group, and the sentence after the names."""
+    if verdict.outcome in SHOWN:
+        return verdict.outcome.capitalize(), grade_text(verdict, metric)
+    if verdict.outcome in EQUIVALENT:
+        margin = verdict.margin if verdict.look is None else verdict.look.margin
+        assert margin is not None
+        return f"{verdict.outcome.capitalize()} within {verdict.scale.margin(margin, metric)}", ""
+    if verdict.outcome not in ("open", "undecided"):
+        return verdict.outcome.capitalize(), ""
+    start = "Not decided yet" if verdict.outcome == "open" else "Undecided"
+    after = "" if verdict.look is None else f" after {verdict.look.runs} seeds per arm"
+    if verdict.reason:
+        return f"{start}{after}, because {verdict.reason}", ""
+    return f"{start}{after}", "The sweep continues" if verdict.outcome == "open" else lever_text(verdict, metric)
+
+
+def evidence_lines(comparison: Comparison) -> list[str]:
+    """What the intervals cover, and the test with the reason for it."""
+    answer, evidence = comparison.answer, comparison.evidence
+    tested = [verdict for verdict in answer if verdict.estimate is not None and not verdict.reason]
+    if not answer:
+        return []
+    reason = f"{evidence.procedure.test}: {evidence.reason} (look {evidence.look})."
+    if not tested:
+        return [reason]
+    levels = " or ".join(
+        f"{level:g} %"
+        for level in sorted({row.level for row in [*answer_rows(comparison), *effect_rows(comparison)]} - {0})
+    )
+    family = tested[0].family
+    parts = [f"corrected for {family} comparisons (Holm)" if family > 1 else "", _covered(tested[0])]
+    hashes = {run.data.hash("train") for run in comparison.runs}
+    corpus = "" if len(hashes) > 1 or None in hashes else "; the training corpus is fixed"
+    relative = "Relative differences. " if tested[0].scale is RELATIVE else ""
+    return [f"{relative}Intervals: {levels}, {', '.join(filter(None, parts))}{corpus}.", reason]
+
+
+def _covered(verdict: Verdict) -> str:
+    """What the interval treats as random."""
+    estimate, units = verdict.estimate, units_text(verdict)
+    assert estimate is not None
+    if estimate.paired and not estimate.speakers:
+        return "over new pairs of runs, each with its own test speakers"
+    if estimate.paired and estimate.models == 1:
+        return f"over new {units}, not over new trainings"
+    return f"over new seeds and new {units}" if estimate.speakers else "over new seeds, not over new speakers"

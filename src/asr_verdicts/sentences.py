@@ -1,0 +1,253 @@
+"""Verdicts in words: what was found and how large it is, then what a reader has to know about the runs.
+
+docs/statistics.md explains every sentence.
+"""
+
+import math
+from collections.abc import Sequence
+
+from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned, shared_start
+from asr_verdicts.failures import counts_text, missed
+from asr_verdicts.metrics import Metric, find_metric, format_p
+from asr_verdicts.statistics.distributions import fisher
+from asr_verdicts.statistics.estimate import ONE_SPEAKER, UNKNOWN, Estimate
+from asr_verdicts.statistics.procedures import ALPHA
+from asr_verdicts.statistics.sample import SPEAKERS
+from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Verdict
+
+FEW = 0.4
+"""Share of the speakers below which the sentence names their effective number: the interval is then too narrow."""
+
+
+def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
+    """The verdict in sentences.
+
+    arms: all of the comparison. noise: how much seeds vary in earlier sweeps, as a sentence, for arms with one seed.
+    """
+    sentences = [*_finding(verdict, noise), *notes_on_runs(verdict, arms)]
+    return " ".join(f"{sentence}." for sentence in sentences if sentence)
+
+
+def _finding(verdict: Verdict, noise: str) -> list[str]:
+    """What was found and how large it is, as sentences without periods."""
+    metric, question = find_metric(verdict.metric), verdict.question
+    if verdict.outcome == "not learned":
+        names = " nor ".join(dict.fromkeys(question.weights))
+        return [f"No verdict on {verdict.set}: neither {names} has learned (WER above {100 * NOT_LEARNED:.0f} %)"]
+    place = f"{question.within} on {verdict.set}".strip()
+    asked = f"{question.arm} against {question.baseline} {place}"
+    if question.kind == "interaction":
+        asked = f"the effect of {question.arm} against {question.baseline} {place}"
+    if verdict.estimate is None or verdict.reason:
+        return _undecided(verdict, asked, metric, noise)
+    size = f"{_size(verdict, metric)} ({_evidence(verdict, verdict.estimate, metric)})"
+    if question.kind == "interaction" and verdict.outcome not in (*EQUIVALENT, "open", "undecided"):
+        depends = "depends" if verdict.outcome in SHOWN else "is not shown to depend"
+        effect = f"The effect of {question.arm} against {question.baseline}"
+        finding = f"{effect} {depends} on the other factor on {verdict.set} ({question.within}): {size}"
+        return [finding, grade_text(verdict, metric) or power_text([verdict], metric)]
+    typical = verdict.estimate.trimmed and "typical runs of "
+    if verdict.outcome in SHOWN:
+        sides = f"{question.arm} is {verdict.outcome} than {question.baseline}"
+        if typical:
+            sides = f"Typical runs of {question.arm} are {verdict.outcome} than typical runs of {question.baseline}"
+        rates = _rates(verdict, metric, "against")
+        return [f"{sides} {place}: {rates}, a difference of {size}", grade_text(verdict, metric), scope_text(verdict)]
+    both = f"{typical or ''}{question.arm} and {question.baseline}"
+    measured = f"{place}: {_rates(verdict, metric, 'and')}, {size}"
+    if verdict.outcome in EQUIVALENT:
+        start = f"T{both[1:]}" if typical else both
+        return [f"{start} are equivalent within {_margin(verdict, metric)} {measured}", scope_text(verdict)]
+    if verdict.look is not None:
+        return _at_look(verdict, verdict.look, f"{asked}, {size}", metric)
+    return [f"No difference is shown between {both} {measured}", power_text([verdict], metric), scope_text(verdict)]
+
+
+def _undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list[str]:
+    """A question that the evidence cannot decide, and why."""
+    start, end = "Undecided", ""
+    if verdict.look is not None:
+        start = f"{'Not decided yet' if verdict.outcome == 'open' else start} after {verdict.look.runs} seeds per arm"
+        end = "The sweep continues" if verdict.outcome == "open" else ""
+    finding = f"{start}: {asked}, {_size(verdict, metric)}, but {verdict.reason}"
+    return [finding, end, noise if min(verdict.seeds.values()) < 2 else ""]
+
+
+def _at_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
+    """A question of a plan that is shown neither different nor equivalent: still open, or given up."""
+    if verdict.outcome == "open":
+        start = f"Not decided yet after {look.runs} seeds per arm (look {look.number} of {look.of})"
+        return [f"{start}: {measured}", "The sweep continues"]
+    finding = f"Undecided after {look.runs} seeds per arm: {measured}"
+    neither = f"neither different nor equivalent within {_margin(verdict, metric)}"
+    chance = f"The plan gave up: the chance of a verdict by {look.most} seeds is {100 * (look.chance or 0):.0f} %"
+    return [f"{finding}, {neither}", chance if look.number < look.of else "", lever_text(verdict, metric)]
+
+
+def lever_text(verdict: Verdict, metric: Metric) -> str:
+    """What would decide a question that the plan leaves undecided; "" if unknown."""
+    levers = None if verdict.look is None else verdict.look.levers
+    if levers is None:
+        return ""
+    units = f"test {units_text(verdict)}"
+    return {
+        "seeds": f"About {levers.seeds} seeds per arm would decide",
+        "speakers": f"About {levers.speakers} {units} would decide; more seeds would not",
+        "neither": f"Neither more seeds nor more {units} alone would decide: {_margin(verdict, metric)} is too small a "
+        "margin",
+        "none": "The same number of runs mostly decides: the true difference is probably near the margin",
+    }[levers.cheaper]
+
+
+def _rates(verdict: Verdict, metric: Metric, between: str) -> str:
+    """Both rates, the arm's first."""
+    unit = f" % {metric.label}" if metric.is_rate else f" {metric.unit}"
+    percent = " %" if metric.is_rate else ""
+    return f"{metric.text(verdict.rate)}{percent} {between} {metric.text(verdict.baseline_rate)}{unit}"
+
+
+def _size(verdict: Verdict, metric: Metric) -> str:
+    """The difference on the scale that decides; in points if there is no other."""
+    decided = verdict.decided
+    if decided is None:
+        return f"{metric.text(verdict.difference, sign=True)} {metric.amount}"
+    return verdict.scale.size(decided.value, metric)
+
+
+def _margin(verdict: Verdict, metric: Metric) -> str:
+    margin = verdict.margin if verdict.look is None else verdict.look.margin
+    assert margin is not None
+    return verdict.scale.margin(margin, metric)
+
+
+def _evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
+    """The interval, the p-value, and how many comparisons, seeds and speakers they cover."""
+    equal = verdict.outcome in EQUIVALENT
+    interval = verdict.equal_interval if equal else verdict.decided
+    assert interval is not None
+    percent = 100 * (1 - (2 if equal else 1) * verdict.procedure.alpha)
+    ends = verdict.scale.interval(interval.low, interval.high, metric)
+    p = format_p(verdict.p_adjusted, "p")
+    tested = f"{p}{verdict.procedure.condition}"
+    if verdict.look is not None:
+        tested = f"look {verdict.look.number} of {verdict.look.of}"
+    elif equal:
+        tested = verdict.procedure.condition.removeprefix(", ")
+    family = f"corrected for {verdict.family} comparisons" if verdict.family > 1 else ""
+    return "; ".join(filter(None, [f"{percent:g} % interval {ends}", tested, family, _extent(verdict, estimate)]))
+
+
+def _extent(verdict: Verdict, estimate: Estimate) -> str:
+    """The number of models and test units."""
+    counts = sorted(set(verdict.seeds.values()))
+    models = f"{' and '.join(map(str, counts))} seed{'s' * (counts[-1] > 1)}"
+    if estimate.paired:
+        models = "" if estimate.models == 1 else f"{estimate.models} models in pairs"
+    return ", ".join(filter(None, [models, "trimmed means" * estimate.trimmed, speakers_text(estimate)]))
+
+
+def scope_text(verdict: Verdict) -> str:
+    """A sentence about what one training of each arm says nothing about; "" for several."""
+    estimate = verdict.estimate
+    if estimate is None or not estimate.paired or estimate.models > 1:
+        return ""
+    if verdict.alone:
+        return "This is about these two models: with one training of each, nothing is known about the methods"
+    return "This is about one trained model: nothing is known about other trainings"
+
+
+def units_text(verdict: Verdict) -> str:
+    """What was drawn with the utterances of the test set: speakers, or voices that speakers share."""
+    estimate = verdict.estimate
+    return SPEAKERS if estimate is None or estimate.unit == ONE_SPEAKER else estimate.unit
+
+
+def speakers_text(estimate: Estimate) -> str:
+    """The number of speakers, or other units, behind an estimate."""
+    if not estimate.speakers:
+        return "each pair with its own speakers" if estimate.paired else "speakers left out: there are no utterances"
+    if estimate.unit == ONE_SPEAKER:
+        return "one speaker, whose utterances stand in for speakers"
+    count = f"{estimate.speakers} {estimate.unit}"
+    if estimate.unit in UNKNOWN:
+        return f"{count}; {UNKNOWN_SPEAKERS}"
+    few = estimate.effective < FEW * estimate.speakers
+    return f"{count}, which count as {estimate.effective:.0f}" if few else count
+
+
+UNKNOWN_SPEAKERS = "speakers unknown, so the interval is too narrow if a speaker has several"
+
+
+def grade_text(verdict: Verdict, metric: Metric) -> str:
+    """How large a shown difference is against the margin; "" without a margin."""
+    if verdict.margin is None or verdict.grade is None:
+        return ""
+    margin = verdict.scale.margin(verdict.margin, metric)
+    if verdict.immaterial:
+        return f"The whole interval lies within the margin of {margin}"
+    return {
+        "beyond the margin": f"More than the margin of {margin}",
+        "size unclear": f"Whether it exceeds the margin of {margin} is unclear",
+        "less than the margin": f"Less than the margin of {margin}",
+    }[verdict.grade]
+
+
+def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
+    """The smallest differences that these runs would probably have shown; "" if none is known."""
+    sizes = [verdict.detectable.value for verdict in verdicts if verdict.detectable is not None]
+    known = [size for size in sizes if math.isfinite(size)]
+    if not known:
+        return ""
+    low, high = metric.about(min(known)), metric.about(max(known))
+    if len(verdicts) == 1:
+        return f"A difference of {low} {metric.amount} would probably have been detected"
+    size = low if low == high else f"{low} to {high}"
+    return f"Differences of {size} {metric.amount} or more would probably have been detected (power 80 %)"
+
+
+def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
+    """Runs that diverged, failed or are missing, and test speakers in training. arms: all of the comparison."""
+    sides = [arm for arm in arms if arm.name in verdict.question.weights]
+    trained = dict.fromkeys(run.data.trained_on(verdict.set) for arm in sides for run in arm.runs)
+    notes = [*trained, *(shared_start(arm) for arm in sides), *_failures(verdict)]
+    for arm in sides:
+        failed, diverged, results = verdict.failed.get(arm.name, 0), len(arm.diverged), len(arm.results)
+        if diverged and verdict.estimate is not None and not verdict.estimate.trimmed and verdict.metric == "wer":
+            notes.append(f"{diverged} of {results} runs of {arm.name} diverged and count as 100 % WER")
+        elif failed and not _asks_for_failures(verdict):
+            how = "diverged" if failed == diverged else verdict.rule.text
+            notes.append(f"{failed} of {results} runs of {arm.name} {how}")
+        if failed and verdict.metric == "wer" and arm.runs:
+            worst = max((rate for run in arm.runs if (rate := run.value(verdict.set, "wer")) is not None), default=0.0)
+            notes.append(f"The worst run of {arm.name} that ended has {100 * worst:.2f} % WER")
+        poor = [run for run in arm.runs if not has_learned(Arm(arm.name, [run]), verdict.set)]
+        if verdict.metric == "wer" and poor and verdict.outcome != "not learned":
+            notes.append(f"{len(poor)} of {results} runs of {arm.name} have not learned")
+        states = [run.state for run in arm.absent]
+        counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+        if counts:
+            notes.append(f"{arm.name} lacks {len(states)} of {len(states) + results} runs ({counts})")
+    return notes
+
+
+def _asks_for_failures(verdict: Verdict) -> bool:
+    """Return whether the verdict is about two arms of independent runs, which can fail more or less often."""
+    return verdict.question.kind == "arm" and verdict.estimate is not None and not verdict.estimate.paired
+
+
+def _failures(verdict: Verdict) -> list[str]:
+    """How often runs of the two arms failed, and what so few runs can show about it."""
+    if not _asks_for_failures(verdict):
+        return []
+    counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]
+    if not any(failed for _, failed, _ in counts):
+        fewest = min(runs for _, _, runs in counts)
+        missing = (
+            f"No run failed, but {fewest} runs miss a failure rate of 10 % in {100 * missed(fewest):.0f} % of cases"
+        )
+        return [missing] if verdict.outcome in EQUIVALENT else []
+    (_, first, runs), (_, second, others) = counts
+    p = fisher(first, runs, second, others)
+    name = counts[0][0] if first * others >= second * runs else counts[1][0]
+    more = f"{name} fails more often" if p <= ALPHA else f"whether {name} fails more often is not shown"
+    return [f"{counts_text(counts)}: {more} (Fisher's exact test, {format_p(p, 'p')}; failed: {verdict.rule.text})"]
