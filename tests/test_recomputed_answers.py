@@ -266,7 +266,7 @@ def find_faults(row: Row, terms: Terms) -> list[str]:
     value, low, high = (float(row.printed[name]) for name in ("value", "low", "high"))
     published = (high - low) / 2
     sign = "worse" if low > 0 else "better" if high < 0 else "neither"
-    shown = {"worse": "worse", "better": "better", "no difference shown": "neither", "undecided": "neither"}
+    shown = {"worse": "worse", "better": "better", "not shown": "neither", "undecided": "neither"}
     recomputed = {
         "value": f"{arm - baseline:+.2f}",
         "rates": "–" if len(row.terms) > 2 else f"{arm:.2f}, {baseline:.2f}",

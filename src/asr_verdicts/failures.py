@@ -76,14 +76,16 @@ def missed(runs: int, rate: float = 0.1) -> float:
     return float((1 - rate) ** runs)
 
 
-def counts_text(arms: Sequence[tuple[str, int, int]]) -> str:
-    """Failed runs with Clopper and Pearson's exact 95 % interval (1934). arms: name, failed runs, all runs."""
+def counts_text(arms: Sequence[tuple[str, int, int]], verb: str) -> str:
+    """Failed runs with Clopper and Pearson's exact 95 % interval (1934). arms: name, failed runs, all runs.
+    verb: failed or diverged.
+    """
     from asr_verdicts.statistics.distributions import binomial_interval  # scipy: a sweep checks its rule without it
 
     texts: list[str] = []
     for name, failed, runs in arms:
         low, high = binomial_interval(failed, runs)
         of_arm, level = ("of", "") if texts else ("runs of", "95 % interval ")
-        failures = f"{failed} of {runs} {of_arm} {name}{'' if texts else ' failed'}"
+        failures = f"{failed} of {runs} {of_arm} {name}{'' if texts else f' {verb}'}"
         texts.append(f"{failures} ({level}{100 * low:.0f} to {100 * high:.0f} %)")
     return " and ".join(texts)

@@ -57,7 +57,7 @@ def _finding(verdict: Verdict, noise: str) -> list[str]:
     measured = f"{place}: {_rates(verdict, metric, 'and')}, {size}"
     if verdict.outcome in EQUIVALENT:
         start = f"T{both[1:]}" if typical else both
-        return [f"{start} are equivalent within {_margin(verdict, metric)} {measured}", scope_text(verdict)]
+        return [f"{start} are equivalent within {margin_text(verdict, metric)} {measured}", scope_text(verdict)]
     if verdict.look is not None:
         return _at_look(verdict, verdict.look, f"{asked}, {size}", metric)
     return [f"No difference is shown between {both} {measured}", power_text([verdict], metric), scope_text(verdict)]
@@ -79,12 +79,12 @@ def _at_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> l
         start = f"Not decided yet after {look.runs} seeds per arm (look {look.number} of {look.of})"
         return [f"{start}: {measured}", "The sweep continues"]
     finding = f"Undecided after {look.runs} seeds per arm: {measured}"
-    neither = f"neither different nor equivalent within {_margin(verdict, metric)}"
+    neither = f"neither different nor equivalent within {margin_text(verdict, metric)}"
     chance = f"The plan gave up: the chance of a verdict by {look.most} seeds is {100 * (look.chance or 0):.0f} %"
-    return [f"{finding}, {neither}", chance if look.number < look.of else "", lever_text(verdict, metric)]
+    return [f"{finding}, {neither}", chance if look.number < look.of else "", lever_text(verdict)]
 
 
-def lever_text(verdict: Verdict, metric: Metric) -> str:
+def lever_text(verdict: Verdict) -> str:
     """What would decide a question that the plan leaves undecided; "" if unknown."""
     levers = None if verdict.look is None else verdict.look.levers
     if levers is None:
@@ -93,9 +93,8 @@ def lever_text(verdict: Verdict, metric: Metric) -> str:
     return {
         "seeds": f"About {levers.seeds} seeds per arm would decide",
         "speakers": f"About {levers.speakers} {units} would decide; more seeds would not",
-        "neither": f"Neither more seeds nor more {units} alone would decide: {_margin(verdict, metric)} is too small a "
-        "margin",
-        "none": "The same number of runs mostly decides: the true difference is probably near the margin",
+        "neither": f"Neither more seeds nor more {units} alone would decide: the margin is too small",
+        "none": "As many runs usually decide: the true difference is probably near the margin",
     }[levers.cheaper]
 
 
@@ -114,10 +113,10 @@ def _size(verdict: Verdict, metric: Metric) -> str:
     return verdict.scale.size(decided.value, metric)
 
 
-def _margin(verdict: Verdict, metric: Metric) -> str:
-    margin = verdict.margin if verdict.look is None else verdict.look.margin
-    assert margin is not None
-    return verdict.scale.margin(margin, metric)
+def margin_text(verdict: Verdict, metric: Metric) -> str:
+    """The margin with its unit, such as 0.5 points."""
+    assert verdict.margin is not None
+    return verdict.scale.margin(verdict.margin, metric)
 
 
 def _evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
@@ -195,7 +194,7 @@ def grade_text(verdict: Verdict, metric: Metric) -> str:
 def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
     """The smallest differences that these runs would probably have shown; "" if none is known."""
     sizes = [verdict.detectable.value for verdict in verdicts if verdict.detectable is not None]
-    known = [size for size in sizes if math.isfinite(size)]
+    known = [size for size in sizes if math.isfinite(size) and not (metric.is_rate and size > 1)]
     if not known:
         return ""
     low, high = metric.about(min(known)), metric.about(max(known))
@@ -249,5 +248,8 @@ def _failures(verdict: Verdict) -> list[str]:
     (_, first, runs), (_, second, others) = counts
     p = fisher(first, runs, second, others)
     name = counts[0][0] if first * others >= second * runs else counts[1][0]
-    more = f"{name} fails more often" if p <= ALPHA else f"whether {name} fails more often is not shown"
-    return [f"{counts_text(counts)}: {more} (Fisher's exact test, {format_p(p, 'p')}; failed: {verdict.rule.text})"]
+    diverged = all(verdict.diverged[arm] == failed for arm, failed, _ in counts)
+    past, present = ("diverged", "diverges") if diverged else ("failed", "fails")
+    more = f"{name} {present} more often" if p <= ALPHA else f"whether {name} {present} more often is not shown"
+    rule = "" if diverged else f"; failed: {verdict.rule.text}"
+    return [f"{counts_text(counts, past)}: {more} (Fisher's exact test, {format_p(p, 'p')}{rule})"]

@@ -195,6 +195,11 @@ class Verdict:
         return Range(self.estimate.value, self.estimate.value - half, self.estimate.value + half)
 
     @property
+    def shown_margin(self) -> float | None:
+        """The difference that would not matter as a fraction; None if none was declared."""
+        return None if self.margin is None else self.scale.fraction(self.margin)
+
+    @property
     def grade(self) -> Grade | None:
         """How large a shown difference is against the margin; None where none is shown or none was declared."""
         if self.outcome not in SHOWN or self.margin is None or (found := self.decided) is None:

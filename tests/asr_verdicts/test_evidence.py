@@ -35,21 +35,26 @@ def test_the_survivors_of_divergence_are_no_winners() -> None:
     assert survivors.outcome == "better"
     lost = [diverged("rnn=gru", seed) for seed in (3, 4, 5)]
     (verdict,) = compared(records(LSTM, GRU, lost)).verdicts
-    assert verdict.outcome == "no difference shown"
+    assert verdict.outcome == "not shown"
     kept = sorted([*(run.summary.sets["test"].wer for run in GRU), 1.0, 1.0, 1.0])[1:-1]
     assert verdict.rate == pytest.approx(sum(kept) / 4)  # of the trimmed means that decide
     assert verdict.estimate is not None
     assert verdict.estimate.trimmed
-    assert "3 of 6 runs of rnn=gru diverged;" in verdict.sentence
-    assert "failures: 3 of 6 of rnn=gru (12 to 88 %) and 0 of 6 of rnn=lstm (0 to 46 %)" in verdict.sentence
-    assert "Fisher's exact test p = 0.182" in verdict.sentence  # scipy.stats.fisher_exact([[3, 3], [0, 6]])
+    assert verdict.sentence.startswith("No difference is shown between typical runs of rnn=gru and rnn=lstm on test")
+    said = (
+        "3 of 6 runs of rnn=gru diverged (95 % interval 12 to 88 %) and 0 of 6 of rnn=lstm (0 to 46 %): whether "
+        "rnn=gru diverges more often is not shown (Fisher's exact test, p = 0.182)."
+    )
+    assert said in verdict.sentence  # scipy.stats.fisher_exact([[3, 3], [0, 6]])
 
 
 def test_an_arm_that_always_diverges_is_worse() -> None:
     lost = [diverged("rnn=gru", seed) for seed in range(6)]
     (verdict,) = compared(records(LSTM, lost)).verdicts
     assert verdict.outcome == "worse"
-    assert "6 of 6 runs of rnn=gru diverged" in verdict.sentence
+    assert verdict.sentence.startswith("Typical runs of rnn=gru are worse than typical runs of rnn=lstm on test: ")
+    assert "6 of 6 runs of rnn=gru diverged (95 % interval 54 to 100 %)" in verdict.sentence
+    assert "rnn=gru diverges more often (Fisher's exact test, p = 0.002)" in verdict.sentence
 
 
 def test_trimming_is_decided_by_the_two_arms_of_a_question_and_needs_five_seeds() -> None:
@@ -100,7 +105,7 @@ def test_rates_alone_leave_out_speakers_and_say_so() -> None:
     ]
     (verdict,) = compared(records(runs)).verdicts
     assert verdict.outcome == "worse"
-    assert "speakers left out, since there are no utterances" in verdict.sentence
+    assert "speakers left out: there are no utterances" in verdict.sentence
 
 
 def test_an_utterance_that_one_seed_lacks_costs_that_utterance_alone() -> None:
@@ -164,8 +169,8 @@ def test_models_that_have_not_learned_are_called_that_before_any_verdict() -> No
 def test_equal_means_are_neither_better_nor_worse() -> None:
     twin = [replace(run, config={**run.config, "rnn": "gru"}, overrides=["rnn=gru"]) for run in LSTM]
     (verdict,) = compared(records(LSTM, twin)).verdicts
-    assert verdict.outcome == "no difference shown"
-    assert "+0.00 WER" in verdict.sentence
+    assert verdict.outcome == "not shown"
+    assert "+0.00 points" in verdict.sentence
     assert "better" not in verdict.sentence
 
 
@@ -190,13 +195,13 @@ def test_decoders_of_the_same_models_are_paired() -> None:
     assert contrast.estimate.paired
     assert "6 models in pairs" in comparison.verdicts[0].sentence
     apart = [replace(run, model=f"{run.model}-{run.config['decoder']['beam_width']}") for run in runs]
-    assert compared(records(apart), baseline="1").verdicts[0].outcome == "no difference shown"
+    assert compared(records(apart), baseline="1").verdicts[0].outcome == "not shown"
 
 
 def test_one_model_decides_about_itself_alone() -> None:
     (verdict,) = compared(records([decoded(0, 1, 0.4), decoded(0, 8, 0.3)]), baseline="1").verdicts
     assert verdict.outcome == "better"
-    assert "one trained model, of which alone it speaks" in verdict.sentence
+    assert "This is about one trained model: nothing is known about other trainings." in verdict.sentence
 
 
 def test_replicates_over_corpora_are_paired_by_seed() -> None:
@@ -211,7 +216,7 @@ def test_replicates_over_corpora_are_paired_by_seed() -> None:
     assert verdict.outcome == "worse"
     assert verdict.estimate is not None
     assert verdict.estimate.paired
-    assert "5 models in pairs, each with speakers of its own" in verdict.sentence
+    assert "5 models in pairs, each pair with its own speakers" in verdict.sentence
 
 
 def test_folds_of_one_corpus_are_pairs_whose_training_sets_overlap() -> None:

@@ -16,13 +16,15 @@ from asr_verdicts.evidence import Evidence
 from asr_verdicts.failures import FailureRule, missed
 from asr_verdicts.planned_looks import follow
 from asr_verdicts.record import Record
+from asr_verdicts.report.sections import relative_text
 from asr_verdicts.scales import RELATIVE
+from asr_verdicts.sentences import write_sentence
 from asr_verdicts.statistics.distributions import binomial_interval
 from asr_verdicts.statistics.estimate import contrast_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.procedures import FixedLength
 from asr_verdicts.statistics.sample import Sample
-from asr_verdicts.verdict import Question, Verdict, write_sentence
+from asr_verdicts.verdict import Question, Verdict
 from tests.helpers.invented_records import diverged, record, records
 from tests.helpers.planned_worlds import ONE, PURE, Setting, invented
 
@@ -75,13 +77,15 @@ def test_equal_arms_of_which_one_loses_runs_are_never_simply_equivalent() -> Non
     lstm, gru = arm("rnn=lstm", STEADY, **wanted), arm("rnn=gru", STEADY, **wanted)
     (sound,) = compared(lstm, gru).verdicts
     assert sound.outcome == "equivalent"
-    assert "no run failed, and 6 runs miss a failure rate of 10 % in 53 % of cases" in sound.sentence
+    assert "No run failed, but 6 runs miss a failure rate of 10 % in 53 % of cases." in sound.sentence
     lost = [*gru[:5], diverged("rnn=gru", 5, ablation=dict(wanted))]
     (some,) = compared(lstm, lost).verdicts
     assert some.outcome == "typical runs equivalent"
-    assert "1 of 6 runs of rnn=gru diverged" in some.sentence
+    assert some.sentence.startswith("Typical runs of rnn=gru and rnn=lstm are equivalent within 5 points on test: ")
+    assert (
+        "1 of 6 runs of rnn=gru diverged (95 % interval 0 to 64 %) and 0 of 6 of rnn=lstm (0 to 46 %)" in some.sentence
+    )
     assert "count as 100 %" not in some.sentence
-    assert "failures: 1 of 6 of rnn=gru (0 to 64 %) and 0 of 6 of rnn=lstm (0 to 46 %), 95 %" in some.sentence
 
 
 def test_a_run_that_ends_far_above_the_others_is_not_averaged_in() -> None:
@@ -91,13 +95,13 @@ def test_a_run_that_ends_far_above_the_others_is_not_averaged_in() -> None:
     assert found.failed == {"rnn=lstm": 0, "rnn=gru": 1}
     assert found.rate == pytest.approx(0.30, abs=0.01)
     assert "diverged or ended above 1.5 times the median of its arm" in found.sentence
-    assert "the worst run of rnn=gru that ended has 7" in found.sentence
+    assert "The worst run of rnn=gru that ended has 7" in found.sentence
 
 
 def test_few_runs_some_of_which_failed_tell_nothing_of_typical_ones() -> None:
     (found,) = compared(arm("rnn=lstm", STEADY[:3]), arm("rnn=gru", [0.30, 0.31, 0.75])).verdicts
     assert found.outcome == "undecided"
-    assert "1 of 3 runs of rnn=gru failed, and fewer than 5 runs an arm" in found.sentence
+    assert "1 of 3 runs of rnn=gru failed, and fewer than 5 runs per arm" in found.sentence
 
 
 def test_counts_have_exact_intervals() -> None:
@@ -110,33 +114,33 @@ def contrast(low: float, high: float, margin: float | None = 0.02) -> Verdict:
     (lstm, gru) = (arm(name, STEADY[:4]) for name in ("rnn=lstm", "rnn=gru"))
     measured = compared(lstm, gru).verdicts[0]
     middle = (low + high) / 2
-    outcome = "worse" if low > 0 else "better" if high < 0 else "no difference shown"
+    outcome = "worse" if low > 0 else "better" if high < 0 else "not shown"
     return replace(measured, low=low, high=high, difference=middle, margin=margin, outcome=outcome)
 
 
 def test_a_relative_interval_through_0_is_pointed_out() -> None:
-    shown = replace(contrast(0.03, 0.05), relative=Range(0.5, -0.1, 1.1))
-    sentence = write_sentence(shown, compared(arm("rnn=lstm", STEADY)).arms, "")
-    assert ", relative +64.9 % (-9.5 to +200.4), which shows no difference on this scale;" in sentence
+    relative = Range(0.5, -0.1, 1.1)
+    assert relative_text(replace(contrast(0.03, 0.05), relative=relative)) == "not shown"
+    assert relative_text(replace(contrast(-0.01, 0.05), relative=relative)) == "+64.9 % (−9.5 to +200.4)"
 
 
 @pytest.mark.parametrize(
     ("low", "high", "grade", "end"),
     [
-        (0.03, 0.05, "beyond the margin", "more than the margin of ± 2.00 WER"),
-        (-0.05, -0.025, "beyond the margin", "more than the margin of ± 2.00 WER"),
-        (0.01, 0.05, "size unclear", "whether more or less than the margin of ± 2.00 WER is unclear"),
-        (0.001, 0.03, "less than the margin", "less than the margin of ± 2.00 WER, as measured"),
-        (0.001, 0.015, "less than the margin", "different, and equivalent within ± 2.00 WER"),
+        (0.03, 0.05, "beyond the margin", "More than the margin of 2 points."),
+        (-0.05, -0.025, "beyond the margin", "More than the margin of 2 points."),
+        (0.01, 0.05, "size unclear", "Whether it exceeds the margin of 2 points is unclear."),
+        (0.001, 0.03, "less than the margin", "Less than the margin of 2 points."),
+        (0.001, 0.015, "less than the margin", "The whole interval lies within the margin of 2 points."),
         (-0.01, 0.05, None, ""),
     ],
 )
 def test_a_shown_difference_has_a_grade(low: float, high: float, grade: str | None, end: str) -> None:
     measured = contrast(low, high)
     assert measured.grade == grade
-    assert measured.immaterial == end.startswith("different, and")
+    assert measured.immaterial == end.startswith("The whole interval")
     if end:
-        assert f"; {end}" in write_sentence(measured, compared(arm("rnn=lstm", STEADY)).arms, "")
+        assert f"). {end}" in write_sentence(measured, compared(arm("rnn=lstm", STEADY)).arms, "")
     assert contrast(low, high, margin=None).grade is None
 
 
@@ -169,8 +173,8 @@ def test_a_relative_scale_decides_where_it_is_declared() -> None:
     assert found.scale is RELATIVE
     assert found.margin == pytest.approx(math.log(1.5))
     assert found.grade == "beyond the margin"
-    assert "more than the margin of ± 50.0 % of the WER" in found.sentence
-    assert " WER (+1" in found.sentence  # the points beside it
+    assert " % relative (95 % interval +" in found.sentence
+    assert found.sentence.endswith(" More than the margin of 50 % of the WER.")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +212,7 @@ def test_a_fold_without_a_partner_is_left_out_and_said() -> None:
     assert found.estimate is not None
     assert found.estimate.paired
     assert found.seeds == {"rnn=lstm": 5, "rnn=gru": 5}
-    assert "5 models in pairs, each with speakers of its own" in found.sentence
+    assert "5 models in pairs, each pair with its own speakers" in found.sentence
     assert any("seed 5 of rnn=lstm has no partner: compared on the 5 of" in line for line in comparison.warnings)
 
 

@@ -29,7 +29,7 @@ def test_seeds_of_one_checkpoint_are_named_in_the_sentence(start: str | None, ot
     (verdict,) = compare(both, Options(), "x", Evidence(FIXED, "declared")).verdicts
     assert verdict.outcome == "worse"
     assert verdict.sentence.count("trained from one checkpoint") == named
-    assert verdict.sentence.count("seeds 0, 1, 2 of ") == named
+    assert verdict.sentence.count("Seeds 0, 1, 2 of ") == named
 
 
 @pytest.mark.slow

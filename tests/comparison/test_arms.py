@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.comparison.layouts import lay_out
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.runs.reader import read_summary
 from asr_verdicts.arms import Arm
@@ -193,7 +194,8 @@ def classic(**more: Any) -> list[Record]:
 
 
 def compared(runs: list[Record], **options: Any) -> Comparison:
-    return compare(records(runs), Options(**options), "classic")
+    listed, chosen = records(runs), Options(**options)
+    return compare(listed, chosen, "classic", layout=lay_out(listed, chosen, None))
 
 
 def test_every_arm_is_held_against_the_full_model_in_the_order_of_the_list() -> None:

@@ -39,7 +39,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_texts() -> None:
     assert (WER.text(0.1234), CER.text(0.5), LOSS.text(0.12345)) == ("12.34", "50.00", "0.1235")
-    assert (WER.text(-0.02, sign=True), LOSS.text(0.02, sign=True), LOSS.text(None)) == ("-2.00", "+0.0200", "NA")
+    assert (WER.text(-0.02, sign=True), LOSS.text(0.02, sign=True), LOSS.text(None)) == ("−2.00", "+0.0200", "NA")
     assert (WER.spread(0.2, None), WER.spread(0.2, 0.01), WER.spread(None, None)) == ("20.00", "20.00 ± 1.00", "NA")
     assert (WER.target_text(0.2), LOSS.target_text(0.35)) == ("WER 20 %", "loss 0.35 nats")
 
@@ -215,8 +215,10 @@ def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     assert any("not known" in line and "behaviour" in line for line in comparison.warnings)
     assert verdict.estimate is not None
     assert verdict.estimate.over_speakers is None
-    assert "speakers left out, since there are no utterances" in verdict.sentence
-    assert verdict.sentence.startswith("rnn=gru is worse than rnn=lstm on test: 31.00 against 11.00 %, +20.00 WER (")
+    assert "3 seeds, speakers left out: there are no utterances)" in verdict.sentence
+    assert verdict.sentence.startswith(
+        "rnn=gru is worse than rnn=lstm on test: 31.00 % against 11.00 % WER, a difference of +20.00 points ("
+    )
 
 
 def test_runs_that_did_not_finish_are_named() -> None:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from asr_ablations.comparison.layouts import lay_out
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
-from asr_verdicts.evidence import UNDECLARED
 from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
 from asr_verdicts.record import Record
 from tests.helpers.invented_records import config, diverged, record, records
@@ -47,4 +47,5 @@ def planned(
         for name in names
         for seed in range(seeds)
     ]
-    return compare(records(runs), Options(), "until", UNDECLARED, plan(names))
+    found = records(runs)
+    return compare(found, Options(), "until", layout=lay_out(found, Options(), plan(names)))

@@ -140,7 +140,7 @@ def test_the_literature_is_held_against_the_measurement(tmp_path: Path) -> None:
     assert lines[0] == "claim: it is"
     assert any(line.startswith("rnn=gru on test: published 6.00 WER, measured 2") for line in lines)
     assert "rnn=gru: expected equivalent within 2, measured worse: disagrees" in lines
-    assert "rnn=rnn: expected worse, measured no difference shown: cannot tell" in lines
+    assert "rnn=rnn: expected worse, measured not shown: cannot tell" in lines
     turned = said(declared, compare_folders([sweep], Options(baseline="gru")))
     assert turned[0] == "claim: it is"
     assert not [line for line in turned if "expected" in line], "what is expected is of the declared baseline alone"

@@ -58,7 +58,7 @@ def interval_text(verdict: Verdict) -> str:
 
 def test_the_interval_excludes_0_exactly_where_a_difference_is_shown(comparison: Comparison) -> None:
     rows = [contrast_row(verdict) for verdict in comparison.verdicts]
-    assert [row["outcome"] for row in rows] == ["worse", "no difference shown"]
+    assert [row["outcome"] for row in rows] == ["worse", "not shown"]
     assert [row["low"] > 0 or row["high"] < 0 for row in rows] == [row["outcome"] in SHOWN for row in rows]
     assert all(row["low"] < row["difference"] < row["high"] for row in rows)
     low, high = interval_text(comparison.verdicts[0]).split(" to ")
@@ -77,16 +77,17 @@ def test_two_seeds_of_many_arms_have_no_finite_interval_and_no_chance_to_name() 
     """They could show nothing, so that the same answer is no evidence: 100 % would mislead."""
     runs = [record(f"rnn={arm}", seed, 0.2 + 0.01 * arm + 0.02 * seed) for arm in range(12) for seed in range(2)]
     verdict = compare(records(runs), Options(baseline="0"), "test").verdicts[0]
-    assert verdict.outcome == "no difference shown"
+    assert verdict.outcome == "undecided"
+    assert "2 seeds per arm are too few for an interval" in verdict.sentence
     assert (interval_text(verdict), verdict.repeated) == ("NA", None)
 
 
-def test_the_documentation_has_a_row_for_every_term_that_the_page_defines() -> None:
+def test_the_page_defines_its_terms_in_the_words_of_the_documentation() -> None:
     text = (REPOSITORY / "docs" / "statistics.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
-    explained = {term.strip() for row in rows for term in row.split(",")}
-    terms = [term.removeprefix("has ") for name in DEFINITIONS for term in name.split(", ")]
-    assert [term for term in terms if term not in explained] == []
+    table = text.partition("### Terms of the tables")[2].split("\n\n")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    plain = {term: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "") for term, text in rows}
+    assert plain == DEFINITIONS
 
 
 @pytest.fixture(scope="module")

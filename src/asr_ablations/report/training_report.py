@@ -24,7 +24,7 @@ from asr_verdicts.files import Json
 from asr_verdicts.report.document import Report, report_verdicts, verdict_content
 from asr_verdicts.report.looks import spent_by
 from asr_verdicts.report.section import Section
-from asr_verdicts.report.sections import closing_sections, opening_sections, rate_sections
+from asr_verdicts.report.sections import closing_sections, evidence_section, opening_sections, rate_sections
 from asr_verdicts.table_columns import RATE_COLUMNS, TableRow, rate_rows, validation_rows
 
 REACHED_TIMES = ("seconds", "cost")
@@ -55,6 +55,7 @@ def sections(comparison: Comparison) -> list[Section]:
         search_section(comparison),
         *rate_sections(comparison),
         training_section(comparison),
+        evidence_section(comparison),
         frequency_section(comparison),
         loss_section(comparison),
         gradient_section(comparison),

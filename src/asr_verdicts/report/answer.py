@@ -1,5 +1,6 @@
 """The answer of a comparison: a row per arm, sorted by outcome, and what was found in a few lines."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,15 @@ from asr_verdicts.arms import shared_start
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.scales import RELATIVE
-from asr_verdicts.sentences import grade_text, lever_text, notes_on_runs, power_text, scope_text, units_text
+from asr_verdicts.sentences import (
+    grade_text,
+    lever_text,
+    margin_text,
+    notes_on_runs,
+    power_text,
+    scope_text,
+    units_text,
+)
 from asr_verdicts.table_columns import rate_rows, value_of
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Verdict
 from asr_verdicts.warnings import seed_noise_text
@@ -25,8 +34,9 @@ SENTENCES = 2
 class AnswerRow:
     """An arm, or an effect of a factor. Texts for a table; "" for a cell without a value.
 
-    rate: mean ± standard deviation over seeds. level: of the interval in percent, 0 without one. outcome: "" for the
-    baseline, and for arms whose effects have rows of their own.
+    rate: mean ± standard deviation over seeds. value, low, high: of the difference as fractions, on the scale that
+    decides; None without an interval. level: of the interval in percent, 0 without one. outcome: "" for the baseline,
+    and for the arms of crossed factors.
     """
 
     name: str
@@ -34,6 +44,9 @@ class AnswerRow:
     rate: str
     difference: str = ""
     interval: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     level: float = 0
     outcome: str = ""
 
@@ -77,9 +90,13 @@ def _row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metri
     if interval is None:
         return AnswerRow(name, runs, rate, difference, outcome=verdict.outcome)
     unit, fraction = verdict.scale.metric(metric), verdict.scale.fraction
-    ends = format_interval(fraction(interval.low), fraction(interval.high), unit, otherwise="")
-    level = 100 * (1 - (2 if equal else 1) * verdict.procedure.alpha) if ends else 0
-    return AnswerRow(name, runs, rate, unit.text(fraction(interval.value), sign=True), ends, level, verdict.outcome)
+    value, low, high = fraction(interval.value), fraction(interval.low), fraction(interval.high)
+    difference = unit.text(value, sign=True)
+    if not math.isfinite(high - low):
+        return AnswerRow(name, runs, rate, difference, outcome=verdict.outcome)
+    level = 100 * (1 - (2 if equal else 1) * verdict.procedure.alpha)
+    ends = format_interval(low, high, unit)
+    return AnswerRow(name, runs, rate, difference, ends, value, low, high, level, verdict.outcome)
 
 
 def set_line(comparison: Comparison) -> str:
@@ -122,16 +139,14 @@ def _group(verdict: Verdict, metric: Metric) -> tuple[str, str]:
     if verdict.outcome in SHOWN:
         return verdict.outcome.capitalize(), grade_text(verdict, metric)
     if verdict.outcome in EQUIVALENT:
-        margin = verdict.margin if verdict.look is None else verdict.look.margin
-        assert margin is not None
-        return f"{verdict.outcome.capitalize()} within {verdict.scale.margin(margin, metric)}", ""
+        return f"{verdict.outcome.capitalize()} within {margin_text(verdict, metric)}", ""
     if verdict.outcome not in ("open", "undecided"):
         return verdict.outcome.capitalize(), ""
     start = "Not decided yet" if verdict.outcome == "open" else "Undecided"
     after = "" if verdict.look is None else f" after {verdict.look.runs} seeds per arm"
     if verdict.reason:
         return f"{start}{after}, because {verdict.reason}", ""
-    return f"{start}{after}", "The sweep continues" if verdict.outcome == "open" else lever_text(verdict, metric)
+    return f"{start}{after}", "The sweep continues" if verdict.outcome == "open" else lever_text(verdict)
 
 
 def evidence_lines(comparison: Comparison) -> list[str]:

@@ -23,7 +23,7 @@ MOST_CHARACTERS = 100
 """In a line of the appendix, two beside each column: 17 cm at the size \\small. A wider table is cut, its first columns
 repeated."""
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
-NUMBER = re.compile(r"(?:[\d\s.,%()+<±–-]|to|of|NA|inf|e[+-]\d)*")
+NUMBER = re.compile(r"(?:[\d\s.,%()+<±–−-]|to|of|NA|inf|e[+-]\d)*")
 """A cell that stands at the right: a number, with its deviation or its interval."""
 
 
@@ -97,7 +97,7 @@ def _rate(row: TableRow, metric: Metric) -> str:
     if mean is None:
         return "--"
     spread = "" if deviation is None else rf" \pm {metric.text(deviation)}"
-    return f"${metric.text(mean)}{spread}$"
+    return _math(f"${metric.text(mean)}{spread}$")
 
 
 def _difference(verdict: Verdict | None, metric: Metric) -> str:
@@ -108,7 +108,12 @@ def _difference(verdict: Verdict | None, metric: Metric) -> str:
     mark = SHOWN_MARK if verdict.outcome in SHOWN else EQUAL_MARK if verdict.outcome in EQUIVALENT else ""
     value = f"${metric.text(contrast.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
     ends = format_interval(verdict.low, verdict.high, metric, between="$, $", otherwise="")
-    return f"{value} [${ends}$]" if ends else value
+    return _math(f"{value} [${ends}$]" if ends else value)
+
+
+def _math(text: str) -> str:
+    """The text with minus signs as math has them."""
+    return text.replace("−", "-")
 
 
 def _seeds(comparison: Comparison) -> int | None:

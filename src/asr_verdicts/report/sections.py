@@ -21,6 +21,7 @@ def verdict_sections(comparison: Comparison) -> list[Section]:
     return [
         *opening_sections(comparison),
         *rate_sections(comparison),
+        evidence_section(comparison),
         *closing_sections(comparison),
     ]
 
@@ -86,47 +87,57 @@ def cell_text(row: TableRow, column: Column) -> str:
 
 
 def difference_section(comparison: Comparison) -> Section:
-    """The numbers behind the verdicts. Definitions of all columns stand in docs/statistics.md."""
+    """The differences with their intervals and verdicts, on all test sets."""
     metric = find_metric(comparison.metric)
-    head = [
-        "arm", "set", f"{metric.label} difference", "interval", "relative", "verdict", "p", "Holm", "SE seeds",
-        "SE speakers", "detectable", "matched pairs p",
-    ]  # fmt: skip
-    rows = [_difference(verdict, metric) for verdict in comparison.verdicts]
-    lines = [
-        *evidence_lines(comparison),
-        "An interval excludes 0 exactly if a difference is shown. SE: the standard error over seeds alone and over "
-        "speakers alone. Detectable: the true difference that would be shown with a power of 80 %, with its 90 % "
-        "interval. Matched pairs (MAPSSWE) are about these models alone.",
-        *_described(comparison),
-        *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
-        *_repeated(comparison.answer),
+    head = ["arm", "set", f"{metric.label} difference", "interval", "relative", "verdict"]
+    rows = [
+        [
+            verdict.arm,
+            verdict.set,
+            metric.text(verdict.difference, sign=True),
+            format_interval(verdict.low, verdict.high, metric),
+            relative_text(verdict),
+            verdict.outcome,
+        ]
+        for verdict in comparison.verdicts
     ]
+    lines = [*evidence_lines(comparison), *_described(comparison)]
     return Section(f"Differences to {comparison.baseline}", head, rows, lines if rows else [])
 
 
-def _difference(verdict: Verdict, metric: Metric) -> list[str]:
-    estimate = verdict.estimate
+def evidence_section(comparison: Comparison) -> Section:
+    """The numbers behind the verdicts; docs/statistics.md defines the columns."""
+    metric = find_metric(comparison.metric)
+    head = ["arm", "set", "p", "Holm", "SE seeds", "SE speakers", "detectable", "matched pairs p"]
+    rows = [_evidence(verdict, metric) for verdict in comparison.verdicts]
+    lines = [
+        "An interval excludes 0 exactly if a difference is shown. SE: the standard error over seeds alone and over "
+        "speakers alone. Detectable: the true difference that would be shown with a power of 80 %, with its 90 % "
+        "interval. Matched pairs (MAPSSWE) are about these models alone.",
+        *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
+        *_repeated(comparison.answer),
+    ]
+    return Section("Evidence", head, rows, lines if rows else [])
+
+
+def _evidence(verdict: Verdict, metric: Metric) -> list[str]:
+    estimate, found = verdict.estimate, verdict.detectable
     parts = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
-    found = verdict.detectable
+    range_ = "NA"
+    if found is not None:
+        range_ = f"{metric.text(found.value)} ({metric.text(found.low)} to {metric.text(found.high)})"
     return [
         verdict.arm,
         verdict.set,
-        metric.text(verdict.difference, sign=True),
-        format_interval(verdict.low, verdict.high, metric),
-        _relative(verdict),
-        verdict.outcome,
         format_p(verdict.p),
         format_p(verdict.p_adjusted),
         *(metric.text(None if part is None else part.standard_error) for part in parts),
-        "NA"
-        if found is None
-        else f"{metric.text(found.value)} ({metric.text(found.low)} to {metric.text(found.high)})",
+        range_,
         format_p(verdict.p_pairs_holm),
     ]
 
 
-def _relative(verdict: Verdict) -> str:
+def relative_text(verdict: Verdict) -> str:
     """The relative difference with its interval; "not shown" if only the difference in points is shown."""
     if (found := verdict.relative) is None:
         return "NA"

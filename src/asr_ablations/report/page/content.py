@@ -23,57 +23,36 @@ from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.config import flatten
 from asr_verdicts.metrics import METRICS
+from asr_verdicts.one_arm import lone_rates
 from asr_verdicts.record import Record
+from asr_verdicts.report.answer import answer_rows, effect_rows, evidence_lines, finding_lines, set_line
 from asr_verdicts.report.looks import cost_section, furthest, look_rows, shown_margin
 from asr_verdicts.report.tables import contrast_row
 from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows, validation_rows
-from asr_verdicts.verdict import AGAIN
 
 DEFINITIONS = {
-    "difference": "The arm's mean over seeds minus the baseline's, in percentage points (nats for the loss), on the "
-    "utterances that all runs have.",
-    "CER (longer)": "Characters in error over the longer of reference and hypothesis, summed over the utterances of a "
-    "set; CER is over the reference.",
-    "interval": "The difference ± the half width at the level of the verdict. It excludes 0 exactly where a difference "
-    "is shown.",
-    "p": "Of the verdict's test, over seeds and speakers together, before any correction.",
-    "Holm": "p after Holm's correction over all contrasts of the set; a difference is shown at 0.05 or less.",
-    "SE seeds": "Standard error of the difference over seeds alone.",
-    "SE speakers": "Standard error of the difference over speakers alone, by bootstrap.",
-    "detectable": "The true difference that such runs find in four cases of five, with a 90 % interval of its own.",
-    "repeated": "In comparison.json, and below the table: the chance that as many fresh runs on the same test set have "
-    "the same verdict, as the measured noise predicts.",
-    "relative": "The difference as a share of the baseline's rate: the linearised logarithm of the ratio, by the same "
-    "two sources of noise, with as many degrees of freedom as speakers count.",
-    "superiority": "In comparison.json: the share of pairs of a run of the arm and one of the baseline in which the "
-    "arm's is better.",
-    "matched pairs p": "MAPSSWE on the utterances of these trained models, after Holm's correction. It says nothing of "
-    "other seeds, and decides nothing.",
-    "decides, describes": "The declared test set decides. Verdicts on the other sets are corrected among themselves "
-    "and describe.",
-    "look": "How many different states of this sweep have been compared. Where the number of runs was not declared "
-    "beforehand, or was looked at before all had ended, the interval is one that holds however often one looks.",
-    "trimmed means": "Where a run of either arm failed, and from five seeds on: without the best and the worst fifth "
-    "of an arm's runs (Yuen 1974).",
-    "has not learned": "A WER above 90 %. Where neither side has learned there is no verdict.",
-    "look (planned)": "Of a sweep that adds seeds until it knows: a number of seeds of each arm, named before the "
-    "first run, at which the open questions are tested. All looks together claim a difference that does not exist with "
-    "a chance of at most α.",
-    "repeated interval": "The interval at a planned look, wide enough to hold at all looks at once (Jennison & "
-    "Turnbull 1984).",
-    "margin": "The difference that would not matter, named before the first run.",
-    "grade": "How large a shown difference is: its interval beyond the margin (the same again in "
-    f"{AGAIN['beyond the margin']} of cases), measured beyond it ({AGAIN['size unclear']}), or measured within "
-    f"({AGAIN['less than the margin']}).",
-    "equivalent": "No difference is shown, and the repeated interval for equality lies within ± the margin: two "
-    "one-sided tests, each at α over the number of questions.",
-    "open": "Neither different nor equivalent at the latest planned look: further seeds are added.",
-    "undecided": "No verdict: the seeds of the plan are used up, or the chance of a verdict was too small to go on, or "
-    "the evidence has no noise to judge by. The sentence says which.",
-    "chance of a verdict": "By the data so far, that the last planned look shows a difference or equality (predictive "
-    "probability; Spiegelhalter, Freedman & Blackburn 1986). Below until.hopeless a question is given up.",
+    "difference, interval": "The arm's mean minus the baseline's, in points (nats for the loss), on the utterances "
+    "that all runs have; ± its half-width at the level of the verdict.",
+    "p, Holm": "The p-value of the verdict's test before and after Holm's correction.",
+    "SE seeds, SE speakers": "The standard error from seeds alone, and from speakers (or other units) alone.",
+    "relative": "The difference as a share of the baseline's rate: the linearised logarithm of the ratio, with as many "
+    "degrees of freedom as speakers count (Kish 1965).",
+    "matched pairs p": "MAPSSWE (Gillick & Cox 1989; Pallett et al. 1990) on these trained models, after Holm's "
+    "correction. It ignores other seeds and decides nothing.",
+    "superiority": "The share of pairs of an arm's and a baseline's run in which the arm's is better "
+    "(comparison.json).",
+    "trimmed means": "Means without the best and the worst fifth of an arm's runs.",
+    "detectable": "The true difference that such an experiment shows with a power of 80 %, with a 90 % interval "
+    "because few seeds measure the noise badly.",
+    "repeated": "The chance that as many fresh seeds on the same test set give the same verdict (how good it is).",
+    "decides, describes": "Verdicts on sets that describe are corrected among themselves.",
+    "look, look (planned), repeated interval": "How many states of the sweep have been compared; in a plan, a number "
+    "of seeds per arm at which open questions are tested, and the interval there.",
+    "margin, grade": "The difference that would not matter, and the size of a shown difference against it.",
+    "chance of a verdict": "The predictive probability that the last look decides (Spiegelhalter, Freedman & Blackburn "
+    "1986).",
 }
-
+"""The terms of the tables, as docs/statistics.md defines them."""
 
 POINTS = 300
 """Largest number of points of a curve."""
@@ -86,7 +65,7 @@ Series = dict[str, Numbers]
 
 def content(comparison: Comparison) -> dict[str, object]:
     """Everything except the page's own code. Values from run folders are text or numbers, never markup."""
-    evidence, columns = comparison.evidence, [*RATE_COLUMNS, *TRAINING_COLUMNS]
+    columns = [*RATE_COLUMNS, *TRAINING_COLUMNS]
     metrics = [*metric_names(comparison, "validation/"), *metric_names(comparison, "train/")]
     return {
         "title": comparison.title,
@@ -97,8 +76,7 @@ def content(comparison: Comparison) -> dict[str, object]:
         "metrics": {name: {**asdict(metric), "heading": metric.heading} for name, metric in METRICS.items()},
         "baseline": comparison.baseline,
         "verdicts": [verdict.sentence for verdict in comparison.answer],
-        "evidence": f"{evidence.procedure.test}: {evidence.reason} (look {evidence.look})."
-        + (f" {comparison.scored}." if comparison.scored else ""),
+        "answer": _answer(comparison),
         "definitions": list(DEFINITIONS.items()),
         "warnings": comparison.warnings,
         "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
@@ -119,6 +97,19 @@ def content(comparison: Comparison) -> dict[str, object]:
         "config": _config(comparison),
         "worst": worst(comparison),
         "environments": _environments(comparison),
+    }
+
+
+def _answer(comparison: Comparison) -> dict[str, object]:
+    """The table of the answer with what was found and how."""
+    scored = [f"{comparison.scored}."] if comparison.scored else []
+    return {
+        "set": set_line(comparison),
+        "rows": [asdict(row) for row in answer_rows(comparison)],
+        "effects": [asdict(row) for row in effect_rows(comparison)],
+        "margin": next((verdict.shown_margin for verdict in comparison.answer), None),
+        "findings": [*finding_lines(comparison), *(rate.sentence for rate in lone_rates(comparison))],
+        "evidence": [*evidence_lines(comparison), *scored],
     }
 
 

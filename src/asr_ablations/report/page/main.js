@@ -18,17 +18,47 @@ function head() {
   const several = data.arms.length > 1;
   const parts = several ? [`factor ${data.factor.join(", ")}`, `${data.arms.length} arms`, data.source] : ["one arm", data.source];
   at("kicker").textContent = parts.filter(Boolean).join(" · ");
-  at("verdicts").replaceChildren(...data.verdicts.map((text) => element("li", {}, text)));
+  const items = (lines) => lines.map((text) => element("li", {}, text));
+  at("findings").replaceChildren(...items(data.answer.findings));
+  at("evidence").textContent = data.answer.evidence.join(" ");
+  at("verdicts").replaceChildren(...items(data.verdicts));
+  at("s-verdicts").hidden = data.verdicts.every((text) => data.answer.findings.includes(text));
   const list = (title, lines, kind) => lines.length
-    ? [element("div", { class: kind }, title, element("ul", {}, ...lines.map((line) => element("li", {}, line))))] : [];
+    ? [element("div", { class: kind }, title, element("ul", {}, ...items(lines)))] : [];
   at("notes").replaceChildren(
     ...list("Warnings", data.warnings, "warning"),
     ...list("Not finished", data.unfinished.map(([run, reason]) => `${run}: ${reason}`), "warning"),
   );
-  const empty = !at("verdicts").children.length && !at("notes").children.length; // of a single run
+  const empty = !at("findings").children.length && !at("notes").children.length; // of a single run
   at("verdict").hidden = empty;
   if (empty) Object.assign(document.querySelector(".skip"), { href: "#results", textContent: "Skip to the results" });
 }
+
+/* A row per arm, with its interval on an axis that all rows share; the margin is shaded. */
+function answer() {
+  const { rows, effects, set } = data.answer;
+  at("set").textContent = set;
+  const every = [...rows, ...effects];
+  const margin = data.answer.margin ?? 0;
+  const ends = [-margin, margin, ...every.flatMap((row) => [row.low ?? 0, row.high ?? 0])];
+  const axis = { from: Math.min(...ends), to: Math.max(...ends, 1e-9), margin, width: 240 };
+  const several = (values) => new Set(values).size > 1;
+  const difference = [
+    { key: "difference", title: "difference", cell: (row) => row.difference, value: (row) => row.value, number: true },
+    { key: "low", title: effects.length || data.baseline.length > 30 ? "on one axis" : `to ${data.baseline}`, cell: (row) => row.low === null ? "" : interval(row, axis) },
+    { key: "interval", title: "interval", cell: (row) => row.interval },
+    ...several(every.map((row) => row.level).filter(Boolean)) ? [{ key: "level", cell: (row) => row.level ? `${row.level} %` : "" }] : [],
+    { key: "outcome", title: "verdict", cell: (row) => element("span", { class: OUTCOMES[row.outcome] ?? "" }, row.outcome) },
+  ];
+  const asked = every.some((row) => row.outcome);
+  const seeds = several(rows.map((row) => row.runs)) ? [{ key: "runs", title: "seeds" }] : [];
+  const rate = { key: "rate", title: data.metrics[data.metric].heading, cell: (row) => row.rate, number: true };
+  table("answer", rows, [{ key: "name", title: "arm", cell: (row) => element("span", {}, swatch(row.name), row.name) }, ...seeds, rate, ...asked && !effects.length ? difference : []], "Answer");
+  at("effects").hidden = !effects.length;
+  table("effects", effects, [{ key: "name", title: "effect" }, ...difference], "Effects");
+}
+
+const OUTCOMES = { better: "good", worse: "bad" };
 
 /* A column of the results: a mean and its standard deviation over seeds share a column. */
 function resultColumn(key, rows) {
@@ -65,19 +95,21 @@ function results() {
   else at("config").replaceChildren(element("p", { class: "hint nothing" }, "Nothing."));
 }
 
-function interval(row, most) {
+/* The interval of a row on an axis that has its zero line, and the margin shaded. */
+function interval(row, { from, to, margin = 0, width = 140 }) {
   if (row.low === null || row.high === null) return "–";
-  const x = (value) => 70 + (64 * value) / most;
+  const x = (value) => 6 + ((width - 12) * (value - from)) / (to - from);
   const draw = (tag, attributes) => {
     const shape = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [name, value] of Object.entries(attributes)) shape.setAttribute(name, value);
     return shape;
   };
-  const image = draw("svg", { width: 140, height: 18, class: "interval", role: "img", "aria-label": `${shown("low", row.low)} to ${shown("high", row.high)}` });
+  const image = draw("svg", { width, height: 18, class: "interval", role: "img", "aria-label": `${shown("low", row.low)} to ${shown("high", row.high)}` });
   image.append(
-    draw("line", { x1: 70, x2: 70, y1: 0, y2: 18, stroke: "var(--soft)", "stroke-dasharray": "2 2" }),
+    draw("rect", { x: x(-margin), width: x(margin) - x(-margin), y: 0, height: 18, fill: "var(--line)" }),
+    draw("line", { x1: x(0), x2: x(0), y1: 0, y2: 18, stroke: "var(--soft)", "stroke-dasharray": "2 2" }),
     draw("line", { x1: x(row.low), x2: x(row.high), y1: 9, y2: 9, stroke: "currentColor", "stroke-width": 2 }),
-    draw("circle", { cx: x(row.difference), cy: 9, r: 4, fill: "currentColor" }),
+    draw("circle", { cx: x(row.value ?? row.difference), cy: 9, r: 4, fill: "currentColor" }),
   );
   return image;
 }
@@ -86,14 +118,13 @@ function differences() {
   at("s-differences").hidden = !data.differences.length;
   at("baseline").textContent = data.baseline;
   at("definitions").replaceChildren(...data.definitions.flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]));
-  at("evidence").textContent = data.evidence;
   const most = Math.max(1e-9, ...data.differences.flatMap((row) => [Math.abs(row.low ?? 0), Math.abs(row.high ?? 0), Math.abs(row.difference)]));
-  const clear = (row) => ({ better: "good", worse: "bad" }[row.outcome] ?? "");
+  const clear = (row) => OUTCOMES[row.outcome] ?? "";
   const signed = (row) => element("span", { class: clear(row) }, (row.difference > 0 ? "+" : "") + shown("difference", row.difference).replace("-", "−"));
   const role = (row) => row.primary ? "decides" : "describes";
   table("differences", data.differences, [
     { key: "arm", cell: armCell }, { key: "difference", title: "difference", cell: signed },
-    { key: "low", title: "interval", cell: (row) => interval(row, most) }, { key: "outcome", title: "verdict" },
+    { key: "low", title: "interval", cell: (row) => interval(row, { from: -most, to: most }) }, { key: "outcome", title: "verdict" },
     { key: "set" }, { key: "primary", title: "role", cell: role },
     { key: "p" }, { key: "p_adjusted", title: "Holm" }, { key: "error_over_seeds", title: "SE seeds" }, { key: "error_over_speakers", title: "SE speakers" },
     { key: "detectable", title: "detectable" }, { key: "p_pairs_holm", title: "matched pairs p" },
@@ -126,7 +157,7 @@ function lookCell(row) {
 
 function redrawLooks() {
   const metric = data.metrics[data.metric];
-  const title = `${metric.label} difference to ${plain(data.baseline)}, ${metric.is_rate ? "% points" : metric.unit}`;
+  const title = `${metric.label} difference to ${plain(data.baseline)}, ${metric.is_rate ? "points" : metric.unit}`;
   draw("looks-chart", lookTraces(data.looks, metric.scale), "seeds of each arm at the look", title, { band: metric.scale * data.plan.margin, reach: metric.scale * data.plan.reach, ticks: data.plan.looks });
 }
 
@@ -244,7 +275,7 @@ controls();
 theme(darkness.matches ? "dark" : "light");
 darkness.addEventListener("change", (event) => theme(event.matches ? "dark" : "light"));
 at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-for (const part of [head, results, differences, search, looks, inspected, utterances, networks, environments]) part();
+for (const part of [head, answer, results, differences, search, looks, inspected, utterances, networks, environments]) part();
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
   for (const id of ["curves", "utilisation", "looks-chart", "search-chart"]) at(id).replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
 }).finally(() => { document.documentElement.dataset.ready = "yes"; }));
