@@ -12,6 +12,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.metrics import format_interval
+from asr_verdicts.report.answer import evidence_lines
 from asr_verdicts.report.document import report_verdicts
 from asr_verdicts.report.files import write_texts
 from asr_verdicts.systems import compare_systems
@@ -42,7 +43,7 @@ class Table(list[Row]):
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison. comparison: everything behind the verdicts. A notebook shows sentences, table and intervals."""
+    """A comparison. comparison: everything behind the verdicts. A notebook shows table, figure and sentences."""
 
     comparison: Comparison
 
@@ -100,9 +101,9 @@ class Result:
             for verdict in self.verdicts
         ]
         table = _html_table(head, rows) if rows else self.table()._repr_html_()
-        notes = [note for note in (self.scored, *self.warnings) if note]
+        notes = [note for note in (*evidence_lines(self.comparison), self.scored, *self.warnings) if note]
         said = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in notes)
-        return f"{sentences}{table}{self._figure()}{said}"
+        return f"{table}{self._figure()}{sentences}{said}"
 
     def _figure(self) -> str:
         """The differences with their intervals, as SVG; "" without intervals or matplotlib."""

@@ -54,7 +54,8 @@ def test_the_sentence_of_several_seeds() -> None:
     assert (verdict.outcome, comparison.baseline) == ("better", "base")
     assert re.fullmatch(
         r"mine is better than base on test: [\d.]+ % against [\d.]+ % WER, a difference of −[\d.]+ points "
-        r"\(95 % interval −[\d.]+ to −[\d.]+; p [=<] [\d.]+; 3 seeds, 10 speakers\)\. More than the margin of 1 point\.",
+        r"\(95 % interval −[\d.]+ to −[\d.]+; p [=<] [\d.]+; 3 seeds, 10 speakers\)\. "
+        r"More than the margin of 1 point\.",
         verdict.sentence,
     )
     assert comparison.evidence.procedure.name == "fixed"
@@ -274,8 +275,8 @@ def test_a_lone_system_has_kaldis_interval_too() -> None:
     assert alone.rate.value == pytest.approx(theirs, abs=0.05 * half)
     assert (alone.rate.high - alone.rate.low) / 2 == pytest.approx(1.030 * half, rel=0.03)
     assert alone.sentence.endswith(
-        "; 60 utterances; speakers unknown, so the interval is too narrow if a speaker has several). This is about this "
-        "model: with one training, nothing is known about the method."
+        "; 60 utterances; speakers unknown, so the interval is too narrow if a speaker has several). This is about "
+        "this model: with one training, nothing is known about the method."
     )
 
 
