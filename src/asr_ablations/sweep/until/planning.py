@@ -100,7 +100,7 @@ def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
     left = [str(seed) for seed in seeds if seed not in plan.seeds]
     if not left:
         return []
-    most = f"the plan has at most {plan.most} seeds an arm"
+    most = f"the plan has at most {plan.most} seeds per arm"
     return [f"seed={','.join(left)}: never trained, {most}; until.seeds={len(seeds)} takes all that are named"]
 
 
@@ -113,12 +113,12 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     margin = SCALES[plan.scale].margin(plan.margin, metric)
     looks = " ".join(map(str, plan.looks))
     head = (
-        f"{arms} arms, {metric.label} on {plan.set}, {margin}, at most {plan.most} seeds an "
+        f"{arms} arms, {metric.label} on {plan.set}, margin {margin}, at most {plan.most} seeds per "
         f"arm ({arms * plan.most} runs), looks at {looks} seeds"
     )
     noise = _noise(planned, cfg, outputs)
     if noise is None:
-        return [head, "the noise of seeds is not known yet: no earlier sweep on this test set tells it"]
+        return [head, "no earlier sweep on this test set shows how much seeds vary"]
     level = plan.alpha / len(plan.contrasts)
     relative = SCALES[plan.scale] is RELATIVE
     in_points = math.expm1(plan.margin) * noise.mean if relative else plan.margin
@@ -130,14 +130,15 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     )
     lines = [
         head,
-        f"seeds move {metric.label} by {metric.text(noise.deviation)} (standard deviation; {noise.runs} earlier runs "
-        f"of {noise.arms} arms on this test set)",
-        f"{margin} would take about {equal} seeds an arm; {plan.most} find differences from {metric.text(found)} on",
+        f"seeds move the {metric.label} by {metric.text(noise.deviation)} {metric.amount} (standard deviation; "
+        f"{noise.runs} earlier runs of {noise.arms} arms on this test set)",
+        f"equivalence within {margin} takes about {equal} seeds per arm; {plan.most} detect {metric.text(found)} "
+        f"{metric.amount} or more",
     ]
     if equal > plan.most:
         lines.append(
-            f"so equal arms will mostly end undecided: a wider margin, more seeds (until.seeds={equal}), or, where "
-            "speakers are the limit, data.test_speakers"
+            f"so equal arms will mostly end undecided: take a wider margin, more seeds (until.seeds={equal}), or, if "
+            "speakers are the limit, more of them (data.test_speakers)"
         )
     return lines
 
