@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned, shared_start
 from asr_verdicts.failures import counts_text, missed
+from asr_verdicts.identical_arms import did_nothing
 from asr_verdicts.metrics import Metric, find_metric, format_p
 from asr_verdicts.statistics.distributions import fisher
 from asr_verdicts.statistics.estimate import ONE_SPEAKER, UNKNOWN, Estimate
@@ -24,6 +25,9 @@ def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
 
     arms: all of the comparison. noise: how much seeds vary in earlier sweeps, as a sentence, for arms with one seed.
     """
+    if verdict.question.kind == "arm" and did_nothing(verdict.question, arms):
+        both = f"{verdict.question.arm} and {verdict.question.baseline}"
+        return f"{both} have identical hypotheses: they are copies, or the change did nothing."
     sentences = [*_finding(verdict, noise), *notes_on_runs(verdict, arms)]
     return " ".join(f"{sentence}." for sentence in sentences if sentence)
 

@@ -49,6 +49,11 @@ def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> N
         f"schedule=constant and schedule=newbob {WORDS} with the same seed (0, 1): what they differ in did nothing in "
         "these runs"
     ]
+    verdicts = compare_folders([tmp_path / "sweep"], Options(baseline="constant")).answer
+    assert [
+        verdict.sentence.endswith("have identical hypotheses: they are copies, or the change did nothing.")
+        for verdict in verdicts
+    ] == [verdict.arm == "schedule=newbob" for verdict in verdicts]
 
 
 NOTHING = "with the same seed (0; 1 of 5 runs): what they differ in did nothing in these runs"
