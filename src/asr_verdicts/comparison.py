@@ -77,7 +77,7 @@ def compare(
     title: str,
     evidence: Evidence = UNDECLARED,
     plan: VerdictPlan | None = None,
-    layout: Layout | None = None,
+    layout: Layout[Arm] | None = None,
 ) -> Comparison:
     """Compare runs.
 
