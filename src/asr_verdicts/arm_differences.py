@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.config import LIST, OWN, Config, leaves, within
-from asr_verdicts.confounds import MISSING, derived, references, value_text
-from asr_verdicts.record import SYSTEM, Record
+from asr_verdicts.confounds import MISSING, References, derived, references, value_text
+from asr_verdicts.record import SYSTEM
 
 if TYPE_CHECKING:
     from asr_verdicts.design import Design
@@ -86,16 +86,15 @@ def arm_differences(
     configs: Mapping[str, Config],
     baseline: str,
     factor: Sequence[str],
-    runs: Sequence[Record],
+    known: References,
     said: Mapping[str, Sequence[str]],
     varied: Sequence[str],
 ) -> list[ArmDifference]:
-    """Of every arm but the baseline. configs: a resolved config of each arm, by its name; runs: those that show which
-    keys follow from others; said, varied: as Layout has them. Two factors that are crossed need no other baseline:
-    their effects are separated.
+    """Of every arm but the baseline. configs: a resolved config of each arm, by its name; known: which keys follow from
+    others; said, varied: as Layout has them. Two factors that are crossed need no other baseline: their effects are
+    separated.
     """
     whole = {name: leaves(config) for name, config in configs.items()}
-    known = references(runs)
     follows = derived([*factor, *varied], known)
     differ = {name: _keys(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}
     return [
@@ -118,9 +117,8 @@ def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDiffer
     if design.baseline not in arms or is_search(arms) or design.layout.factor == [SYSTEM]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
-    runs = [run for arm in arms for run in arm.results]
-    layout = design.layout
-    return arm_differences(configs, design.baseline.name, layout.factor, runs, layout.said, layout.varied)
+    layout, known = design.layout, references([run for arm in arms for run in arm.results])
+    return arm_differences(configs, design.baseline.name, layout.factor, known, layout.said, layout.varied)
 
 
 def _keys(own: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:

@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from asr_verdicts.config import OWN, leaves, within
-from asr_verdicts.confounds import FINGERPRINT, content, derived, references, value_text
+from asr_verdicts.confounds import derived, references, value_text
 from asr_verdicts.errors import UsageError
-from asr_verdicts.record import SYSTEM, Record, Records, Unfinished
+from asr_verdicts.record import FINGERPRINT, SYSTEM, AnyRun, ConfiguredRun, Record, Unfinished
 
 
 @dataclass(frozen=True)
@@ -37,60 +37,77 @@ class Arm:
         return replace(self, runs=runs, diverged=diverged)
 
 
-@dataclass
-class _Members:
-    """The runs of one choice of the factor, in the order of their folders."""
-
-    runs: list[Record] = field(default_factory=list)
-    diverged: list[Record] = field(default_factory=list)
-    absent: list[Unfinished] = field(default_factory=list)
+class Named(Protocol):
+    """An arm with its choices by key or group."""
 
     @property
-    def first(self) -> Record:
-        return (self.runs or self.diverged)[0]
+    def name(self) -> str: ...
+
+    @property
+    def levels(self) -> dict[str, str]: ...
+
+
+AnArm = TypeVar("AnArm", bound=Named)
+
+
+@dataclass(frozen=True)
+class Choice(Generic[AnyRun]):
+    """A choice of the factor, and the runs with it, begun or not."""
+
+    levels: dict[str, str]
+    runs: list[AnyRun]
+
+    @property
+    def name(self) -> str:
+        return name_of(self.levels)
 
 
 def group(
-    records: Records, factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
-) -> tuple[list[Arm], list[str]]:
-    """Arms in the order of their first run with their runs in the order of seeds, and warnings. explained: keys that
-    no name mentions.
+    runs: Sequence[AnyRun], factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
+) -> list[Choice[AnyRun]]:
+    """The choices in the order of their first run. explained: keys that no name mentions.
 
-    Runs that differ in a key that was allowed are different arms. Of several runs with the same choice and seed the
-    first counts, and a warning names the others. A run that a search proposed is no evidence beside runs that were
-    started afterwards to confirm it. Unfinished runs belong to the arm that their config says; those of an arm without
-    any result are left to `records.unfinished`.
+    Runs that differ in a key that was allowed are different choices.
     """
-    keys = [key for key in differing if not within(key, [FINGERPRINT])]
-    by_choice: dict[str, _Members] = {}
-    for run in records.runs:
-        by_choice.setdefault(_content_of(content(run), keys), _Members()).runs.append(run)
-    for run in records.diverged:
-        by_choice.setdefault(_content_of(content(run), keys), _Members()).diverged.append(run)
-    for unfinished in records.unfinished:
-        if unfinished.config is not None and (choice := _content_of(leaves(unfinished.config), keys)) in by_choice:
-            by_choice[choice].absent.append(unfinished)
-    named = [key for key in keys if not within(key, explained)]
-    choices = _choices([members.first for members in by_choice.values()], factor, named)
+    by_content: dict[str, list[AnyRun]] = {}
+    for run in runs:
+        by_content.setdefault(_content_of(run.content, differing), []).append(run)
+    named = [key for key in differing if not within(key, [FINGERPRINT, *explained])]
+    levels = _levels([runs_[0] for runs_ in by_content.values()], factor, named)
+    return [Choice(*pair) for pair in zip(levels, by_content.values(), strict=True)]
+
+
+def fill_arms(
+    choices: Sequence[Choice[Record]], unfinished: Sequence[Unfinished], differing: Sequence[str]
+) -> tuple[list[Arm], list[str]]:
+    """The arms of these choices with their runs in the order of seeds, and warnings.
+
+    Of several runs with the same choice and seed the first counts, and a warning names the others. A run that a search
+    proposed is no evidence beside runs that were started afterwards to confirm it. Unfinished runs belong to the arm
+    that their config says; those of an arm without any result belong to none.
+    """
+    absent: dict[str, list[Unfinished]] = {}
+    for lost in unfinished:
+        if lost.config is not None:
+            absent.setdefault(_content_of(leaves(lost.config), differing), []).append(lost)
     arms, warnings = [], []
-    for levels, members in zip(choices, by_choice.values(), strict=True):
-        name = name_of(levels)
-        results, reasons = _one_per_seed(name, [*members.runs, *members.diverged])
+    for choice in choices:
+        results, reasons = _one_per_seed(choice.name, choice.runs)
         warnings += reasons
         arms.append(
             Arm(
-                name,
+                choice.name,
                 [run for run in results if run.diverged_at is None],
                 diverged=[run for run in results if run.diverged_at is not None],
-                absent=members.absent,
-                levels=levels,
+                absent=absent.get(_content_of(choice.runs[0].content, differing), []),
+                levels=choice.levels,
             )
         )
     return arms, warnings
 
 
 def _content_of(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
-    return json.dumps([leaves_.get(key) for key in keys], default=str)
+    return json.dumps([leaves_.get(key) for key in keys if not within(key, [FINGERPRINT])], default=str)
 
 
 def _one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list[str]]:
@@ -108,7 +125,7 @@ def _one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list
     return [seeds[seed] for seed in sorted(seeds)], warnings
 
 
-def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
+def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
     """The baseline that a user means by a name, as find_arm reads it. Raises UsageError with the choices."""
     baseline = find_arm(name, arms)
     if baseline is None:
@@ -116,7 +133,7 @@ def find_baseline(name: str, arms: Sequence[Arm]) -> Arm:
     return baseline
 
 
-def _choices(runs: Sequence[Record], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
+def _levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
     """The choices of each run by key or group: of the factor and of keys beyond it, where these tell the runs apart,
     else of every key that differs, too.
     """
@@ -130,11 +147,11 @@ def _choices(runs: Sequence[Record], factor: Sequence[str], keys: Sequence[str])
     plain = [key for key in keys if not key.endswith("_target_")]
     return [
         {**levels, **{key: value_text(of_run[key]) for key in plain if key in of_run}}
-        for levels, of_run in zip(choices, map(content, runs), strict=True)
+        for levels, of_run in zip(choices, (run.content for run in runs), strict=True)
     ]
 
 
-def _node(run: Record, root: str) -> object:
+def _node(run: ConfiguredRun, root: str) -> object:
     node: object = run.config
     for part in root.split("."):
         node = node.get(part) if isinstance(node, dict) else None
@@ -145,17 +162,13 @@ NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping
 """Groups whose option `none` is null in a config."""
 
 
-def _is_none(run: Record, root: str) -> bool:
-    return root in NULL_GROUPS and _node(run, root) is None
-
-
-def choice_of(run: Record, root: str) -> str:
+def choice_of(run: ConfiguredRun, root: str) -> str:
     """The option of a group as the user named it, else by its class; the value of a plain key."""
     node = _node(run, root)
-    if _is_none(run, root):
+    if node is None and root in NULL_GROUPS:
         return "none"
     if not isinstance(node, dict):
-        return value_text(content(run).get(root, node))
+        return value_text(run.content.get(root, node))
     typed = [line.partition("=")[2] for line in run.overrides if line.lstrip("+").startswith(f"{root}=")]
     if typed and re.fullmatch(r"[\w.-]+", typed[-1]):
         return typed[-1]
@@ -198,19 +211,6 @@ EVERYTHING = "all"
 
 NAMED = (OWN, SYSTEM)
 """Keys whose values are names that people gave: an arm of a list, or a system."""
-
-
-class Named(Protocol):
-    """An arm with its choices by key or group."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def levels(self) -> dict[str, str]: ...
-
-
-AnArm = TypeVar("AnArm", bound=Named)
 
 
 Value = TypeVar("Value")

@@ -76,7 +76,7 @@ def compare(
     options: Options,
     title: str,
     evidence: Evidence = UNDECLARED,
-    layout: Layout | None = None,
+    layout: Layout[Arm] | None = None,
 ) -> Comparison:
     """Compare runs. layout: the runs as arms, by default an arm for each choice of the factor.
 

@@ -2,20 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 
 from asr_verdicts.config import flatten, within
 from asr_verdicts.errors import UsageError
-from asr_verdicts.record import Record, SetContent
-
-FINGERPRINT = "data.json"
-"""Prefix of the keys for the hashes of the data: data.json.train for the training set, and so on."""
+from asr_verdicts.record import BEHAVIOUR, FINGERPRINT, ConfiguredRun
 
 OF_REPLICATES = ("data.corpus_seed", "data.fold")
 """Keys for what a built-in corpus is drawn from, and for the speakers that a corpus is tested on."""
-
-BEHAVIOUR = "behaviour"
-"""Key for the version of the code's behaviour that a run was made with."""
 
 Differing = dict[str, list[object]]
 """Dotted keys of configs, each with its different values."""
@@ -55,42 +48,25 @@ def value_text(value: object) -> str:
 MISSING = object()
 
 
-def content(run: Record) -> dict[str, object]:
-    """All leaves of a run's config that can change its result, the hashes of its data, the code's behaviour."""
-    hashes = {f"{FINGERPRINT}.{name}": _fingerprint(content_) for name, content_ in run.data.sets.items()}
-    return {**run.leaves, **hashes, BEHAVIOUR: behaviour(run)}
-
-
-def behaviour(run: Record) -> int:
-    """The version of the code's behaviour; a record without a version, as from W&B, counts as version 1."""
-    return 1 if run.environment.behaviour is None else run.environment.behaviour
-
-
-def _fingerprint(content_: SetContent) -> str:
-    return content_.sha256 or json.dumps(asdict(content_))
-
-
-def differing(runs: Sequence[Record]) -> Differing:
+def differing(runs: Sequence[ConfiguredRun]) -> Differing:
     """Keys whose values are not the same in all runs, with their different values."""
-    contents = [content(run) for run in runs]
-    if any(not run.data.sets for run in runs):  # a record without data.json, as from W&B: data cannot be compared
-        contents = [
-            {key: value for key, value in content_.items() if not within(key, [FINGERPRINT])} for content_ in contents
-        ]
+    contents = [run.content for run in runs]
     values = {key: _distinct(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
-    return {key: distinct for key, distinct in values.items() if len(distinct) > 1}
+    hashed = all(any(within(key, [FINGERPRINT]) for key in keys) for keys in contents)
+    ignored = [] if hashed else [FINGERPRINT]  # a record without data.json, as from W&B: data cannot be compared
+    return {key: distinct for key, distinct in values.items() if len(distinct) > 1 and not within(key, ignored)}
 
 
 def _distinct(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
     """The different values of a key, which need not be hashable, in the order of the runs."""
     values: list[object] = []
-    for content_ in contents:
-        if (value := content_.get(key, MISSING)) not in values:
+    for content in contents:
+        if (value := content.get(key, MISSING)) not in values:
             values.append(value)
     return values
 
 
-def confounds(runs: Sequence[Record], factor: Sequence[str], differ: Differing) -> Differing:
+def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Differing) -> Differing:
     """The differing keys that neither are the factor nor follow from it."""
     follows = {key for key in derived(factor, references(runs)) if not _set_differently(runs, key)}
     if any(within(root, ["data"]) for root in factor):
@@ -98,7 +74,7 @@ def confounds(runs: Sequence[Record], factor: Sequence[str], differ: Differing) 
     return {key: values for key, values in differ.items() if not within(key, [*factor, *follows])}
 
 
-def find_factor(runs: Sequence[Record], differ: Differing, allowed: Sequence[str]) -> list[str]:
+def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Sequence[str]) -> list[str]:
     """The group or key that the runs differ in, where none was declared. Raises ConfoundedError for several."""
     own = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
     known = references(runs)
@@ -122,7 +98,7 @@ def _follows_from_another(key: str, keys: Iterable[str], known: References) -> b
     return any(within(key, derived([root, other], known)) and not within(key, [root]) for root, other in groups)
 
 
-def replicated(runs: Sequence[Record]) -> list[str]:
+def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
     """Keys that belong to the seed: where every seed has a corpus of its own, alike in all arms (data.corpus_seed set
     to the seed), or test speakers of its own (data.fold), these are replicates and no difference between arms.
     """
@@ -130,33 +106,33 @@ def replicated(runs: Sequence[Record]) -> list[str]:
     return [*keys, FINGERPRINT] if keys else []
 
 
-def _is_of_seed(runs: Sequence[Record], key: str) -> bool:
+def _is_of_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
     """True if the key has one value for each seed, and another for every other seed."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
-        seeds.setdefault(run.seed, set()).add(value_text(run.leaves.get(key, MISSING)))
+        seeds.setdefault(int(run.config["seed"]), set()).add(value_text(run.content.get(key, MISSING)))
     own = all(len(values) == 1 for values in seeds.values()) and len(set.union(*seeds.values())) == len(seeds)
     return own and len(seeds) > 1
 
 
-def _set_differently(runs: Sequence[Record], key: str) -> bool:
+def _set_differently(runs: Sequence[ConfiguredRun], key: str) -> bool:
     """True if the runs' own overrides set the key to different values: then it does not follow from another key."""
     lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
     return len(lines) > 1
 
 
-def references(runs: Sequence[Record]) -> References:
+def references(runs: Sequence[ConfiguredRun]) -> References:
     """The derived keys that the runs recorded. For a record without them, SET_BY_CHOICES, and every key that has the
     value of the top-level key of its last name in all runs, as model.dropout has of dropout.
     """
-    recorded = [run.environment.derived for run in runs]
+    recorded = [run.derived for run in runs]
     known = {**SET_BY_CHOICES, **_of_one_name(runs)} if None in recorded else {}
     for of_run in recorded:
         known |= of_run or {}
     return known
 
 
-def _of_one_name(runs: Sequence[Record]) -> References:
+def _of_one_name(runs: Sequence[ConfiguredRun]) -> References:
     configs = [flatten(run.config) for run in runs]
     dotted = dict.fromkeys(key for config in configs for key in config if "." in key)
     names = {key: key.rpartition(".")[2] for key in dotted}

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.record import Record
+from asr_verdicts.record import ConfiguredRun
 from asr_verdicts.scales import POINTS, RELATIVE, Scale
 
 FACTORIAL = "factorial"
@@ -41,7 +41,7 @@ OF_PUBLISHING = ("published", "claim", "expected", "withdrawn", "earlier")
 """Keys that sweeps/publish reads: what a source says, and what was answered before."""
 
 
-def declaration(runs: Sequence[Record]) -> Declaration:
+def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
     """The declaration of the first run that has one. Raises UsageError for keys and values of another form, and for
     runs that declare different factors.
     """

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Generic
 
-from asr_verdicts.arms import Arm, find_baseline, group, is_search
+from asr_verdicts.arms import AnArm, Arm, Choice, fill_arms, find_baseline, group, is_search
 from asr_verdicts.config import within
 from asr_verdicts.confounds import (
     ConfoundedError,
     Differing,
     confounds,
-    content,
     differing,
     find_factor,
     replicated,
@@ -21,7 +21,7 @@ from asr_verdicts.errors import choices
 from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.questions import questions
-from asr_verdicts.record import Record, Records
+from asr_verdicts.record import AnyRun, ConfiguredRun, Record, Records, Unfinished
 from asr_verdicts.verdict import Question
 
 
@@ -37,8 +37,8 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The runs as arms.
+class Layout(Generic[AnArm]):
+    """The runs as arms: runs that have begun as `Arm`, or any as `Choice`.
 
     differ: all keys that differ; overruled: those beyond the factor that --allow accepted. default: the baseline unless
     the user names another; None for the arm that was named first. changes: what each arm of a list changes, as text;
@@ -50,9 +50,9 @@ class Layout:
     factor: list[str]
     differ: Differing
     overruled: Differing
-    arms: list[Arm]
-    warnings: list[str]
+    arms: list[AnArm]
     default: str | None
+    warnings: list[str] = field(default_factory=list)
     changes: dict[str, str] = field(default_factory=dict)
     said: dict[str, list[str]] = field(default_factory=dict)
     varied: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Design:
     chosen afterwards. targets: of the time to accuracy, as recorded.
     """
 
-    layout: Layout
+    layout: Layout[Arm]
     baseline: Arm
     metric: Metric
     sets: list[str]
@@ -91,13 +91,14 @@ class Design:
         return margin_on(declared.margin, declared.scale, self.metric.scale, "ablation.margin")
 
 
-def assign(records: Records, options: Options, layout: Layout | None = None) -> Design:
+def assign(records: Records, options: Options, layout: Layout[Arm] | None = None) -> Design:
     """Assign runs to arms, and decide what is asked. layout: by default an arm for each choice of the factor.
 
     Raises ConfoundedError if the runs differ in more than the factor, and UsageError for what cannot be asked.
     """
-    _check_allowed(options.allow, [*records.runs, *records.diverged])
-    layout = layout or _by_factor(records, options)
+    runs = [*records.runs, *records.diverged]
+    _check_allowed(options.allow, runs)
+    layout = layout or fill_layout(lay_out_by_factor(runs, options), records.unfinished)
     declared, arms = layout.declared, layout.arms
     default = layout.default or _first_named(arms).name
     baseline = find_baseline(str(options.baseline or default), arms)
@@ -111,7 +112,7 @@ def assign(records: Records, options: Options, layout: Layout | None = None) -> 
         baseline=baseline,
         metric=metric,
         sets=sets,
-        primary=_primary(options, declared, sets),
+        primary=primary_set(options.set or declared.set, sets),
         questions=[] if searched else questions(arms, baseline, layout.factor, declared.contrasts),
         size=size,
         chosen=chosen,
@@ -119,13 +120,19 @@ def assign(records: Records, options: Options, layout: Layout | None = None) -> 
     )
 
 
-def _by_factor(records: Records, options: Options) -> Layout:
-    """An arm for each choice of the declared factor, or of the only one."""
-    runs = [*records.runs, *records.diverged]
+def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]]:
+    """An arm for each choice of the declared factor, or of the only one. Raises ConfoundedError."""
     declared = declaration(runs)
     differ, factor, overruled = find_or_check_factor(runs, declared, options.allow)
-    arms, warnings = group(records, factor, list(differ))
-    return Layout(declared, factor, differ, overruled, arms, warnings, declared.baseline)
+    return Layout(declared, factor, differ, overruled, group(runs, factor, list(differ)), declared.baseline)
+
+
+def fill_layout(
+    layout: Layout[Choice[Record]], unfinished: Sequence[Unfinished], warnings: Sequence[str] = ()
+) -> Layout[Arm]:
+    """The layout with the results of each arm. warnings: about what was left out before."""
+    arms, reasons = fill_arms(layout.arms, unfinished, list(layout.differ))
+    return Layout(**{**vars(layout), "arms": arms, "warnings": [*warnings, *reasons]})
 
 
 def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration) -> bool:
@@ -133,23 +140,23 @@ def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration)
     return is_search(arms) and options.baseline is None and declared.baseline is None and not declared.contrasts
 
 
-def _check_allowed(allow: Sequence[str], runs: Sequence[Record]) -> None:
+def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
     """Raises UsageError for a key of --allow that no run has: it would excuse nothing."""
-    known = list(dict.fromkeys(key for run in runs for key in content(run)))
+    known = list(dict.fromkeys(key for run in runs for key in run.content))
     for key in allow:
         if known and not any(within(name, [key]) for name in known):
             near = ", ".join(get_close_matches(key, known, n=3)) or "a key of config.yaml, or a group"
             raise choices("allow", key, near)
 
 
-def differing_beyond_seeds(runs: Sequence[Record]) -> Differing:
+def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
     """All keys that differ and that are no matter of the seed."""
     of_seeds = replicated(runs)
     return {key: values for key, values in differing(runs).items() if not within(key, of_seeds)}
 
 
 def find_or_check_factor(
-    runs: Sequence[Record], declared: Declaration, allow: Sequence[str]
+    runs: Sequence[ConfiguredRun], declared: Declaration, allow: Sequence[str]
 ) -> tuple[Differing, list[str], Differing]:
     """All differing keys, the factor, and the keys beyond it, which all were allowed. Raises ConfoundedError."""
     differ = differing_beyond_seeds(runs)
@@ -161,9 +168,9 @@ def find_or_check_factor(
     return differ, factor, beyond
 
 
-def _primary(options: Options, declared: Declaration, sets: Sequence[str]) -> str:
-    """The test set that decides. Raises UsageError for one that was not tested."""
-    name = options.set or declared.set or (sets[0] if sets else "")
+def primary_set(name: str | None, sets: Sequence[str]) -> str:
+    """The test set that decides, by default the first. Raises UsageError for one that was not tested."""
+    name = name or (sets[0] if sets else "")
     if sets and name not in sets:
         raise choices("set", name, list(sets))
     return name

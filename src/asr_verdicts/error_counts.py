@@ -76,6 +76,13 @@ def character_errors(reference: str, hypothesis: str) -> Errors:
     return count_errors(reference, hypothesis)
 
 
+def error_columns(reference: str, hypothesis: str) -> dict[str, int]:
+    """The columns of utterances.csv with the counts of words, characters and errors of one utterance."""
+    words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
+    counts = [*vars(words).values(), *vars(characters).values()]
+    return dict(zip(COLUMNS["wer"] + COLUMNS["cer"], counts, strict=True))
+
+
 def recorded_errors(row: Mapping[str, object], metric: str = "wer") -> Errors:
     """Errors that a row of utterances.csv holds. metric: wer, cer or cer_longer."""
     errors = Errors(*(_count(row[column]) for column in COLUMNS[metric]))

@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.config import within
-from asr_verdicts.confounds import content
 from asr_verdicts.record import Record
 from asr_verdicts.verdict import Question
 
@@ -73,7 +72,7 @@ def _pairs(one: Arm, other: Arm) -> list[tuple[Record, Record]]:
 
 def _same_config(*runs: Record) -> bool:
     """Return whether two configs differ in seeds alone. If not, the same results say that an option did nothing."""
-    one, other = ({key: leaf for key, leaf in content(run).items() if not within(key, ["seeds"])} for run in runs)
+    one, other = ({key: leaf for key, leaf in run.content.items() if not within(key, ["seeds"])} for run in runs)
     return one == other
 
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from asr_verdicts.arms import Arm
+from asr_verdicts.arms import Named
 from asr_verdicts.declaration import FACTORIAL
 from asr_verdicts.errors import choices
 from asr_verdicts.verdict import Question
@@ -14,7 +14,7 @@ FORMS = (
 )
 
 
-def questions(arms: Sequence[Arm], baseline: Arm, factor: Sequence[str], declared: Sequence[str]) -> list[Question]:
+def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], declared: Sequence[str]) -> list[Question]:
     """The questions in the order of reading. declared: `ablation.contrasts`; where it is empty, and two factors are
     fully crossed, all effects are measured. Raises UsageError for a contrast that the arms cannot answer.
     """
@@ -28,7 +28,7 @@ def questions(arms: Sequence[Arm], baseline: Arm, factor: Sequence[str], declare
     return list({question.name: question for text in entries for question in crossed.effects(text)}.values())
 
 
-def against_baseline(arms: Sequence[Arm], baseline: Arm) -> list[Question]:
+def against_baseline(arms: Sequence[Named], baseline: Named) -> list[Question]:
     """Every other arm against the baseline."""
     return [
         Question("arm", arm.name, baseline.name, {arm.name: 1.0, baseline.name: -1.0})
@@ -44,7 +44,7 @@ class _Crossed:
         self.factors, self.levels, self.names = list(factors), [list(of) for of in levels], names
 
     @classmethod
-    def of(cls, arms: Sequence[Arm], baseline: Arm, factor: Sequence[str]) -> "_Crossed | None":
+    def of(cls, arms: Sequence[Named], baseline: Named, factor: Sequence[str]) -> "_Crossed | None":
         """None where the arms are not the full product of exactly two factors with several choices each."""
         if len(factor) != 2 or any(set(arm.levels) != set(factor) for arm in arms):
             return None

@@ -1,10 +1,11 @@
 """A run as comparisons read it: its config and seed, what each set got, where it was made."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, NotRequired, TypedDict
+from typing import ClassVar, Literal, NotRequired, Protocol, TypedDict, TypeVar
 
 from asr_verdicts.config import Config, leaves
 from asr_verdicts.error_counts import total_errors
@@ -232,6 +233,36 @@ ONE_SYSTEM = "one system of each arm"
 """The `model` of records where each arm is one system, of which alone a verdict can speak."""
 
 
+FINGERPRINT = "data.json"
+"""Prefix of the keys for the hashes of the data: data.json.train for the training set, and so on."""
+
+BEHAVIOUR = "behaviour"
+"""Key for the version of the code's behaviour that a run was made with."""
+
+
+class ConfiguredRun(Protocol):
+    """A run whose config is known, whether or not it has begun.
+
+    config: resolved; derived: keys that the config computes from others, each with its sources, None if unknown;
+    content: everything that can change the result, by dotted key.
+    """
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def overrides(self) -> list[str]: ...
+
+    @property
+    def derived(self) -> dict[str, list[str]] | None: ...
+
+    @property
+    def content(self) -> dict[str, object]: ...
+
+
+AnyRun = TypeVar("AnyRun", bound=ConfiguredRun)
+
+
 @dataclass(frozen=True)
 class Record:
     """Everything that a run left in its folder.
@@ -261,10 +292,18 @@ class Record:
     def seed(self) -> int:
         return int(self.config["seed"])
 
+    @property
+    def derived(self) -> dict[str, list[str]] | None:
+        return self.environment.derived
+
     @cached_property
-    def leaves(self) -> dict[str, object]:
-        """The leaves of the config that can change a result, by dotted key."""
-        return leaves(self.config)
+    def content(self) -> dict[str, object]:
+        """The leaves of the config that can change the result, the hashes of the data, and the code's behaviour, which
+        is version 1 in a record without it, as from W&B.
+        """
+        hashes = {f"{FINGERPRINT}.{name}": of.sha256 or json.dumps(asdict(of)) for name, of in self.data.sets.items()}
+        behaviour = self.environment.behaviour
+        return {**leaves(self.config), **hashes, BEHAVIOUR: 1 if behaviour is None else behaviour}
 
     @cached_property
     def validation_sets(self) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from asr_ablations.runs.listed_arms import (
-    ListedArm,
+    arm_of,
     beyond_the_list,
     changes_of,
     default_baseline,
@@ -11,22 +11,26 @@ from asr_ablations.runs.listed_arms import (
     in_order,
     keys_of_lists,
     listed_arms,
-    of_the_list,
 )
-from asr_verdicts.arms import Arm, find_baseline, group
+from asr_verdicts.arms import Arm, Choice, find_baseline, group
 from asr_verdicts.config import OWN, Config, flatten, within
 from asr_verdicts.declaration import declaration
-from asr_verdicts.design import Layout, Options, differing_beyond_seeds, find_or_check_factor
+from asr_verdicts.design import Layout, Options, differing_beyond_seeds, fill_layout, find_or_check_factor
 from asr_verdicts.plan import VerdictPlan, arm_content
-from asr_verdicts.record import Record, Records, Unfinished
+from asr_verdicts.record import AnyRun, Record, Records, Unfinished
 
 
-def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout | None:
+def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout[Arm] | None:
     """The arms that a plan or a list names; None for a sweep with neither, whose arms are the choices of its factor."""
     if plan is not None:
         return _planned(records, plan)
-    listed = listed_arms([*records.runs, *records.diverged])
-    return _listed(records, listed, options) if listed else None
+    runs = [*records.runs, *records.diverged]
+    if (layout := lay_out_list(runs, options)) is None:
+        return None
+    names = {arm.levels[OWN] for arm in layout.arms}
+    others = [run.folder.name for run in runs if arm_of(run.config) not in names]
+    left_out = [f"{name}: no run of an arm in the list, left out" for name in others]
+    return fill_layout(layout, records.unfinished, left_out)
 
 
 def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
@@ -65,31 +69,34 @@ def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
     return {key: value for key, value in own.items() if key in planned or within(key, typed)} == planned
 
 
-def _listed(records: Records, listed: Sequence[ListedArm], options: Options) -> Layout:
-    """The arms of a list, each of which may differ in what it changes."""
-    declared = declaration([*records.runs, *records.diverged])
-    records, left_out = of_the_list(records, listed)
-    runs = [*records.runs, *records.diverged]
+def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]] | None:
+    """The arms of a list, each of which may differ in what it changes; None for runs without a list.
+
+    Raises ConfoundedError for an arm that differs in more.
+    """
+    if not (listed := listed_arms(runs)):
+        return None
+    declared, names = declaration(runs), [arm.name for arm in listed]
+    runs = [run for run in runs if arm_of(run.config) in names]
     differ, factor = differing_beyond_seeds(runs), [OWN, *declared.factor]
-    arms, warnings = group(records, factor, list(differ), explained(listed, runs))
-    arms = in_order(arms, listed)
+    arms = in_order(group(runs, factor, list(differ), explained(listed, runs)), listed)
     default = declared.baseline or default_baseline(arms, listed)
     reference = find_baseline(str(options.baseline or default), arms)
     overruled = beyond_the_list(arms, reference, listed, declared.factor, options.allow)
-    warnings = [*left_out, *warnings]
-    return Layout(
-        declared, factor, differ, overruled, arms, warnings, default, changes_of(arms, listed), *keys_of_lists(arms)
-    )
+    said, varied = keys_of_lists({arm.name: arm.runs[0].config for arm in arms})
+    changes = changes_of(arms, listed)
+    return Layout(declared, factor, differ, overruled, arms, default, changes=changes, said=said, varied=varied)
 
 
-def _planned(records: Records, plan: VerdictPlan) -> Layout:
+def _planned(records: Records, plan: VerdictPlan) -> Layout[Arm]:
     """The arms of a plan. Those of a list differ as they did when the plan was made."""
     arms, warnings = planned_arms(plan, records)
     runs = [run for arm in arms for run in arm.results]
     declared = declaration(runs)
     if plan.listed:
         factor = [OWN, *declared.factor]
-        differ, keys = differing_beyond_seeds(runs), keys_of_lists(arms)
-        return Layout(declared, factor, differ, {}, arms, warnings, plan.baseline, plan.listed, *keys, plan)
+        configs = {arm.name: arm.results[0].config for arm in arms if arm.results}
+        differ, keys = differing_beyond_seeds(runs), keys_of_lists(configs)
+        return Layout(declared, factor, differ, {}, arms, plan.baseline, warnings, plan.listed, *keys, plan)
     differ, factor, overruled = find_or_check_factor(runs, declared, [])
-    return Layout(declared, factor, differ, overruled, arms, warnings, declared.baseline, plan=plan)
+    return Layout(declared, factor, differ, overruled, arms, declared.baseline, warnings, plan=plan)

@@ -10,7 +10,7 @@ import numpy as np
 from asr_ablations.comparison.validation_costs import Ratio, ratio_of_times
 from asr_verdicts.arms import Arm
 from asr_verdicts.config import within
-from asr_verdicts.confounds import content, value_text
+from asr_verdicts.confounds import value_text
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.sample import mean_and_deviation
 
@@ -157,7 +157,7 @@ def _series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[Runs]:
 
 
 def _rest(run: Record, apart_from: tuple[str, ...]) -> dict[str, object]:
-    return {key: value for key, value in content(run).items() if not within(key, ["gpus", "ranks", *apart_from])}
+    return {key: value for key, value in run.content.items() if not within(key, ["gpus", "ranks", *apart_from])}
 
 
 def _names(runs: Sequence[Record]) -> list[str]:

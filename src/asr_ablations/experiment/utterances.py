@@ -11,7 +11,7 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.training.ddp import gathered, share_buffers
 from asr_ablations.training.task import CTCTask
-from asr_verdicts.error_counts import character_errors, word_errors
+from asr_verdicts.error_counts import error_columns
 from asr_verdicts.record import UtteranceRow
 
 
@@ -56,7 +56,6 @@ def transcribe_set(
 
 def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> UtteranceRow:
     """One row of utterances.csv: transcripts, counts of words, characters and errors, and where the audio is."""
-    words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
     return {
         "set": name,
         "id": utterance.id,
@@ -64,14 +63,7 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
         "unit": utterance.unit,
         "reference": reference,
         "hypothesis": hypothesis,
-        "words": words.total,
-        "substitutions": words.substitutions,
-        "deletions": words.deletions,
-        "insertions": words.insertions,
-        "characters": characters.total,
-        "character_substitutions": characters.substitutions,
-        "character_deletions": characters.deletions,
-        "character_insertions": characters.insertions,
+        **error_columns(reference, hypothesis),  # type: ignore[typeddict-item]
         "audio": str(utterance.audio.resolve()),  # with offset, duration and channel, what a report plays
         "offset": utterance.offset,
         "duration": utterance.duration,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from asr_ablations.runs.records import load
-from asr_verdicts.confounds import content
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.distributions import normal_bound, t_bound
@@ -63,9 +62,9 @@ def siblings(original: Record, sweep: Path) -> list[Record]:
         runs = load([sweep]).runs
     except UsageError:  # one of them is damaged: that does not keep the original from being reproduced
         return [original]
-    own = json.dumps(content(original), sort_keys=True)
+    own = json.dumps(original.content, sort_keys=True)
     others = [run for run in runs if run.seed != original.seed]
-    return [original, *(run for run in others if json.dumps(content(run), sort_keys=True) == own)]
+    return [original, *(run for run in others if json.dumps(run.content, sort_keys=True) == own)]
 
 
 def from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from asr_verdicts.arms import Arm
+from asr_verdicts.arms import AnArm, Choice, Named
 from asr_verdicts.config import LIST, MACHINE_KEYS, OWN, Config, flatten, within
 from asr_verdicts.confounds import (
     ConfoundedError,
@@ -16,7 +16,7 @@ from asr_verdicts.confounds import (
     replicated,
 )
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.record import Record, Records
+from asr_verdicts.record import AnyRun, ConfiguredRun
 
 NAME = "name"
 FULL = "full"
@@ -158,61 +158,53 @@ def _unescaped(found: re.Match[str]) -> str:
     return found[1][: len(found[1]) // 2] + ("'" if found[2] else "")
 
 
-def listed_arms(runs: Sequence[Record]) -> list[ListedArm]:
+def listed_arms(runs: Sequence[ConfiguredRun]) -> list[ListedArm]:
     """The list that the runs were made from; empty where there was none. Raises UsageError for lists that contradict
     each other.
     """
     return merged(run.config[LIST] for run in runs if run.config.get(LIST))
 
 
-def of_the_list(records: Records, listed: Sequence[ListedArm]) -> tuple[Records, list[str]]:
-    """The records of the listed arms, and warnings about the others."""
-    names = [arm.name for arm in listed]
-    others = [run.folder.name for run in [*records.runs, *records.diverged] if arm_of(run.config) not in names]
-    kept = replace(
-        records,
-        runs=[run for run in records.runs if arm_of(run.config) in names],
-        diverged=[run for run in records.diverged if arm_of(run.config) in names],
-    )
-    return kept, [f"{name}: no run of an arm in the list, left out" for name in others]
-
-
-def explained(listed: Sequence[ListedArm], runs: Sequence[Record]) -> list[str]:
+def explained(listed: Sequence[ListedArm], runs: Sequence[ConfiguredRun]) -> list[str]:
     """The keys that some arm changes, and those that follow from them."""
     keys = [key for arm in listed for key in arm.keys]
     return [*dict.fromkeys([*keys, *sorted(derived(keys, references(runs)))])]
 
 
-def in_order(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> list[Arm]:
+def in_order(arms: Sequence[AnArm], listed: Sequence[ListedArm]) -> list[AnArm]:
     """The arms in the order of the list."""
     names = [arm.name for arm in listed]
     return sorted(arms, key=lambda arm: names.index(arm.levels[OWN]))
 
 
-def default_baseline(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> str:
+def default_baseline(arms: Sequence[Named], listed: Sequence[ListedArm]) -> str:
     """The name of the arm that changes nothing, else of the first one."""
     unchanged = [entry.name for entry in listed if not entry.changes]
     return next((arm.name for arm in arms if arm.levels[OWN] in unchanged), arms[0].name)
 
 
-def changes_of(arms: Sequence[Arm], listed: Sequence[ListedArm]) -> dict[str, str]:
+def changes_of(arms: Sequence[Named], listed: Sequence[ListedArm]) -> dict[str, str]:
     """The changes of each arm, as text, by its name."""
     texts = {entry.name: entry.text for entry in listed}
     return {arm.name: texts[arm.levels[OWN]] for arm in arms}
 
 
 def beyond_the_list(
-    arms: Sequence[Arm], baseline: Arm, listed: Sequence[ListedArm], factor: Sequence[str], allowed: Sequence[str]
+    arms: Sequence[Choice[AnyRun]],
+    baseline: Choice[AnyRun],
+    listed: Sequence[ListedArm],
+    factor: Sequence[str],
+    allowed: Sequence[str],
 ) -> Differing:
     """The keys in which an arm differs from the baseline beyond what the two change, all of them allowed.
 
     factor: keys in which all arms may differ. Raises ConfoundedError, with the arm, for others.
     """
     changes = {entry.name: entry.keys for entry in listed}
-    of_seeds = replicated([run for arm in arms for run in arm.results])
+    of_seeds = replicated([run for arm in arms for run in arm.runs])
     overruled: Differing = {}
     for arm in [baseline, *(arm for arm in arms if arm is not baseline)]:
-        runs = [*baseline.results, *(arm.results if arm is not baseline else [])]
+        runs = [*baseline.runs, *(arm.runs if arm is not baseline else [])]
         name, other = arm.levels[OWN], baseline.levels[OWN]
         own = [*changes[other], *changes[name], *factor]
         beyond = confounds(runs, [*own, *of_seeds], differing(runs))
@@ -243,8 +235,7 @@ def varied_keys(config: Config) -> list[str]:
     return [key.lstrip("+~") for arm in config.get(LIST) or [] for key in arm if key != NAME]
 
 
-def keys_of_lists(arms: Sequence[Arm]) -> tuple[dict[str, list[str]], list[str]]:
-    """The keys that the name of each arm says, and those that some arm changes."""
-    configs = {arm.name: arm.results[0].config for arm in arms if arm.results}
+def keys_of_lists(configs: Mapping[str, Config]) -> tuple[dict[str, list[str]], list[str]]:
+    """The keys that the name of each arm says, and those that some arm changes. configs: one of each arm, by name."""
     varied = dict.fromkeys(key for config in configs.values() for key in varied_keys(config))
     return {name: said_keys(config) for name, config in configs.items()}, [*varied]

@@ -1,8 +1,10 @@
 """What the arms of a sweep differ in, said before the first one runs: later it would cost the runs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
+from functools import cached_property
+from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -10,12 +12,11 @@ from asr_ablations.config.targets import groups, options_by_name
 from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.listed_arms import keys_of_lists
 from asr_verdicts.arm_differences import ArmDifference, arm_differences
-from asr_verdicts.arms import Arm, find_arm, find_baseline, group
-from asr_verdicts.config import LIST, OWN, within
-from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, replicated
-from asr_verdicts.declaration import Declaration, declaration
+from asr_verdicts.arms import Named, find_arm, find_baseline, group
+from asr_verdicts.config import LIST, OWN, Config, leaves, within
+from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, references, replicated
+from asr_verdicts.declaration import declaration
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.record import NO_SUMMARY, Environment, Record, Records
 
 
 def print_differences(configs: Sequence[DictConfig]) -> None:
@@ -32,7 +33,7 @@ def print_differences(configs: Sequence[DictConfig]) -> None:
 
 def _beyond_the_factor(configs: Sequence[DictConfig]) -> list[str]:
     """A warning where the arms differ in more than the declared factor, which `compare` refuses."""
-    runs = [_record(number, cfg) for number, cfg in enumerate(configs)]
+    runs = _composed(configs)
     factor = declaration(runs).factor
     if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing(runs))):
         return []
@@ -45,7 +46,7 @@ def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
     of the arms: `compare` would refuse it after the training. A name that no arm resembles is of an arm that is left
     out here, or measured elsewhere.
     """
-    runs = [_record(number, cfg) for number, cfg in enumerate(configs)]
+    runs = _composed(configs)
     declared = declaration(runs)
     if len(runs) < 2 or not declared.factor or runs[0].config.get(LIST):
         return
@@ -54,13 +55,13 @@ def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
     if varied and not any(within(key, declared.factor) for key in differ):
         roots = list(dict.fromkeys(key.removesuffix("._target_") for key in varied))
         raise choices("ablation.factor", ", ".join(declared.factor), f"what varies: {', '.join(roots[:5])}")
-    arms, _ = group(Records(runs, [], []), declared.factor, list(differ))
+    arms = group(runs, declared.factor, list(differ))
     name = declared.baseline or ""
     if find_arm(name, arms) is None and (near := _nearest(name, arms, declared.factor)):
         raise UsageError(f"ablation.baseline={name}: no arm is called so; nearest: {near}")
 
 
-def _nearest(name: str, arms: Sequence[Arm], factor: Sequence[str]) -> str:
+def _nearest(name: str, arms: Sequence[Named], factor: Sequence[str]) -> str:
     """The arm whose choice was likely meant; "" where the name is an option of the factor, or like no arm's, or where
     it is no word: a number is near to any other.
     """
@@ -78,48 +79,43 @@ def difference_lines(differences: Sequence[ArmDifference]) -> list[str]:
 
 
 def differences_of(configs: Sequence[DictConfig]) -> list[ArmDifference]:
-    """configs: composed, of all runs. Empty for one arm, and for arms that `compare` would refuse as confounded.
-
-    Raises UsageError where no arm is the declared baseline.
+    """configs: composed, of all runs. Empty for one arm, and for runs that differ in several keys, of which none is
+    declared. Raises UsageError if no arm is the declared baseline.
     """
-    runs = [_record(number, cfg) for number, cfg in enumerate(configs)]
-    if len(runs) < 2:
-        return []
-    declared = declaration(runs)
-    arms = _arms(runs, declared)
-    if len(arms) < 2:
-        return []
-    factor = _factor(runs, declared)
-    baseline = find_baseline(declared.baseline, arms) if declared.baseline else arms[0]
-    by_arm = {arm.name: arm.runs[0].config for arm in arms}
-    return arm_differences(by_arm, baseline.name, factor, runs, *keys_of_lists(arms))
-
-
-def _factor(runs: Sequence[Record], declared: Declaration) -> list[str]:
-    """Raises ConfoundedError for runs that differ in several keys, of which none is declared."""
-    if runs[0].config.get(LIST):
-        return [OWN, *declared.factor]
-    return declared.factor or find_factor(runs, differing(runs), [])
-
-
-def _arms(runs: Sequence[Record], declared: Declaration) -> list[Arm]:
-    """The arms of these runs; none where `compare` would refuse them as confounded."""
+    runs = _composed(configs)
+    declared, differ, listed = declaration(runs), differing(runs), runs[0].config.get(LIST)
     try:
-        factor = _factor(runs, declared)
+        factor = [OWN, *declared.factor] if listed else declared.factor or find_factor(runs, differ, [])
     except ConfoundedError:
         return []
-    keys = [OWN] if runs[0].config.get(LIST) else list(differing(runs))
-    return group(Records(list(runs)), factor, keys)[0]
+    arms = group(runs, factor, [OWN] if listed else list(differ))
+    if len(arms) < 2:
+        return []
+    baseline = find_baseline(declared.baseline or arms[0].name, arms)
+    by_arm = {arm.name: arm.runs[0].config for arm in arms}
+    return arm_differences(by_arm, baseline.name, factor, references(runs), *keys_of_lists(by_arm))
 
 
-def _record(number: int, cfg: DictConfig) -> Record:
-    config = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(config, dict)
-    whole = {str(key): value for key, value in config.items()}
-    return Record(
-        folder=Path(str(number)),
-        config=whole,
-        overrides=[str(word) for word in whole.get("overrides") or []],
-        summary=NO_SUMMARY,
-        environment=Environment(derived=derived_keys(whole)),
-    )
+@dataclass(frozen=True)
+class ComposedRun:
+    """A run that has not begun. config: resolved; overrides: those that name its arm."""
+
+    config: Config
+    overrides: list[str]
+
+    @cached_property
+    def derived(self) -> dict[str, list[str]]:
+        return derived_keys(self.config)
+
+    @cached_property
+    def content(self) -> dict[str, object]:
+        return leaves(self.config)
+
+
+def plain(cfg: DictConfig) -> Config:
+    """The resolved config without OmegaConf's types."""
+    return cast(Config, OmegaConf.to_container(cfg, resolve=True))
+
+
+def _composed(configs: Sequence[DictConfig]) -> list[ComposedRun]:
+    return [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]

@@ -9,57 +9,39 @@ from asr_verdicts.report.section import Section
 from asr_verdicts.scales import MOST_LOG
 from asr_verdicts.verdict import Verdict
 
+COLUMNS = (
+    "arm", "baseline", "kind=question.kind", "set", "metric", "primary",
+    "baseline_mean=baseline_rate", "arm_mean=rate", "difference", "low", "high", "level",
+    "relative=relative.value", "relative_low=relative.low", "relative_high=relative.high",
+    "scale=scale.name", "margin", "grade", "superiority", "outcome", "verdict=sentence",
+    "procedure=procedure.name", "p", "p_adjusted", "family", "seeds", "failed", "diverged",
+    "degrees=estimate.degrees", "standard_error=estimate.standard_error",
+    "error_over_seeds=estimate.over_seeds.standard_error",
+    "error_over_speakers=estimate.over_speakers.standard_error",
+    "speakers=estimate.speakers", "effective_speakers=estimate.effective", "unit=estimate.unit",
+    "paired=estimate.paired", "trimmed=estimate.trimmed",
+    "detectable=detectable.value", "repeated", "p_pairs", "p_pairs_holm",
+)  # fmt: skip
+"""Columns of a contrast, each with the path of its value in a Verdict if that has another name."""
+
 
 def contrast_row(verdict: Verdict) -> Json:
     """A row per contrast, rates as fractions. low, high: the interval in points, or null; relative: the difference as a
     share of the baseline's rate; margin: on `scale`; superiority: P(a run of the arm is better than one of the
     baseline).
     """
-    contrast, estimate = verdict, verdict.estimate
-    seeds, speakers = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
-    return {
-        "arm": contrast.arm,
-        "baseline": contrast.baseline,
-        "kind": contrast.question.kind,
-        "set": contrast.set,
-        "metric": contrast.metric,
-        "primary": contrast.primary,
-        "baseline_mean": contrast.baseline_rate,
-        "arm_mean": contrast.rate,
-        "difference": contrast.difference,
-        "low": contrast.low,
-        "high": contrast.high,
-        "level": contrast.level,
-        "relative": None if contrast.relative is None else math.expm1(contrast.relative.value),
-        "relative_low": None if contrast.relative is None else _ratio(contrast.relative.low),
-        "relative_high": None if contrast.relative is None else _ratio(contrast.relative.high),
-        "scale": contrast.scale.name,
-        "margin": contrast.margin,
-        "grade": contrast.grade,
-        "superiority": contrast.superiority,
-        "outcome": contrast.outcome,
-        "verdict": verdict.sentence,
-        "procedure": contrast.procedure.name,
-        "p": contrast.p,
-        "p_adjusted": contrast.p_adjusted,
-        "family": contrast.family,
-        "seeds": contrast.seeds,
-        "failed": contrast.failed,
-        "diverged": contrast.diverged,
-        "degrees": None if estimate is None else estimate.degrees,
-        "standard_error": None if estimate is None else estimate.standard_error,
-        "error_over_seeds": None if seeds is None else seeds.standard_error,
-        "error_over_speakers": None if speakers is None else speakers.standard_error,
-        "speakers": None if estimate is None else estimate.speakers,
-        "effective_speakers": None if estimate is None else estimate.effective,
-        "unit": None if estimate is None else estimate.unit,
-        "paired": None if estimate is None else estimate.paired,
-        "trimmed": None if estimate is None else estimate.trimmed,
-        "detectable": None if contrast.detectable is None else contrast.detectable.value,
-        "repeated": contrast.repeated,
-        "p_pairs": contrast.p_pairs,
-        "p_pairs_holm": contrast.p_pairs_holm,
-    }
+    row = {name: _read(verdict, path or name) for name, _, path in (column.partition("=") for column in COLUMNS)}
+    if (relative := verdict.relative) is not None:  # of logarithms
+        row |= {"relative": math.expm1(relative.value)}
+        row |= {"relative_low": _ratio(relative.low), "relative_high": _ratio(relative.high)}
+    return row
+
+
+def _read(node: object, path: str) -> object:
+    """The value at a dotted path; None if a part of the path is None."""
+    for name in path.split("."):
+        node = None if node is None else getattr(node, name)
+    return node
 
 
 def _ratio(logarithm: float) -> float | None:

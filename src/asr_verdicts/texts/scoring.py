@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import product
 from unicodedata import normalize
 
-from asr_verdicts.error_counts import character_errors, recorded_errors, total_errors, word_errors
+from asr_verdicts.error_counts import error_columns, recorded_errors, total_errors, word_errors
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import UtteranceRow
 from asr_verdicts.text import MEANING, clean, normalisation, without_punctuation
@@ -91,7 +91,7 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
     files = [_without_case(_join_characters(file, scored.warnings), spoken, scored.warnings) for file in files]
     scored.files = files
     ids = _common(set_, spoken, files, scoring, scored.warnings)
-    normalise, count = cache(scoring.build_normalisation()), cache(_counts)
+    normalise, count = cache(scoring.build_normalisation()), cache(error_columns)
     scored.spoken = {id_: spoken[id_].text for id_ in ids}
     if references is not None and references.format in ("trn", "stm"):
         scored.spoken = _chosen(set_, scored.spoken, files, normalise, scored.warnings)
@@ -132,20 +132,6 @@ def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[Utterance
         by_content.setdefault(tuple(row["hypothesis"] for row in of_file), []).append(file.source)
     found = "the same hypotheses: not independent, and of one system they count as one run"
     return [f"{set_}: {' and '.join(sources)} hold {found}" for sources in by_content.values() if len(sources) > 1]
-
-
-def _counts(reference: str, hypothesis: str) -> dict[str, int]:
-    words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
-    return {
-        "words": words.total,
-        "substitutions": words.substitutions,
-        "deletions": words.deletions,
-        "insertions": words.insertions,
-        "characters": characters.total,
-        "character_substitutions": characters.substitutions,
-        "character_deletions": characters.deletions,
-        "character_insertions": characters.insertions,
-    }
 
 
 def _recording(*entries: Entry | None) -> dict[str, object]:

@@ -6,23 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from asr_ablations.comparison.layouts import lay_out
+from asr_ablations.comparison.layouts import lay_out_list
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import content_hash
-from asr_ablations.runs.derived_keys import derived_keys
+from asr_ablations.runs.identity import content
 from asr_ablations.runs.seed_noise import noise_of_set
+from asr_ablations.sweep.differing_keys import ComposedRun, plain
 from asr_ablations.sweep.until.seeds_needed import seeds_to_equal, seeds_to_find
 from asr_ablations.tools.machine import iso
-from asr_verdicts.config import Config, determining, flatten
+from asr_verdicts.arms import find_baseline
+from asr_verdicts.config import flatten
 from asr_verdicts.declaration import margin_on
-from asr_verdicts.design import Design, Options, assign
+from asr_verdicts.design import Options, lay_out_by_factor, primary_set
 from asr_verdicts.errors import UsageError
+from asr_verdicts.metrics import Metric, check_comparable, find_metric
 from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
-from asr_verdicts.record import Environment, Record, Records, Summary
+from asr_verdicts.questions import questions
 from asr_verdicts.scales import RELATIVE, SCALES
 from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise
 from asr_verdicts.verdict import Question
@@ -43,7 +46,7 @@ class Planned:
 
     plan: VerdictPlan
     questions: list[Question]
-    design: Design
+    metric: Metric
 
 
 def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, wanted: UntilVerdict) -> Planned:
@@ -51,28 +54,31 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
 
     Raises UsageError for arms of which nothing can be asked, and ConfoundedError for arms that differ in too much.
     """
-    records = Records([_record(number, variant) for number, variant in enumerate(variants)])
-    design = assign(records, Options(), lay_out(records, Options(), None))
-    if not design.questions:
+    runs = [ComposedRun(plain(variant.first), variant.overrides) for variant in variants]
+    layout = lay_out_list(runs, Options()) or lay_out_by_factor(runs, Options())
+    declared, arms = layout.declared, layout.arms
+    baseline = find_baseline(layout.default or arms[0].name, arms)
+    metric = find_metric(declared.metric or "wer")
+    check_comparable(metric, runs)  # type: ignore[arg-type]  # it reads the configs alone
+    for target in declared.targets:
+        metric.check_target(target)
+    primary = primary_set(declared.set, _measured_sets(metric, variants))
+    asked = questions(arms, baseline, layout.factor, declared.contrasts)
+    if not asked:
         raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
-    if not design.primary:
+    if not primary:
         raise UsageError("until=verdict: the arms have no test set; expected one in data.test, or metric=loss")
     margin = wanted.stated_margin()
-    declared = design.layout.declared
     scale = RELATIVE if str(margin).endswith("%") and not declared.margin else declared.scale
     belongs = _belonging_to_seeds(variants)
     looks = wanted.look_seeds(most)
-    by_arm = [(arm, variants[int(arm.runs[0].folder.name)]) for arm in design.layout.arms]
     plan = VerdictPlan(
-        arms=[
-            PlannedArm(arm.levels, variant.overrides, arm_content(_plain(variant.first), belongs))
-            for arm, variant in by_arm
-        ],
-        baseline=design.baseline.name,
-        metric=design.metric.name,
-        set=design.primary,
-        contrasts=[question.name for question in design.questions],
-        margin=margin_on(margin, scale, design.metric.scale, "until.margin"),
+        arms=[PlannedArm(arm.levels, arm.runs[0].overrides, arm_content(arm.runs[0].config, belongs)) for arm in arms],
+        baseline=baseline.name,
+        metric=metric.name,
+        set=primary,
+        contrasts=[question.name for question in asked],
+        margin=margin_on(margin, scale, metric.scale, "until.margin"),
         alpha=wanted.alpha,
         seeds=continued(seeds, looks[-1]),
         looks=looks,
@@ -86,7 +92,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
         failed=declared.failed,
         hours=wanted.hours,
     )
-    return Planned(plan, design.questions, design)
+    return Planned(plan, asked, metric)
 
 
 def continued(seeds: Sequence[int], count: int) -> list[int]:
@@ -108,7 +114,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     """Describe the plan before the first run: in a line, with the noise of seeds in earlier sweeps and the number of
     seeds that the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
     """
-    plan, metric = planned.plan, planned.design.metric
+    plan, metric = planned.plan, planned.metric
     arms = len(plan.arms)
     margin = SCALES[plan.scale].margin(plan.margin, metric)
     looks = " ".join(map(str, plan.looks))
@@ -156,29 +162,17 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
     return noise_of_set(outputs, content_hash(utterances), plan.set, plan.metric, total)
 
 
-def _record(number: int, variant: ArmConfigs) -> Record:
-    """A run of the arm as if it had one, so that what is asked is read as it will be read of the runs."""
-    config = _plain(variant.first)
-    corpus: Corpus = build(variant.first.data)  # which names its sets: the config of a manifest has paths
-    return Record(
-        folder=Path(str(number)),
-        config=config,
-        overrides=variant.overrides,
-        summary=Summary(sets={}, test_sets=corpus.test),
-        environment=Environment(derived=derived_keys(config)),
-    )
+def _measured_sets(metric: Metric, variants: Sequence[ArmConfigs]) -> list[str]:
+    """The names of the sets on which the arms are to be compared: the config of a manifest has paths."""
+    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]
+    validation = [] if metric.is_rate else [name for corpus in corpora for name in corpus.validation[:1]]
+    return list(dict.fromkeys([*validation, *(name for corpus in corpora for name in corpus.test)]))
 
 
 def _belonging_to_seeds(variants: Sequence[ArmConfigs]) -> list[str]:
     """Dotted keys that differ between two seeds of an arm."""
     keys = {"seed"}
     for variant in variants:
-        first, second = (flatten(determining(_plain(cfg))) for cfg in (variant.first, variant.second))
+        first, second = (flatten(content(cfg)) for cfg in (variant.first, variant.second))
         keys |= {key for key in {*first, *second} if first.get(key) != second.get(key)}
     return sorted(keys)
-
-
-def _plain(cfg: DictConfig) -> Config:
-    content = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(content, dict)
-    return {str(key): value for key, value in content.items()}

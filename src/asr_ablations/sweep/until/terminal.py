@@ -30,7 +30,7 @@ def print_plan(lines: Sequence[str], reused: bool) -> None:
 
 def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
     """Print where each question stands after a look, and how many runs it has taken so far."""
-    plan, metric, terminal = planned.plan, planned.design.metric, console()
+    plan, metric, terminal = planned.plan, planned.metric, console()
     title = f"look {look.number} of {len(plan.looks)}: {look.runs} seeds, {metric.label} on {plan.set}"
     table = Table(title=title, title_justify="left")
     for column in ("arm", "difference", "interval", "state", "next"):
