@@ -41,9 +41,8 @@ class Layout(Generic[AnArm]):
     """The runs as arms: runs that have begun as `Arm`, or any as `Choice`.
 
     differ: all keys that differ; overruled: those beyond the factor that --allow accepted. default: the baseline unless
-    the user names another; None for the arm that was named first. changes: what each arm of a list changes, as text;
-    said: the keys that its name says; varied: the keys that some arm of the list changes. plan: whose looks answer the
-    questions; None for a sweep without one.
+    the user names another; None for the arm that was named first. changes: what each arm of a list changes, as text.
+    plan: whose looks answer the questions; None for a sweep without one.
     """
 
     declared: Declaration
@@ -54,8 +53,6 @@ class Layout(Generic[AnArm]):
     default: str | None
     warnings: list[str] = field(default_factory=list)
     changes: dict[str, str] = field(default_factory=dict)
-    said: dict[str, list[str]] = field(default_factory=dict)
-    varied: list[str] = field(default_factory=list)
     plan: VerdictPlan | None = None
 
     @property

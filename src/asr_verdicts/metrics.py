@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.record import Record
+from asr_verdicts.record import ConfiguredRun, Record
 
 LARGEST_RATE = 2.0
 """Largest accepted target: errors can outnumber words, but a higher value is a percentage by mistake."""
@@ -124,7 +124,7 @@ def validation_sets(runs: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(str(name) for run in runs for name in run.summary.sets if name not in tests))
 
 
-def check_comparable(metric: Metric, runs: Sequence[Record]) -> None:
+def check_comparable(metric: Metric, runs: Sequence[ConfiguredRun]) -> None:
     """Raises UsageError where runs minimise different losses, whose values mean different things."""
     losses = different_losses(runs)
     if not metric.is_rate and len(losses) > 1:
@@ -132,7 +132,7 @@ def check_comparable(metric: Metric, runs: Sequence[Record]) -> None:
         raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected a rate")
 
 
-def different_losses(runs: Sequence[Record]) -> list[str]:
+def different_losses(runs: Sequence[ConfiguredRun]) -> list[str]:
     """The loss components of the runs by class, with the reduction, once for each different config of them."""
     losses = {json.dumps(run.config.get("loss"), sort_keys=True): run.config.get("loss") or {} for run in runs}
     return [_loss_name(loss) for loss in losses.values()]

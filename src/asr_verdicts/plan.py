@@ -1,10 +1,9 @@
 """The plan of an ablation that adds seeds until it knows: frozen in the sweep's manifest before its first run."""
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
 from asr_verdicts.arms import name_of
-from asr_verdicts.config import OWN, Config, determining
+from asr_verdicts.config import OWN, Config
 
 
 @dataclass(frozen=True)
@@ -89,21 +88,3 @@ class VerdictPlan:
         if seed not in self.seeds[: self.most]:
             return None
         return next(n for n, runs in enumerate(self.looks, start=1) if self.seeds.index(seed) < runs)
-
-
-def arm_content(config: Config, belongs: Iterable[str]) -> Config:
-    """Everything in a resolved config that determines an arm's results, without what belongs to the seed.
-
-    belongs: dotted keys.
-    """
-    content = _copy(determining(config))
-    for key in belongs:
-        node, (*parents, last) = content, key.split(".")
-        for parent in parents:
-            node = node.get(parent, {})
-        node.pop(last, None)
-    return content
-
-
-def _copy(node: Config) -> Config:
-    return {key: _copy(value) if isinstance(value, dict) else value for key, value in node.items()}

@@ -21,7 +21,7 @@ from asr_verdicts.scales import SCALES
 from asr_verdicts.statistics.alpha_spending import GroupSequential
 from asr_verdicts.statistics.power import levers_to_equal
 from asr_verdicts.statistics.procedures import ANYTIME
-from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Outcome, Question, Verdict
+from asr_verdicts.verdict import SHOWN, AtLook, Outcome, Question, Verdict
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,6 @@ NO_LOOKS = Course()
 
 HOPELESS_FROM = 5
 """Runs an arm before which no question is given up: the noise is hardly known."""
-ENDS: tuple[Outcome, ...] = (*SHOWN, *EQUIVALENT)
-"""The outcomes that end a question; it is undecided if the runs are used up, or no verdict is in sight."""
 
 
 def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question], *, describe: bool = True) -> Course:

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Sequence
 
-from asr_verdicts.arm_differences import differences_of_arms
 from asr_verdicts.arms import Arm, shared_start
 from asr_verdicts.confounds import Differing, value_text
 from asr_verdicts.design import Design
@@ -22,7 +21,6 @@ def warnings_about(design: Design, arms: Sequence[Arm], evidence: Evidence) -> l
         *_without_test_set(design),
         *_no_tests(design),
         *_trained_on(design),
-        *(difference.proposal for difference in differences_of_arms(design, arms) if difference.proposal),
         *alike_warnings(arms, design.questions),
         *(start for arm in arms if (start := shared_start(arm))),
         *_quiet_by_luck(evidence, arms, design),

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from asr_ablations.commands.console import exit_code
+from asr_ablations.comparison.arm_differences import differences_of_arms, keys_text
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.same_hour import of_one_hour
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
@@ -24,7 +25,6 @@ from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.files import REPOSITORY
-from asr_verdicts.arm_differences import differences_of_arms, keys_text
 from asr_verdicts.arms import choice_of
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.design import Options

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences, keys_text
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.report.training_report import sections
-from asr_ablations.runs.listed_arms import keys_of_lists, read_arms
+from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.runs.reader import read_config
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences, refuse_misspelt
 from asr_ablations.sweep.preflight import check_declarations
-from asr_verdicts.arm_differences import ArmDifference, arm_differences, keys_text
 from asr_verdicts.config import flatten
 from asr_verdicts.confounds import MISSING
 from asr_verdicts.design import Options
@@ -33,7 +33,7 @@ def by_name(differences: list[ArmDifference]) -> dict[str, ArmDifference]:
 def of_choices(group: str, *names: str) -> dict[str, ArmDifference]:
     """The differences to the first of these options of a group."""
     configs = {name: OmegaConf.to_container(compose(f"{group}={name}"), resolve=True) for name in names}
-    return by_name(arm_differences(configs, names[0], [group], {}, {}, []))  # type: ignore[arg-type]
+    return by_name(arm_differences(configs, names[0], [group], {}))  # type: ignore[arg-type]
 
 
 def test_the_arm_with_noise_clips_and_the_clipped_arm_is_its_baseline() -> None:
@@ -92,7 +92,7 @@ def test_the_comparison_lists_the_keys_and_proposes_the_baseline(tmp_path: Path)
 def test_a_name_that_a_list_gives_says_its_only_key_and_those_that_stand_in_it() -> None:
     arms = [{"name": "base"}, {"name": "slow", "lr": 1}, {"name": "both", "lr": 1, "width": 2}, {"lr": 2, "width": 2}]
     configs = {arm.name: {"lr": 0, "width": 0, "arms": arms, "arm": arm.name, **arm.changes} for arm in read_arms(arms)}
-    differences = arm_differences(configs, "base", [], {}, *keys_of_lists(configs))
+    differences = arm_differences(configs, "base", [], {})
     assert [difference.unsaid for difference in differences] == [[], ["lr", "width"], []]
 
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.comparison.layouts import lay_out
+from asr_ablations.runs.sweep_history import arm_content
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
-from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
+from asr_verdicts.plan import PlannedArm, VerdictPlan
 from asr_verdicts.record import Record
 from tests.helpers.invented_records import config, diverged, record, records
 

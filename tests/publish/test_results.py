@@ -11,9 +11,10 @@ import pytest
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.runs.reader import read_config, read_sweep
+from asr_ablations.runs.sweep_history import arm_content
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
-from asr_verdicts.plan import PlannedArm, arm_content
+from asr_verdicts.plan import PlannedArm
 from publish.archive import unpack
 from publish.results import DECODERS, format_command, is_open, keep_finished, main, write_results
 from tests.helpers.planned import plan

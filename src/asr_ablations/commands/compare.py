@@ -121,7 +121,7 @@ def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[
 
 
 def write_comparison(options: argparse.Namespace) -> int:
-    from asr_ablations.comparison.folders import compare_folders, with_times
+    from asr_ablations.comparison.folders import compare_folders, with_warnings
     from asr_ablations.comparison.layouts import lay_out
     from asr_verdicts.comparison import compare
     from asr_verdicts.design import Options
@@ -137,7 +137,7 @@ def write_comparison(options: argparse.Namespace) -> int:
         fetched = fetch(path)
         layout = lay_out(fetched.records, settings, None)
         title = path.rpartition("/")[2]
-        comparison = with_times(compare(fetched.records, settings, title, fetched.evidence, layout=layout))
+        comparison = with_warnings(compare(fetched.records, settings, title, fetched.evidence, layout=layout))
         folder = options.out or Path("outputs") / comparison.title / COMPARISON
     else:
         with waiting("comparing"):

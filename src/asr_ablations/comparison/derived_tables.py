@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from asr_ablations.comparison.rank_correlation import Correlation, spearman
 from asr_ablations.comparison.validation_costs import validation_values
@@ -16,7 +17,6 @@ from asr_verdicts.identical_arms import count_once
 from asr_verdicts.metrics import LOSS, WER, Metric, different_losses, validation_set
 from asr_verdicts.one_arm import final_values
 from asr_verdicts.record import Record
-from asr_verdicts.statistics.distributions import variance_ratio_interval
 from asr_verdicts.statistics.intervals import Range
 
 
@@ -207,3 +207,12 @@ def _numbers(texts: list[str]) -> list[float] | list[str]:
         return [float(text) for text in texts]
     except ValueError:
         return texts
+
+
+def variance_ratio_interval(
+    ratio: float, degrees: float, degrees_below: float, level: float = 0.95
+) -> tuple[float, float]:
+    """The interval of a ratio of two variances of normal values, from the measured ratio (Fisher's F)."""
+    tail = (1 - level) / 2
+    low, high = (ratio / float(special.fdtri(degrees, degrees_below, of)) for of in (1 - tail, tail))
+    return low, high

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from asr_ablations.comparison.arm_differences import differences_of_arms
 from asr_ablations.comparison.layouts import lay_out
 from asr_ablations.comparison.time_to_accuracy import untimed_warnings
 from asr_ablations.runs.layout import EVALUATIONS
@@ -48,12 +49,14 @@ def compare_folders(folders: Sequence[Path], options: Options) -> Comparison:
     seen = evidence(_models(records))
     comparison = compare(records, options, title, gather(folders, records), lay_out(records, options, plan))
     unkept = [] if comparison.course.sets else _keep_look(folders[0], seen, comparison)
-    return with_times(comparison, unkept)
+    return with_warnings(comparison, unkept)
 
 
-def with_times(comparison: Comparison, more: Sequence[str] = ()) -> Comparison:
-    """The comparison with the warnings of what only trainings have, and more of them."""
-    return replace(comparison, warnings=[*comparison.warnings, *untimed_warnings(comparison), *more])
+def with_warnings(comparison: Comparison, more: Sequence[str] = ()) -> Comparison:
+    """The comparison with the warnings about trainings, and more of them."""
+    differences = differences_of_arms(comparison.design, comparison.arms)
+    proposals = [difference.proposal for difference in differences if difference.proposal]
+    return replace(comparison, warnings=[*comparison.warnings, *proposals, *untimed_warnings(comparison), *more])
 
 
 def _models(records: Records) -> list[str]:

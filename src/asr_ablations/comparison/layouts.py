@@ -9,14 +9,14 @@ from asr_ablations.runs.listed_arms import (
     default_baseline,
     explained,
     in_order,
-    keys_of_lists,
     listed_arms,
 )
+from asr_ablations.runs.sweep_history import arm_content
 from asr_verdicts.arms import Arm, Choice, find_baseline, group
 from asr_verdicts.config import OWN, Config, flatten, within
 from asr_verdicts.declaration import declaration
 from asr_verdicts.design import Layout, Options, differing_beyond_seeds, fill_layout, find_or_check_factor
-from asr_verdicts.plan import VerdictPlan, arm_content
+from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.record import AnyRun, Record, Records, Unfinished
 
 
@@ -83,9 +83,7 @@ def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyR
     default = declared.baseline or default_baseline(arms, listed)
     reference = find_baseline(str(options.baseline or default), arms)
     overruled = beyond_the_list(arms, reference, listed, declared.factor, options.allow)
-    said, varied = keys_of_lists({arm.name: arm.runs[0].config for arm in arms})
-    changes = changes_of(arms, listed)
-    return Layout(declared, factor, differ, overruled, arms, default, changes=changes, said=said, varied=varied)
+    return Layout(declared, factor, differ, overruled, arms, default, changes=changes_of(arms, listed))
 
 
 def _planned(records: Records, plan: VerdictPlan) -> Layout[Arm]:
@@ -95,8 +93,7 @@ def _planned(records: Records, plan: VerdictPlan) -> Layout[Arm]:
     declared = declaration(runs)
     if plan.listed:
         factor = [OWN, *declared.factor]
-        configs = {arm.name: arm.results[0].config for arm in arms if arm.results}
-        differ, keys = differing_beyond_seeds(runs), keys_of_lists(configs)
-        return Layout(declared, factor, differ, {}, arms, plan.baseline, warnings, plan.listed, *keys, plan)
+        differ = differing_beyond_seeds(runs)
+        return Layout(declared, factor, differ, {}, arms, plan.baseline, warnings, plan.listed, plan)
     differ, factor, overruled = find_or_check_factor(runs, declared, [])
     return Layout(declared, factor, differ, overruled, arms, declared.baseline, warnings, plan=plan)

@@ -12,6 +12,7 @@ from asr_ablations.report.training_tables import (
     equal_cost_section,
     frequency_section,
     gradient_section,
+    keys_section,
     loss_section,
     noise_section,
     scaling_section,
@@ -51,6 +52,7 @@ def sections(comparison: Comparison) -> list[Section]:
     """All sections that are not empty, in the order of reading."""
     every = [
         *opening_sections(comparison),
+        keys_section(comparison),
         noise_section(comparison),
         search_section(comparison),
         *rate_sections(comparison),

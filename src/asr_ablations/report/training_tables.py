@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from asr_ablations.comparison.arm_differences import differences_of_arms
 from asr_ablations.comparison.derived_tables import LossAgainstWer, gradients, loss_against_wer, noise_sources, ranked
 from asr_ablations.comparison.same_hour import WARNING, of_one_hour
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
@@ -177,6 +178,12 @@ def equal_cost_section(comparison: Comparison) -> Section:
             f"{row['budget']:,.{places}f} {unit}", row["arm"], metric.spread(row["mean"], row["deviation"])
         ])  # fmt: skip
     return Section(f"At equal cost, validation {metric.label}", ["after", "arm", metric.heading], rows)
+
+
+def keys_section(comparison: Comparison) -> Section:
+    """The keys in which each arm differs from the baseline."""
+    differences = differences_of_arms(comparison.design, comparison.arms)
+    return Section("Keys that differ", lines=[difference.text for difference in differences])
 
 
 def epochs_section(comparison: Comparison) -> Section:

@@ -12,9 +12,8 @@ from asr_ablations.runs.layout import LEASES, LOOKS
 from asr_ablations.runs.reader import UnreadableFileError, interpolation_in, read_looks, read_standing, read_sweep
 from asr_ablations.runs.verdict_plan import read_plan
 from asr_ablations.tools.machine import one_at_a_time
-from asr_verdicts.config import Config
+from asr_verdicts.config import Config, determining
 from asr_verdicts.files import write_json
-from asr_verdicts.plan import arm_content
 
 
 class Launch(TypedDict):
@@ -186,3 +185,21 @@ def _state(sweep: Path, arm: str) -> str:
         return str(read_standing(sweep)["arms"][arm]["state"])
     except (FileNotFoundError, UnreadableFileError, KeyError, TypeError):
         return "open"
+
+
+def arm_content(config: Config, belongs: Iterable[str]) -> Config:
+    """Everything in a resolved config that determines an arm's results, without what belongs to the seed.
+
+    belongs: dotted keys.
+    """
+    content = _copy(determining(config))
+    for key in belongs:
+        node, (*parents, last) = content, key.split(".")
+        for parent in parents:
+            node = node.get(parent, {})
+        node.pop(last, None)
+    return content
+
+
+def _copy(node: Config) -> Config:
+    return {key: _copy(value) if isinstance(value, dict) else value for key, value in node.items()}

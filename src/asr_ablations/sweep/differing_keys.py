@@ -8,10 +8,9 @@ from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.config.targets import groups, options_by_name
 from asr_ablations.runs.derived_keys import derived_keys
-from asr_ablations.runs.listed_arms import keys_of_lists
-from asr_verdicts.arm_differences import ArmDifference, arm_differences
 from asr_verdicts.arms import Named, find_arm, find_baseline, group
 from asr_verdicts.config import LIST, OWN, Config, leaves, within
 from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, references, replicated
@@ -93,7 +92,7 @@ def differences_of(configs: Sequence[DictConfig]) -> list[ArmDifference]:
         return []
     baseline = find_baseline(declared.baseline or arms[0].name, arms)
     by_arm = {arm.name: arm.runs[0].config for arm in arms}
-    return arm_differences(by_arm, baseline.name, factor, references(runs), *keys_of_lists(by_arm))
+    return arm_differences(by_arm, baseline.name, factor, references(runs))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from asr_verdicts.arm_differences import differences_of_arms
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import CER_LONGER, SHARE, Metric, find_metric, format_interval, format_p
 from asr_verdicts.one_arm import lone_rates
@@ -28,13 +27,12 @@ def verdict_sections(comparison: Comparison) -> list[Section]:
 
 def opening_sections(comparison: Comparison) -> list[Section]:
     """The table and what was found; then what each arm changes, and what it took."""
-    changes, differences = comparison.design.layout.changes, differences_of_arms(comparison.design, comparison.arms)
+    changes = comparison.design.layout.changes
     return [
         difference_section(comparison),
         Section("Verdicts", lines=[verdict.sentence for verdict in comparison.answer]),
         Section("Error rate of the arm", lines=[lone.sentence for lone in lone_rates(comparison)]),
         Section("Arms", ["arm", "changes"], [[arm, text] for arm, text in changes.items()]),
-        Section("Keys that differ", lines=[difference.text for difference in differences]),
         looks_section(comparison),
         cost_section(comparison),
         description_section(comparison),

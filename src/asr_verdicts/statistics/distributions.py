@@ -46,15 +46,6 @@ def fisher(diverged: int, runs: int, diverged_baseline: int, runs_baseline: int)
     return float(stats.fisher_exact(table).pvalue)
 
 
-def variance_ratio_interval(
-    ratio: float, degrees: float, degrees_below: float, level: float = 0.95
-) -> tuple[float, float]:
-    """The interval of a ratio of two variances of normal values, from the measured ratio (Fisher's F)."""
-    tail = (1 - level) / 2
-    low, high = (ratio / float(special.fdtri(degrees, degrees_below, of)) for of in (1 - tail, tail))
-    return low, high
-
-
 def binomial_interval(failed: int, runs: int, level: float = 0.95) -> tuple[float, float]:
     """The exact interval of a probability, from `failed` of `runs` (Clopper & Pearson 1934)."""
     tail = (1 - level) / 2

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from asr_ablations.comparison.seeds_needed import planned_looks
 from asr_ablations.runs.records import load
-from asr_ablations.sweep.until.seeds_needed import planned_looks
 from asr_verdicts.design import Options, assign
 from asr_verdicts.errors import UsageError
 from asr_verdicts.samples import measure_set

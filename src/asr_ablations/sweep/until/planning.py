@@ -9,14 +9,15 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from asr_ablations.comparison.layouts import lay_out_list
+from asr_ablations.comparison.seeds_needed import seeds_to_equal, seeds_to_find
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.seed_noise import noise_of_set
+from asr_ablations.runs.sweep_history import arm_content
 from asr_ablations.sweep.differing_keys import ComposedRun, plain
-from asr_ablations.sweep.until.seeds_needed import seeds_to_equal, seeds_to_find
 from asr_ablations.tools.machine import iso
 from asr_verdicts.arms import find_baseline
 from asr_verdicts.config import flatten
@@ -24,7 +25,7 @@ from asr_verdicts.declaration import margin_on
 from asr_verdicts.design import Options, lay_out_by_factor, primary_set
 from asr_verdicts.errors import UsageError
 from asr_verdicts.metrics import Metric, check_comparable, find_metric
-from asr_verdicts.plan import PlannedArm, VerdictPlan, arm_content
+from asr_verdicts.plan import PlannedArm, VerdictPlan
 from asr_verdicts.questions import questions
 from asr_verdicts.scales import RELATIVE, SCALES
 from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise
@@ -59,7 +60,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
     declared, arms = layout.declared, layout.arms
     baseline = find_baseline(layout.default or arms[0].name, arms)
     metric = find_metric(declared.metric or "wer")
-    check_comparable(metric, runs)  # type: ignore[arg-type]  # it reads the configs alone
+    check_comparable(metric, runs)
     for target in declared.targets:
         metric.check_target(target)
     primary = primary_set(declared.set, _measured_sets(metric, variants))

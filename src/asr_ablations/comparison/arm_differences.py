@@ -6,15 +6,13 @@ another arm's whole difference. Then the effect of the name is the difference to
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from asr_ablations.runs.listed_arms import keys_of_lists
 from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.config import LIST, OWN, Config, leaves, within
 from asr_verdicts.confounds import MISSING, References, derived, references, value_text
+from asr_verdicts.design import Design
 from asr_verdicts.record import SYSTEM
-
-if TYPE_CHECKING:
-    from asr_verdicts.design import Design
 
 TARGET = "_target_"
 """Last part of the keys that name a class: the choice itself."""
@@ -87,13 +85,11 @@ def arm_differences(
     baseline: str,
     factor: Sequence[str],
     known: References,
-    said: Mapping[str, Sequence[str]],
-    varied: Sequence[str],
 ) -> list[ArmDifference]:
     """Of every arm but the baseline. configs: a resolved config of each arm, by its name; known: which keys follow from
-    others; said, varied: as Layout has them. Two factors that are crossed need no other baseline: their effects are
-    separated.
+    others. Two factors that are crossed need no other baseline: their effects are separated.
     """
+    said, varied = keys_of_lists(configs)
     whole = {name: leaves(config) for name, config in configs.items()}
     follows = derived([*factor, *varied], known)
     differ = {name: _keys(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}
@@ -109,7 +105,7 @@ def arm_differences(
     ]
 
 
-def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDifference]:
+def differences_of_arms(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
     """The differences of a comparison's arms. arms: those that have results.
 
     None for a search, whose runs have their own table, and for systems, whose configs are unknown.
@@ -117,8 +113,8 @@ def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDiffer
     if design.baseline not in arms or is_search(arms) or design.layout.factor == [SYSTEM]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
-    layout, known = design.layout, references([run for arm in arms for run in arm.results])
-    return arm_differences(configs, design.baseline.name, layout.factor, known, layout.said, layout.varied)
+    known = references([run for arm in arms for run in arm.results])
+    return arm_differences(configs, design.baseline.name, design.layout.factor, known)
 
 
 def _keys(own: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:
