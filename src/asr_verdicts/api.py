@@ -101,8 +101,8 @@ class Result:
             for verdict in self.verdicts
         ]
         table = _html_table(head, rows) if rows else self.table()._repr_html_()
-        notes = [note for note in (*evidence_lines(self.comparison), self.scored, *self.warnings) if note]
-        said = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in notes)
+        notes = [*map(_as_arguments, evidence_lines(self.comparison)), self.scored, *self.warnings]
+        said = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in notes if note)
         return f"{table}{self._figure()}{sentences}{said}"
 
     def _figure(self) -> str:

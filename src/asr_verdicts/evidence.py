@@ -73,9 +73,9 @@ def of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
     if seeds is not None:
         if other := [f"{name} has {count}" for name, count in counts.items() if count != seeds]:
             raise UsageError(f"--seeds {seeds}: expected so many files of each arm; {', '.join(other)}")
-        return Evidence(FixedLength(), f"{seeds} seeds of each arm, as decided before (--seeds)", complete=True)
+        return Evidence(FixedLength(), f"{seeds} seeds per arm (--seeds)", complete=True)
     if all(run.model == ONE_SYSTEM for run in records.runs):
-        return Evidence(FixedLength(), "one system of each arm, on a test set that was there before", complete=True)
+        return Evidence(FixedLength(test="Student's t"), "one training per system", complete=True)
     found = " and ".join(map(str, sorted(set(counts.values()))))
-    reason = f"{found} seeds of each arm; --seeds {found} says that this was decided before, --looks that it was not"
+    reason = f"{found} seeds per arm; confirm it by --seeds {found}, or deny it by --looks"
     return Evidence(ASSUMED, reason, complete=True)

@@ -155,7 +155,7 @@ def scope_text(verdict: Verdict) -> str:
     if estimate is None or not estimate.paired or estimate.models > 1:
         return ""
     if verdict.alone:
-        return "This is about these two models: with one training of each, nothing is known about the methods"
+        return "This is about these models: with one training of each, nothing is known about the methods"
     return "This is about one trained model: nothing is known about other trainings"
 
 

@@ -69,7 +69,7 @@ def test_the_number_of_seeds_at_hand_is_taken_for_declared_and_the_sentence_says
         for count, looks in ((3, False), (None, False), (None, True))
     )
     assert ", if the number of seeds was fixed beforehand; 3 seeds" in other.answer[0].sentence
-    assert "--seeds 3 says that this was decided before, --looks that it was not" in other.evidence.reason
+    assert "confirm it by --seeds 3, or deny it by --looks" in other.evidence.reason
     assert "if the number" not in declared.answer[0].sentence
     assert "however often one looks" in looked.answer[0].sentence
     narrow, same, wide = (one.answer[0] for one in (declared, other, looked))
@@ -117,7 +117,7 @@ def test_of_one_system_each_the_sentence_speaks_of_these_alone() -> None:
     comparison = compared({"base": 0.15, "mine": 0.10}, 1)
     (verdict,) = comparison.answer
     assert verdict.sentence.endswith(
-        "; 10 speakers). This is about these two models: with one training of each, nothing is known about the methods."
+        "; 10 speakers). This is about these models: with one training of each, nothing is known about the methods."
     )
     assert verdict.outcome == "better"
 

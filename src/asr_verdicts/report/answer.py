@@ -128,10 +128,11 @@ def finding_lines(comparison: Comparison) -> list[str]:
         named = f"{start}: {', '.join(verdict.arm for verdict in verdicts)}"
         lines.append(" ".join(f"{text}." for text in (named, end) if text))
     noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
+    undecided = any(verdict.outcome == "undecided" for verdict in answer)
     arms = {name for verdict in answer for name in verdict.question.weights}
     known = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # these are warnings already
     notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
-    return [*lines, *(f"{note}." for note in dict.fromkeys([noise, *notes]) if note and note not in known)]
+    return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in known)]
 
 
 def _group(verdict: Verdict, metric: Metric) -> tuple[str, str]:
@@ -155,7 +156,8 @@ def evidence_lines(comparison: Comparison) -> list[str]:
     tested = [verdict for verdict in answer if verdict.estimate is not None and not verdict.reason]
     if not answer:
         return []
-    reason = f"{evidence.procedure.test}: {evidence.reason} (look {evidence.look})."
+    look = f" (look {evidence.look})" if evidence.look > 1 else ""
+    reason = f"{evidence.procedure.test}: {evidence.reason}{look}."
     if not tested:
         return [reason]
     levels = " or ".join(
