@@ -71,13 +71,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("src", "conf", "tests"):
         shutil.copytree(REPOSITORY / folder, root / folder)
     shutil.copy(REPOSITORY / "pyproject.toml", root)
-    *variants, group = VARIANTS.read_text(encoding="utf-8").split("\n## ")[1:]
+    *variants, group, hints = VARIANTS.read_text(encoding="utf-8").split("\n## ")[1:]
     assert all(len(BLOCK.findall(variant)) == 2 for variant in variants), "one Python file and one yaml"
-    files = [file for part in (*variants, group) for file in BLOCK.findall(part)]
+    files = [file for part in (*variants, group, hints) for file in BLOCK.findall(part)]
     for path, text in [*files, ("conftest.py", CONFTEST.format(run=RUN))]:
-        assert not (root / path).exists()
+        assert not (root / path).exists() or path == "tests/knobs.yaml"
         (root / path).parent.mkdir(exist_ok=True)
-        (root / path).write_text(text, encoding="utf-8")
+        with (root / path).open("a", encoding="utf-8") as file:
+            file.write(text)
     insert(root / "conf" / "config.yaml", "  - norm: batch\n", "  - jitter: still\n")
     entry = '    "jitter": "asr_ablations.training.jitter.Jitter",\n'
     insert(root / "src/asr_ablations/components/__init__.py", "CONTRACTS = {\n", entry)

@@ -14,7 +14,7 @@ from asr_ablations.experiment.run import run
 from asr_ablations.runs.identity import content
 from asr_verdicts.config import MACHINE_KEYS
 from asr_verdicts.errors import UsageError
-from tests.helpers.every_key import Knob, chosen, every_knob, hints, stale_hints
+from tests.helpers.every_key import Knob, chosen, every_hint, every_knob, stale_hints
 from tests.helpers.layouts import write_layouts
 from tests.helpers.observation import Seen, differing, kept, observe
 from tests.helpers.ranks import run_ranks
@@ -161,7 +161,7 @@ def test_every_leaf_of_the_default_config_is_walked() -> None:
     assert not {key for key in leaves if not any(k == key or k.startswith(f"{key}.") for k in {*walked, *chosen()})}
 
 
-def test_comments_for_tests_name_keys_of_their_file() -> None:
+def test_hints_name_options_and_keys_of_their_files() -> None:
     options = ["", *(f"{group}={name}" for group in chosen() for name in group_options(group))]
-    assert any(hints(option) for option in options)
+    assert not {*every_hint()} - {*options, "config"}
     assert {option: names for option in options if (names := stale_hints(option))} == {}

@@ -1,15 +1,15 @@
 """Every key of the composed config and every option of its groups, found in conf/, and how each is made to act.
 
-Numbers are halved, switches flipped and checksums zeroed. What cannot be guessed stands in the yaml that has the
-key, as YAML in comments at its end, which is no part of the config:
+Numbers are halved, switches flipped and checksums zeroed. What cannot be guessed is in tests/knobs.yaml, by option
+(`config` for conf/config.yaml):
 
-    # tests:
-    #   beside: [data.root=<kaldi>, max_epochs=1]
-    #   train: data/dev
-    #   ending: {to: opus, refused: opus}
-    #   buckets: {to: 2, beside: [batch.size=1]}
+    data=kaldi:
+      beside: [data.root=<kaldi>, max_epochs=1]
+      train: data/dev
+      ending: {to: opus, refused: opus}
+      buckets: {to: 2, beside: [batch.size=1]}
 
-Each line names a key as the file has it, dotted (`test.0` for an entry of a list), and gives the value that it is
+Each line names a key as its file has it, dotted (`test.0` for an entry of a list), and gives the value that it is
 turned to, or several of
 
 - to: that value, where half of a number or the opposite of a switch is not allowed or does nothing;
@@ -29,18 +29,17 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
-from yaml import YAMLError
 
 from tests.helpers.support import CONF, another, compose, defaults, group_options, tiny_overrides
 
 SMALL = ("width=8", "layers=2", "gpus=0", "logger=csv", "max_epochs=2", "dropout=0.1", "init=xavier")
 GLOBAL = "# @package _global_"
+KNOBS = Path(__file__).parents[1] / "knobs.yaml"
 GUESS = object()
 BASE = {"data": "librispeech", "logger": "csv", "cache": "none"}
 """Choices that all knobs are turned in, where they are not those of conf/config.yaml."""
@@ -56,22 +55,19 @@ class Case:
     rounds: bool = False
 
 
-@functools.cache
 def hints(option: str) -> dict[str, Any]:
-    """The comments for tests of an option's yaml, or of config.yaml where option is empty. Raises ValueError, with the
-    file, where they are no YAML.
-    """
-    _, _, block = yaml_of(option).read_text(encoding="utf-8").partition("\n# tests:")
-    lines = takewhile(lambda line: line.startswith("#"), block.splitlines()[1:])
-    try:
-        read = OmegaConf.create("\n".join(line.removeprefix("#") for line in lines))
-    except YAMLError as error:
-        raise ValueError(f"{yaml_of(option)}: what stands behind `# tests:` is no YAML: {error}") from error
-    return OmegaConf.to_container(read)  # type: ignore[return-value]
+    """What tests/knobs.yaml says of an option's keys, or of those of config.yaml if option is empty."""
+    return every_hint().get(option or "config", {})
+
+
+@functools.cache
+def every_hint() -> dict[str, dict[str, Any]]:
+    """tests/knobs.yaml."""
+    return OmegaConf.to_container(OmegaConf.load(KNOBS))  # type: ignore[return-value]
 
 
 def exempt(option: str, property: str) -> bool:
-    """Whether an option's yaml says that it has not got a property that the others of its group have."""
+    """Whether an option has not got a property that the others of its group have."""
     return property in hints(option).get("exempt", {})
 
 
@@ -92,7 +88,7 @@ def yaml_of(option: str) -> Path:
 
 
 def stale_hints(option: str) -> list[str]:
-    """The names in the comments for tests that are neither keys of the file nor of special meaning."""
+    """The names in tests/knobs.yaml that are neither keys of the option's file nor of special meaning."""
     keys = {knob.name for knob in every_knob() if knob.option == option}
     special = {"beside", "itself", "exempt"} if option else set()
     return [name for name in hints(option) if name not in keys | special]
@@ -147,7 +143,7 @@ class Knob:
             return value | 1 if "kernel" in self.key else value  # kernels have a middle
         if re.fullmatch("[0-9a-f]{32}|[0-9a-f]{64}", str(old)):  # an MD5, a SHA-256
             return "0" * len(str(old))
-        raise LookupError(f"{self}={old}: say behind `# tests:` in {yaml_of(self.option)} what else it may be")
+        raise LookupError(f"{self}={old}: say in {KNOBS} under {self.option or 'config'} what else it may be")
 
     def words(self, places: Path) -> list[str]:
         """The overrides beside which the knob is turned."""

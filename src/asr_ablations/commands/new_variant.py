@@ -66,7 +66,7 @@ def new(group: str, name: str, like: str | None) -> int:
     if not target.startswith(OURS):
         attribute = "".join(part.capitalize() for part in name.split("_"))
         source = source.replace("Own", attribute)
-    config = (CONF / group / f"{like}.yaml").read_text(encoding="utf-8").partition("# tests:")[0]
+    config = (CONF / group / f"{like}.yaml").read_text(encoding="utf-8")
     for file, text in ((python, source), (yaml, config.replace(target, f"{package}.{attribute}"))):
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, text)
