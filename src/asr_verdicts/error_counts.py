@@ -80,7 +80,7 @@ def error_columns(reference: str, hypothesis: str) -> dict[str, int]:
     """The columns of utterances.csv with the counts of words, characters and errors of one utterance."""
     words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
     counts = [*vars(words).values(), *vars(characters).values()]
-    return dict(zip(COLUMNS["wer"] + COLUMNS["cer"], counts, strict=True))
+    return dict(zip((*COLUMNS["wer"], *COLUMNS["cer"]), counts, strict=True))
 
 
 def recorded_errors(row: Mapping[str, object], metric: str = "wer") -> Errors:

@@ -78,10 +78,11 @@ def _same_config(*runs: Record) -> bool:
 
 def _same_results(one: Record, other: Record) -> bool:
     """Return whether two runs wrote the same words, some of them wrong, and have the same validations."""
-    texts, others = ([row["hypothesis"] for row in run.utterances] for run in (one, other))
-    wrong = texts != [row["reference"] for row in one.utterances]
+    if one.hypotheses != other.hypotheses:
+        return False
+    wrong = one.hypotheses != [row["reference"] for row in one.utterances]
     # models that write nothing, or make no error, are equal by chance
-    return any(texts) and wrong and texts == others and _found(one) == _found(other)
+    return any(one.hypotheses) and wrong and _found(one) == _found(other)
 
 
 def _found(run: Record) -> list[object]:

@@ -297,6 +297,11 @@ class Record:
         return self.environment.derived
 
     @cached_property
+    def hypotheses(self) -> list[str]:
+        """The recognised texts in the order of the utterances."""
+        return [row["hypothesis"] for row in self.utterances]
+
+    @cached_property
     def content(self) -> dict[str, object]:
         """The leaves of the config that can change the result, the hashes of the data, and the code's behaviour, which
         is version 1 in a record without it, as from W&B.
