@@ -79,8 +79,10 @@ def character_errors(reference: str, hypothesis: str) -> Errors:
 def error_columns(reference: str, hypothesis: str) -> dict[str, int]:
     """The columns of utterances.csv with the counts of words, characters and errors of one utterance."""
     words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
-    counts = [*vars(words).values(), *vars(characters).values()]
-    return dict(zip((*COLUMNS["wer"], *COLUMNS["cer"]), counts, strict=True))
+    return {
+        **dict(zip(COLUMNS["wer"], vars(words).values(), strict=True)),
+        **dict(zip(COLUMNS["cer"], vars(characters).values(), strict=True)),
+    }
 
 
 def recorded_errors(row: Mapping[str, object], metric: str = "wer") -> Errors:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 import numpy as np
 
 from asr_verdicts.arms import Arm
-from asr_verdicts.error_counts import COLUMNS, recorded_errors
+from asr_verdicts.error_counts import COLUMNS
 from asr_verdicts.record import Record, UtteranceRow
 from asr_verdicts.statistics.sample import SPEAKERS, Array, Sample
 
@@ -60,7 +61,8 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
         assert source is not None
         described = rows[id(source)]
         column = "wer" if metric == "wer" else "cer"
-        totals = np.array([recorded_errors(described[key], column).total for key in keys], dtype=float)
+        length = itemgetter(COLUMNS[column][0])
+        totals = np.array([length(described[key]) for key in keys], dtype=float)
         errors = [
             totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric, totals)
             for run in arm.results
@@ -90,9 +92,11 @@ def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Arra
     rate times the totals, plus what an utterance has more than that rate, which is all that a ratio's variance is made
     of (Cochran 1977, chapter 6).
     """
-    counted = [recorded_errors(rows[key], metric) for key in keys]
-    errors = np.array([each.count for each in counted], dtype=float)
-    own = np.array([each.total for each in counted], dtype=float)
+    read = itemgetter(*COLUMNS[metric])
+    own, substitutions, deletions, insertions = np.array([read(rows[key]) for key in keys], dtype=float).T
+    errors = substitutions + deletions + insertions
+    if metric == "cer_longer":
+        own = own + np.maximum(0, insertions - deletions)
     if np.array_equal(own, totals):
         return errors
     rate = errors.sum() / max(1.0, own.sum())

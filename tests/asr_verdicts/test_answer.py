@@ -62,6 +62,7 @@ def test_equality_has_the_interval_of_two_one_sided_tests(several: Comparison) -
 
 def test_many_verdicts_are_grouped_by_outcome_and_margin(several: Comparison) -> None:
     lines = finding_lines(several)
+    assert several.answer[0].shown_margin == pytest.approx(0.03)
     assert lines[:3] == [
         "Worse: rnn=fsmn, rnn=rnn, rnn=gru. More than the margin of 3 points.",
         "Better: rnn=qrnn. More than the margin of 3 points.",
