@@ -44,8 +44,11 @@ def sweep(tmp_path):
 def test_it_prints_and_writes(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", folder=tmp_path))
     lines = done.stdout[: done.stdout.index("wrote")].splitlines()
-    assert lines[0] == "Is a GRU as good?"
-    assert lines[1].startswith("rnn=gru is worse than rnn=lstm on test: ")
+    assert lines[0] == "sweep: Is a GRU as good?"
+    rows = [line.split() for line in lines if line.startswith("  rnn=")]
+    assert [row[0] for row in rows] == ["rnn=lstm", "rnn=gru"]
+    assert rows[1][-1] == "worse"
+    assert any(line.startswith("rnn=gru is worse than rnn=lstm on test: ") for line in lines)
     assert max(map(len, lines)) <= 80
     assert "matched pairs" not in done.stdout
     names = {path.name for path in (sweep / "comparison").iterdir()}
@@ -83,7 +86,8 @@ def test_equal_results_give_equal_bytes_whatever_the_times_and_paths(tmp_path):
 def test_full_prints_every_table(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", "--full", folder=tmp_path))
     assert all(
-        part in done.stdout for part in ("Differences to rnn=lstm", "matched pairs p", "to find a true difference of")
+        part in done.stdout
+        for part in ("Differences to rnn=lstm", "matched pairs p", "Evidence", "to detect a true difference of")
     )
 
 

@@ -25,7 +25,9 @@ OPEN = [*UNTIL, "until.margin=1e-9", "until.hopeless=0"]
 
 def states(output: str) -> list[str]:
     """The sentences on the arms, with difference and interval, however the lines are broken."""
-    return re.findall(r"(?:undecided|equivalent|open): rnn=gru and rnn=lstm [^;]*;", " ".join(output.split()))
+    undecided = r"undecided after [^:]*: rnn=gru against rnn=lstm [^;]*;"
+    equal = r"rnn=gru and rnn=lstm are equivalent [^;]*;"
+    return re.findall(f"{undecided}|{equal}", " ".join(output.lower().split()))
 
 
 @pytest.fixture(scope="module")
