@@ -6,13 +6,16 @@ another arm's whole difference. Then the effect of the name is the difference to
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from asr_ablations.runs.listed_arms import keys_of_lists
 from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.config import LIST, OWN, Config, leaves, within
 from asr_verdicts.confounds import MISSING, References, derived, references, value_text
-from asr_verdicts.design import Design
 from asr_verdicts.record import SYSTEM
+
+if TYPE_CHECKING:  # it imports scipy, which the start of a sweep does without
+    from asr_verdicts.design import Design
 
 TARGET = "_target_"
 """Last part of the keys that name a class: the choice itself."""
@@ -105,7 +108,7 @@ def arm_differences(
     ]
 
 
-def differences_of_arms(design: Design, arms: Sequence[Arm]) -> list[ArmDifference]:
+def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDifference]:
     """The differences of a comparison's arms. arms: those that have results.
 
     None for a search, whose runs have their own table, and for systems, whose configs are unknown.
