@@ -121,7 +121,7 @@ def write_report(report: "Report", folder: Path, options: argparse.Namespace) ->
 def print_files(paths: Sequence[Path], folder: Path) -> None:
     """Print where the files are, which one to look at, and which ones a paper takes."""
     by_name = {path.name: path for path in paths}
-    look = next((by_name[name] for name in ("index.html", "differences.svg", "table.md") if name in by_name), folder)
+    look = next((by_name[name] for name in ("index.html", "differences.svg", "report.md") if name in by_name), folder)
     paste = ", ".join(name for name in ("table.tex", "methods.txt") if name in by_name)
     print(f"\nwrote {len(paths)} files to {folder}")
     print(f"Look: {look}{paste and f'   Paste: {paste}'}")
