@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from asr_ablations.tools.machine import cores, peak_memory
 from asr_benchmarks.timing import Timing, in_turn
+from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import bar
 
 Key = TypeVar("Key")
@@ -177,9 +178,10 @@ class Group:
             worker.close()
 
 
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 VARIABLES = {
-    "cpu": {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"},
-    "gpu": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"},
+    "cpu": {**QUIET, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"},
+    "gpu": {**QUIET, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"},
 }
 """Hide the GPU while the CPU is measured, and keep a framework from taking its whole memory: several run at a time."""
 
@@ -259,11 +261,14 @@ class Measured(NamedTuple):
 
 
 def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, Measured]:
-    """Time the steps of all workers in turn. options: those of in_turn."""
+    """Time the steps of all workers in turn. options: those of in_turn. Raises UsageError for one that fails."""
     steps: dict[Key, list[Step]] = {key: [] for key in workers}
 
     def measure(key: Key) -> float:
-        steps[key].append(workers[key].call("step"))
+        try:
+            steps[key].append(workers[key].call("step"))
+        except WorkerError as error:
+            raise UsageError(f"{key} failed while it was measured: {error}") from error
         return steps[key][-1].seconds
 
     timings = in_turn({key: partial(measure, key) for key in workers}, **options)

@@ -249,7 +249,7 @@ def test_wrong_threads_and_batches_are_one_line(counts, batches):
 
 
 def test_published_rows_say_what_the_text_says():
-    table = published.read_table()["seconds"]
+    table = published.TABLE["seconds"]
     assert table["fcn8"]["TF"]["desktop"][3] == pytest.approx(1.9, abs=0.06)  # section 4: 8 threads, "about 1.9 second"
     assert table["fcn5"]["Caffe"]["desktop"][2] == 0.480  # the text says so of FCN-8
     assert set(table["resnet50"]["CNTK"]["desktop"] + table["resnet50"]["CNTK"]["server"]) == {None}
@@ -262,7 +262,7 @@ def test_published_rows_say_what_the_text_says():
 
 def test_every_published_number_is_shown():
     shown = [value for row in published.list_seconds(NAMES) for value in row.values() if isinstance(value, float)]
-    tools = [tool for frameworks in published.read_table()["seconds"].values() for tool in frameworks.values()]
+    tools = [tool for frameworks in published.TABLE["seconds"].values() for tool in frameworks.values()]
     assert sorted(shown) == sorted(
         value for tool in tools for part in tool.values() for value in part if value is not None
     )

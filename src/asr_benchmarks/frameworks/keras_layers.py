@@ -147,19 +147,20 @@ class Model(keras.Model):
 
 def _build_parts(layer: kinds.Layer, use_cudnn: bool | str) -> list[Any]:
     """The layers of Keras that correspond to one of ours."""
+    pad = [layers.ZeroPadding2D(layer.padding)] if getattr(layer, "padding", 0) else []
     match layer:
         case kinds.Dense(_, outputs):
             return [layers.Dense(outputs)]
         case kinds.Convolution(_, outputs, size, stride, padding, bias):
             if stride == 1 and padding == size // 2:
                 return [layers.Conv2D(outputs, size, padding="same", use_bias=bias)]
-            return [*_pad(padding), layers.Conv2D(outputs, size, stride, use_bias=bias)]
+            return [*pad, layers.Conv2D(outputs, size, stride, use_bias=bias)]
         case kinds.BatchNorm():
             return [layers.BatchNormalization(epsilon=EPSILON, momentum=1 - MOMENTUM)]
         case kinds.Activation(kind):
             return [layers.Activation(kind)]
-        case kinds.MaxPool(size, stride, padding):
-            return [*_pad(padding), layers.MaxPooling2D(size, stride)]
+        case kinds.MaxPool(size, stride):
+            return [*pad, layers.MaxPooling2D(size, stride)]
         case kinds.Reshape(kind):  # the last frame needs no layer
             return {"mean": [layers.GlobalAveragePooling2D()], "flat": [layers.Flatten()], "last": []}[kind]
         case kinds.Embedding(words, width):
@@ -168,7 +169,3 @@ def _build_parts(layer: kinds.Layer, use_cudnn: bool | str) -> list[Any]:
             parts = [layers.LSTM(hidden, return_sequences=True, use_cudnn=use_cudnn) for _ in range(count)]
             return [layers.Bidirectional(part) for part in parts] if directions == 2 else parts
     raise TypeError(layer)
-
-
-def _pad(padding: int) -> list[Any]:
-    return [layers.ZeroPadding2D(padding)] if padding else []

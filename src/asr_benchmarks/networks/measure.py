@@ -15,7 +15,7 @@ from asr_benchmarks.networks import published
 from asr_benchmarks.networks.published import BEYOND, build_gain_row
 from asr_benchmarks.plots import Plot, plot
 from asr_benchmarks.tables import Result, Row, fill_row
-from asr_benchmarks.timing import check_counts, noise_notes
+from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import (
     Implementation,
     Worker,
@@ -24,7 +24,7 @@ from asr_benchmarks.worker import (
     measure_in_turn,
     run_workers,
 )
-from asr_verdicts.errors import choices
+from asr_verdicts.errors import UsageError, choices
 
 TOLERANCE = {False: 1e-4, True: 1e-2}
 """Allowed difference of outputs, as a share of the largest, without and with rounded products (tf32)."""
@@ -59,6 +59,7 @@ def network_speed(
     notes = [*(line for network in built for line in _compare_size(network, shrink)), *absent]
     reference, rows, noise = Reference(bool(cfg.tf32)), list[Row](), list[str]()
     options = {"steps": steps, "warmup": warmup, "budget": budget}
+    in_turn({}, **options)  # raises for a wrong budget before anything starts
     for number, network in enumerate(built, start=1):
         every = list_variants(network, list(runnable), device_count(cfg) > 0, threads, batches)
         for start in range(0, len(every), together):
@@ -149,8 +150,8 @@ def measure_variants(
     with run_workers(starts, reference.check, f"starting {name}", notes) as workers:
         try:
             measured = measure_in_turn(workers, title=f"measuring {name}", **options)
-        except WorkerError as error:
-            notes.append(f"{', '.join(map(str, workers))}: not measured, one of them failed: {error}")
+        except UsageError as error:
+            notes.append(f"{', '.join(map(str, workers))}: not measured, {error}")
             return []
     notes += noise_notes({str(variant): result.timing for variant, result in measured.items()})
     rows = []
@@ -169,7 +170,7 @@ def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[
     figures = {
         "cores": cores(),
         slower: published.count_slower(gains),
-        f"{slower}, {published.read_table()['source']}": published.count_slower(printed),
+        f"{slower}, {published.TABLE['source']}": published.count_slower(printed),
     }
     sizes = []
     for network in networks:

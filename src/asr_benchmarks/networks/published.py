@@ -1,18 +1,14 @@
 """The numbers of Shi2016 table 4, as rows like those measured here."""
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 from asr_benchmarks.tables import Row, published
 
 BEYOND = "beyond cores / cores"
 
-
-@cache
-def read_table() -> Any:
-    """Table 4 of the paper: published/networks.yaml says how it was read."""
-    return published("networks")
+TABLE = published("networks")
+"""Table 4 of the paper: published/networks.yaml says how it was read."""
 
 
 def build_gain_row(
@@ -50,14 +46,14 @@ def list_gains(networks: Collection[str]) -> list[Row]:
 
 def list_seconds(networks: Collection[str]) -> list[Row]:
     """Seconds per mini-batch by threads of the CPU, and on the GPU, of which a machine has one here."""
-    machines = read_table()["machines"].values()
+    machines = TABLE["machines"].values()
     counts = sorted({count for machine in machines for count in machine["threads"]})
     cases = [(case[0], case[1], case[2]["name"], case[3], case[4]) for case in _list_cases(networks)]
     others = [
         (network, framework, gpu, {}, seconds)
-        for network, frameworks in read_table()["seconds"].items()
+        for network, frameworks in TABLE["seconds"].items()
         for framework, measured in frameworks.items()
-        for gpu, seconds in zip(read_table()["gpus"], measured["gpu"], strict=True)
+        for gpu, seconds in zip(TABLE["gpus"], measured["gpu"], strict=True)
         if network in networks and seconds is not None and gpu not in {machine["gpu"] for machine in machines}
     ]
     return [
@@ -72,19 +68,17 @@ def list_seconds(networks: Collection[str]) -> list[Row]:
 
 def explain_machines() -> str:
     """Explain the names of the paper's machines."""
-    table = read_table()
-    machines = [f"{machine['name']}: {machine['about']}" for machine in table["machines"].values()]
-    return f"published: {table['source']}, {table['software']}; {'; '.join(machines)}"
+    machines = [f"{machine['name']}: {machine['about']}" for machine in TABLE["machines"].values()]
+    return f"published: {TABLE['source']}, {TABLE['software']}; {'; '.join(machines)}"
 
 
 def _list_cases(networks: Collection[str]) -> Iterator[tuple[str, str, Any, dict[int, float], float | None]]:
     """Network, framework, machine, seconds by threads of its CPU and on its GPU, where there is a number."""
-    table = read_table()
-    for network, frameworks in table["seconds"].items():
+    for network, frameworks in TABLE["seconds"].items():
         for framework, measured in frameworks.items():
-            for key, machine in table["machines"].items():
+            for key, machine in TABLE["machines"].items():
                 pairs = zip(machine["threads"], measured[key], strict=True)
                 threads = {count: value for count, value in pairs if value is not None}
-                gpu = measured["gpu"][table["gpus"].index(machine["gpu"])]
+                gpu = measured["gpu"][TABLE["gpus"].index(machine["gpu"])]
                 if network in networks and (threads or gpu):
                     yield network, framework, machine, threads, gpu

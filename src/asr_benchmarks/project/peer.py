@@ -19,9 +19,6 @@ from asr_benchmarks.tables import Result, Row, fill_row
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_verdicts.errors import UsageError
 
-Batches = Sequence[list[int]]
-"""The indices of the utterances of each batch."""
-
 FIGURES = "batch | utterances | model_width | device | R | ours / port"
 COLUMNS = "way | R | ms per batch | spread % | padding % | gain | ratio"
 """R: hours of audio per second; gain: R over that of the row before; ratio: over the port's."""
@@ -68,7 +65,7 @@ class Ways(BareTraining):
     def hours(self) -> float:
         return float(self.speech.durations[self.chosen].sum()) / 3600
 
-    def padding(self, batches: Batches) -> float:
+    def padding(self, batches: Sequence[list[int]]) -> float:
         """Padding in % of all samples of the padded batches."""
         longest = [self.speech.durations[batch].max() * len(batch) for batch in batches]
         return 100 * (1 - 3600 * self.hours / float(np.sum(longest)))

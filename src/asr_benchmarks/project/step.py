@@ -300,8 +300,7 @@ BATCHES = 20
 def load_step(config: str) -> MeasuredStep:
     """The step of a training in a process of its own. config: that of its run, as YAML."""
     quiet()
-    cfg = OmegaConf.create(config)
-    assert isinstance(cfg, DictConfig)
+    cfg: Any = OmegaConf.create(config)
     return MeasuredStep(cfg, prepare_corpus(cfg), BATCHES)
 
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -178,10 +179,8 @@ class RankSteps:
 
     def __init__(self, config: str, *, warmup: int, steps: int, threads: int) -> None:
         quiet()
-        torch.set_num_threads(threads)
-        cfg = OmegaConf.create(config)
-        assert isinstance(cfg, DictConfig)
-        self.cfg, self.warmup, self.steps = cfg, warmup, steps
+        self.cfg: Any = OmegaConf.create(config)
+        self.cfg.threads, self.warmup, self.steps = threads, warmup, steps
 
     def measure(self) -> dict[str, float]:
         """Seconds of a step, utterances and hours of audio per second (R) of all ranks, peak bytes of memory."""

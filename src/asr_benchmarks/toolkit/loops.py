@@ -8,10 +8,11 @@ from dataclasses import replace
 from queue import Queue
 from tempfile import mkdtemp
 from threading import Thread
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -83,12 +84,12 @@ class ProjectLoop(Engine):
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         super().__init__(folder, settings, config)
-        cfg = OmegaConf.create(config)
-        assert isinstance(cfg, DictConfig)
-        self.cfg = cfg
+        self.cfg: Any = OmegaConf.create(config)
         self.frames = Frames(self.folder, replace(settings, device="cpu"))  # Lightning moves the batches
         self.batches = Batches(self.frames, rank(), int(os.environ.get("WORLD_SIZE", 1)))
-        self.task = self.task_class(build_project_model(settings, build(cfg.rnn)), self._make_optimizer, settings.seed)
+        self.task = self.task_class(
+            build_project_model(settings, build(self.cfg.rnn)), self._make_optimizer, settings.seed
+        )
         self._go: Queue[None] = Queue()
         self._done: Queue[Step | Exception] = Queue()
         self._thread = Thread(target=self._fit, daemon=True)

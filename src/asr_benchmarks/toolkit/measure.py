@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -150,9 +150,6 @@ COLUMNS = (
     "published speed-up | spread %"
 )
 
-Way: TypeAlias = tuple[int, int | None]
-"""Workers, and steps between two averagings, None for once per epoch."""
-
 
 def average_workers(
     cfg: DictConfig,
@@ -197,8 +194,8 @@ def average_workers(
     return Result(tables={"workers": rows}, notes=noise_notes(timings), plots=[drawn])
 
 
-def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, Way]:
-    """Every way to average, by name. A single worker has nothing to average."""
+def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple[int, int | None]]:
+    """Workers, and steps between two averagings or None for once per epoch, by name. One has nothing to average."""
     pairs = [(count, span) for count in counts for span in (every if count > 1 else [None])]
     return {
         f"{count} worker{'s' if count > 1 else ''}{f', every {span} steps' if span else ''}": (count, span)
