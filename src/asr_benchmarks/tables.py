@@ -18,7 +18,7 @@ from asr_verdicts.files import Json, write, write_json
 from asr_verdicts.report.formats import table as markdown_table
 from asr_verdicts.terminal import console
 
-Row: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = dict[str, Any]
 """A row of a table, by column: text, a number, or None where a value is not known."""
 
 Table: TypeAlias = Sequence[Row]
@@ -66,7 +66,7 @@ OTHERS = ("notes", "plots", "relative", "machine")
 """The fields of a result that result.json holds under their own names."""
 
 
-def fill_row(columns: str, *values: Any) -> dict[str, Any]:
+def fill_row(columns: str, *values: Any) -> Row:
     """A row of a table whose columns are declared as `one | another`."""
     return dict(zip(columns.split(" | "), values, strict=True))
 

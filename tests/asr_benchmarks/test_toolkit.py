@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from tests.helpers.support import compose
 SETTINGS = Settings(
     features=5, labels=7, chunk=10, layers=3, width=8, batch=4, lr=0.5, momentum=0.9, seed=3, device="cpu"
 )
-DATA = {"utterances": 9, "frames": 40, "noise": 0.3, "held_out": 0.2}
+DATA: dict[str, Any] = {"utterances": 9, "frames": 40, "noise": 0.3, "held_out": 0.2}
 EPOCHS = 3
 
 

@@ -14,9 +14,8 @@ from asr_benchmarks.frameworks.network import EPSILON, LEARNING_RATE, MOMENTUM, 
 from asr_benchmarks.worker import Step
 
 ADAM_EPSILON = 1e-8 * math.sqrt(1 - 0.999)
-"""Adam's epsilon. Keras adds it before it corrects the bias of the second moment: with this value its first step, which
-is compared, equals that of the other frameworks with 1e-8. Keras's default of 1e-7 shrinks the first steps of deep
-networks, whose lowest gradients are no larger.
+"""Keras adds Adam's epsilon before it corrects the bias of the second moment: with this value its first step, which is
+compared, equals that of others with 1e-8. Its default of 1e-7 shrinks the first steps of deep networks.
 """
 
 
@@ -147,11 +146,12 @@ class Model(keras.Model):
 
 def _build_parts(layer: kinds.Layer, use_cudnn: bool | str) -> list[Any]:
     """The layers of Keras that correspond to one of ours."""
-    pad = [layers.ZeroPadding2D(layer.padding)] if getattr(layer, "padding", 0) else []
+    padding = getattr(layer, "padding", 0)
+    pad = [layers.ZeroPadding2D(padding)] if padding else []
     match layer:
         case kinds.Dense(_, outputs):
             return [layers.Dense(outputs)]
-        case kinds.Convolution(_, outputs, size, stride, padding, bias):
+        case kinds.Convolution(_, outputs, size, stride, _, bias):
             if stride == 1 and padding == size // 2:
                 return [layers.Conv2D(outputs, size, padding="same", use_bias=bias)]
             return [*pad, layers.Conv2D(outputs, size, stride, use_bias=bias)]

@@ -286,9 +286,9 @@ def draw_samples(network: Network, batch: int, seed: int) -> Samples:
     generator = np.random.default_rng((seed, batch))
     shape, lengths = (batch, *network.shape), np.full(batch, network.shape[0], dtype=np.int32)
     if network.words is not None:
-        inputs = generator.integers(network.words, size=shape, dtype=np.int32)
-        return Samples(inputs, lengths, generator.integers(network.classes, size=shape, dtype=np.int32))
-    inputs = generator.standard_normal(shape, dtype=np.float32)
+        words = generator.integers(network.words, size=shape, dtype=np.int32)
+        return Samples(words, lengths, generator.integers(network.classes, size=shape, dtype=np.int32))
+    inputs: np.ndarray = generator.standard_normal(shape, dtype=np.float32)
     if network.loss == "ce":
         return Samples(inputs, lengths, generator.integers(network.classes, size=batch, dtype=np.int32))
     drawn = generator.integers(network.shortest, network.shape[0] + 1, batch, dtype=np.int32)

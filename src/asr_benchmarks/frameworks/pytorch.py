@@ -155,10 +155,8 @@ class ProjectLayers(Recurrent):
 
 
 class LSTMCompiled(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), with the same numbers as rnn=lstm.
-
-    The step is compiled, not the loop: compiling a loop of 1000 frames takes longer than training. All layers and
-    directions share one compiled step, since the inputs of all frames are one matrix product before the loop.
+    """A CellLayer with the numbers of rnn=lstm, whose step is compiled: compiling a loop of 1000 frames takes longer than
+    training. All layers and directions share the step, since the inputs' products come before the loop.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:

@@ -37,7 +37,7 @@ def lstm_speed(
 ) -> Iterator[Result]:
     """Yields what has been measured after each configuration; who computes other numbers becomes a note."""
     check_counts(steps=steps, warmup=warmup, **({} if threads is None else {"threads": threads}))
-    options = {"steps": steps, "warmup": warmup, "budget": budget}
+    options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
     in_turn({}, **options)  # raises for a wrong budget before anything starts
     chosen = choose_networks(networks, configurations, scale)
     if only is not None and (not only or not all(name in implementations for name in only)):
@@ -54,7 +54,7 @@ def lstm_speed(
     for network in chosen:
         agreements: dict[str, Agreement] = {}
         expected = Expected(network, cfg.seed)
-        place = {"device": device, "threads": threads}
+        place: dict[str, Any] = {"device": device, "threads": threads}
         keys = {"batch": network.batch, "seed": cfg.seed, "tf32": False, **place}
         starts = {name: partial(way.start, network, **place, keys=keys) for name, way in runnable.items()}
 
@@ -149,11 +149,16 @@ def build_network(
     """LSTM layers, and a linear layer after the last frame or, for CTC, after each; weights begin as torch's do."""
     directions = 2 if bidirectional else 1
     recurrent, output = LSTM(features, units, layers, directions), Dense(units * directions, outputs)
-    return Network(
-        *(name, "RNN", (frames[1], features), outputs),
-        (recurrent, output) if loss == "ctc" else (recurrent, Reshape("last"), output),
-        *(batch, 0.0, loss, frames[0], labels, "adam", units**-0.5, True),
-    )
+    sequence = (recurrent, output) if loss == "ctc" else (recurrent, Reshape("last"), output)
+    options: Any = {
+        "loss": loss,
+        "optimizer": "adam",
+        "copied": True,
+        "shortest": frames[0],
+        "labels": labels,
+        "bound": units**-0.5,
+    }
+    return Network(name, "RNN", (frames[1], features), outputs, sequence, batch, **options)
 
 
 def _check(where: str, values: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from omegaconf import DictConfig
@@ -14,7 +14,7 @@ from asr_benchmarks.frameworks.network import BatchNorm, Network, walk
 from asr_benchmarks.networks import published
 from asr_benchmarks.networks.published import BEYOND, build_gain_row
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.tables import Result, Row, fill_row
+from asr_benchmarks.tables import Result, Row, Table, fill_row
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import (
     Implementation,
@@ -58,7 +58,7 @@ def network_speed(
     runnable, absent = choose_runnable({name: frameworks[name] for name in tools}, "cpu")
     notes = [*(line for network in built for line in _compare_size(network, shrink)), *absent]
     reference, rows, noise = Reference(bool(cfg.tf32)), list[Row](), list[str]()
-    options = {"steps": steps, "warmup": warmup, "budget": budget}
+    options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
     in_turn({}, **options)  # raises for a wrong budget before anything starts
     for number, network in enumerate(built, start=1):
         every = list_variants(network, list(runnable), device_count(cfg) > 0, threads, batches)
@@ -138,12 +138,12 @@ def measure_variants(
     reference: Reference,
     seed: int,
     notes: list[str],
-    **options: object,
+    **options: Any,
 ) -> list[Row]:
     """Time the variants in turn, each in a process of its own; those that cannot start become notes."""
     starts = {}
     for variant in chunk:
-        place = {"device": variant.device, "threads": variant.threads}
+        place: dict[str, Any] = {"device": variant.device, "threads": variant.threads}
         keys = {"batch": variant.batch, "seed": seed, "tf32": reference.tf32, **place}
         starts[variant] = partial(frameworks[variant.framework].start, variant.network, **place, keys=keys)
     name = chunk[0].network.name
@@ -167,7 +167,7 @@ def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[
     names = [network.name for network in networks]
     gains, printed = _list_gains(rows), published.list_gains(names)
     slower = f"slower {BEYOND.split(' /')[0]}"
-    figures = {
+    figures: dict[str, object] = {
         "cores": cores(),
         slower: published.count_slower(gains),
         f"{slower}, {published.TABLE['source']}": published.count_slower(printed),
@@ -177,7 +177,7 @@ def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[
         shape, count = " × ".join(map(str, network.shape)), network.parameters
         about = (network.name, network.kind, shape, network.classes, count, count / 1e6, network.published)
         sizes.append(fill_row(SIZE, *about, network.training_operations / 1e9))
-    tables = {"sizes": sizes, "steps": list(rows), "scaling": gains + printed}
+    tables: dict[str, Table] = {"sizes": sizes, "steps": list(rows), "scaling": gains + printed}
     tables["published_seconds_by_threads"] = published.list_seconds(names)
     return Result(figures, tables, notes, [drawn for name in names for drawn in _plot_seconds(name, rows)])
 

@@ -49,7 +49,7 @@ def list_seconds(networks: Collection[str]) -> list[Row]:
     machines = TABLE["machines"].values()
     counts = sorted({count for machine in machines for count in machine["threads"]})
     cases = [(case[0], case[1], case[2]["name"], case[3], case[4]) for case in _list_cases(networks)]
-    others = [
+    others: list[Any] = [
         (network, framework, gpu, {}, seconds)
         for network, frameworks in TABLE["seconds"].items()
         for framework, measured in frameworks.items()

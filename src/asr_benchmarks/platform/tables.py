@@ -114,22 +114,21 @@ def list_times_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) 
 
 def list_accuracy(run: Record) -> Table:
     """Error rates of the last weights on every set, with the run's own decoder (Baunsgaard2020 table 5)."""
+    summary: Any = run.summary
     metrics = (WER, CER, CER_LONGER)
-    return [
-        {"set": name, **{m.heading: 100 * run.summary.value(name, m.name) for m in metrics}}
-        for name in run.summary.sets
-    ]
+    return [{"set": name, **{m.heading: 100 * summary.value(name, m.name) for m in metrics}} for name in summary.sets]
 
 
 def list_prices(run: Record, bought: Mapping[str, float | None]) -> Table:
     """Prices in any currency: of the machine and its parts as bought, of this training as rented."""
     per_hour = (run.config.get("hardware") or {}).get("price_per_hour")
-    training = None if per_hour is None else float(per_hour) * run.summary.seconds["train"] / 3600
+    summary: Any = run.summary
+    training = None if per_hour is None else float(per_hour) * summary.seconds["train"] / 3600
     prices = {
         **{name: bought.get(part) for part, name in PARTS.items()},
         "an hour of the machine": per_hour,
         "this training": training,
-        "an hour of audio trained": None if training is None else training / run.summary.audio_hours_seen,
+        "an hour of audio trained": None if training is None else training / summary.audio_hours_seen,
     }
     return [{"of": name, "price": None if amount is None else float(amount)} for name, amount in prices.items()]
 

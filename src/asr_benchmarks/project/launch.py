@@ -35,9 +35,9 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
     check_counts(repeats=repeats)
     # what an arm leaves behind in a process reaches the next there, which is why sweeps do not train so
     together = [sys.executable, "-m", "asr_benchmarks.project.launch"]
-    ways: dict[str, Callable[[Sequence[FrozenArm]], object]] = {
+    ways: dict[str, Callable[[Sequence[FrozenArm]], None]] = {
         "forked": _fork,
-        "processes": lambda frozen: [_run_quietly(command(SCRIPT, arm.config)) for arm in frozen],
+        "processes": lambda frozen: _run_quietly(*(command(SCRIPT, arm.config) for arm in frozen)),
         "in_one_process": lambda frozen: _run_quietly([*together, *(str(arm.config) for arm in frozen)]),
     }
     launches: dict[str, list[list[float]]] = {name: [] for name in ways}
@@ -54,7 +54,7 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
 
 
 def _time_way(
-    cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], object], arms: int, launches: list[list[float]]
+    cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, launches: list[list[float]]
 ) -> float:
     """Seconds until all arms were trained; the launch seconds of each arm are appended to `launches`."""
     with TemporaryDirectory() as folder:
@@ -77,9 +77,10 @@ def _fork(arms: Sequence[FrozenArm]) -> None:
     runner.run(lambda states: None)
 
 
-def _run_quietly(words: list[str]) -> None:
-    environment = {**child_environment(), LAUNCHED: repr(time.time())}
-    subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
+def _run_quietly(*commands: list[str]) -> None:
+    for words in commands:
+        environment = {**child_environment(), LAUNCHED: repr(time.time())}
+        subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def _run_all(configs: Sequence[str]) -> None:

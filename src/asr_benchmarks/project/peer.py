@@ -13,7 +13,7 @@ from asr_ablations.data.batch import Count
 from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.tools.random_streams import generator
-from asr_benchmarks.project.port import PortData, port_loader, usual_port
+from asr_benchmarks.project.port import PortBatch, PortData, port_loader, usual_port
 from asr_benchmarks.project.training import BareTraining, name_device, prepare_corpus
 from asr_benchmarks.tables import Result, Row, fill_row
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
@@ -72,7 +72,7 @@ class Ways(BareTraining):
 
     def passes(self) -> dict[str, Callable[[], float]]:
         """For each way, a function that trains on all utterances once and returns the seconds."""
-        workers, port_step = self.cfg.workers, self.make_step(self.port, lambda batch: (batch.features, batch.lengths))
+        workers, port_step = self.cfg.workers, self.make_step(self.port, _read_features)
         ours = SpeechLoader(self.speech, self.ordered, workers, pinned=self.device.type == "cuda")
         loaders = [port_loader(self.port_data, batches, workers) for batches in (self.random, self.ordered)]
         return {
@@ -81,6 +81,10 @@ class Ways(BareTraining):
             "+ our input": partial(_time, self.device, ours, self.make_step(self.port)),
             "+ our layers": partial(_time, self.device, ours, self.make_step(self.task.model)),
         }
+
+
+def _read_features(batch: PortBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch.features, batch.lengths
 
 
 def _time(device: torch.device, loader: Iterable[Any], step: Callable[[Any], None]) -> float:

@@ -1,8 +1,7 @@
 """DeepSpeech2 as it is usually ported to PyTorch: what benchmark=step is measured against.
 
-The structure is that of deepspeech.pytorch's model: each utterance's padding is overwritten in a loop after every
-convolution, norm and rectifier (MaskConv), every recurrent layer packs and unpacks (BatchRNN), and batch normalisation
-includes the padding.
+The structure is deepspeech.pytorch's: padding is overwritten utterance by utterance after every convolution, norm and
+rectifier (MaskConv), recurrent layers pack and unpack (BatchRNN), and batch normalisation includes the padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -161,7 +160,7 @@ def _mask_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 def _transpose(convolve: nn.Conv2d) -> nn.Conv2d:
     """A convolution over (B, C, T, F) as one over (B, C, F, T)."""
     assert not isinstance(convolve.padding, str)
-    sizes = (convolve.kernel_size[::-1], convolve.stride[::-1], convolve.padding[::-1])
+    sizes: Any = (convolve.kernel_size[::-1], convolve.stride[::-1], convolve.padding[::-1])
     copied = nn.Conv2d(convolve.in_channels, convolve.out_channels, *sizes)
     copied.load_state_dict({"weight": convolve.weight.transpose(2, 3), "bias": convolve.get_parameter("bias")})
     return copied

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import pytorch_lightning as pl
 import torch
@@ -128,7 +128,7 @@ def fit_steps(
     data.setup()
     with TemporaryDirectory() as folder:
         every = [Throughput(), ProgressBar(False, quiet=True), *callbacks]
-        limits = {"max_epochs": 1, "limit_train_batches": steps, "limit_val_batches": 0}
+        limits: Any = {"max_epochs": 1, "limit_train_batches": steps, "limit_val_batches": 0}
         fitter = trainer(cfg, device_count(cfg), [CSVLogger(folder, name="", version="")], every, **limits)
         if before is not None:
             before(data)

@@ -186,7 +186,7 @@ class RankSteps:
         """Seconds of a step, utterances and hours of audio per second (R) of all ranks, peak bytes of memory."""
         _, task, data = set_up(self.cfg)
         clock = StepClock(self.warmup, self.steps)
-        limits = {"max_epochs": -1, "max_steps": self.warmup + self.steps, "limit_val_batches": 0}
+        limits: Any = {"max_epochs": -1, "max_steps": self.warmup + self.steps, "limit_val_batches": 0}
         fitter = trainer(self.cfg, device_count(self.cfg), [], [clock], **limits)
         fitter.fit(task, data)
         seconds = clock.ended - clock.started

@@ -34,12 +34,9 @@ class Settings:
 
 
 def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, noise: float, held_out: float) -> None:
-    """Write features.npy (U, T, D) float32, labels.npy (U, T) int32, the held-out utterances last, and train.txt, the
-    number of utterances that are not held out.
-
-    A label lasts some frames. A frame is its label's point, drawn once from a normal distribution in D dimensions, plus
-    normal noise of the deviation `noise`. Raises UsageError for utterances that are not a whole number of chunks, and
-    for a share of held-out utterances that leaves none to train on.
+    """Write features.npy (U, T, D) and labels.npy (U, T), the held-out utterances last, and train.txt, the number of the
+    others. A frame is its label's random point in D dimensions plus normal noise. Raises UsageError for other than whole
+    chunks, and for a share of held-out utterances that leaves none to train on.
     """
     if frames % settings.chunk:
         raise choices("benchmark.frames", frames, f"a multiple of benchmark.chunk={settings.chunk}")

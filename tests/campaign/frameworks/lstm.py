@@ -65,8 +65,10 @@ class JaxCTC:
 
         from asr_benchmarks.frameworks.jax_lax import ctc
 
+        whole: Any = (lengths.astype(np.int32), labels.astype(np.int32))
+
         def total(x: Any) -> Any:
-            each = ctc(jax.nn.log_softmax(x), lengths.astype(np.int32), labels.astype(np.int32))
+            each = ctc(jax.nn.log_softmax(x), *whole)
             return each.sum(), each
 
         gradient, each = jax.grad(total, has_aux=True)(logits)
