@@ -34,9 +34,8 @@ class Settings:
 
 
 def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, noise: float, held_out: float) -> None:
-    """Write features.npy (U, T, D) and labels.npy (U, T), the held-out utterances last, and train.txt, the number of the
-    others. A frame is its label's random point in D dimensions plus normal noise. Raises UsageError for other than whole
-    chunks, and for a share of held-out utterances that leaves none to train on.
+    """Write features.npy (U, T, D) and labels.npy (U, T), the held-out utterances last, and train.txt, the others'
+    number. A frame is its label's point plus noise. Raises UsageError for parts of chunks, and for none to train on.
     """
     if frames % settings.chunk:
         raise choices("benchmark.frames", frames, f"a multiple of benchmark.chunk={settings.chunk}")
