@@ -118,8 +118,8 @@ class Model(keras.Model):
         """The trained variables in the order of draw_weights: Keras lists those of a layer in the same order."""
         return [variable for parts in self.parts.values() for part in parts for variable in part.trainable_variables]
 
-    def call(self, inputs: tuple[KerasTensor, KerasTensor]) -> KerasTensor:
-        x, lengths = inputs
+    def call(self, inputs: tuple[KerasTensor, KerasTensor], training: bool | None = None) -> KerasTensor:
+        x, lengths = inputs  # the layers take `training` from Keras's context, which a method without it leaves unset
         # if all frames are valid, a mask only costs time
         mask = ops.arange(x.shape[1])[None] < lengths[:, None] if self.network.variable else None
         return self._apply(self.network.layers, x, mask)
@@ -136,8 +136,8 @@ class Model(keras.Model):
                     x = part(x, mask=mask) if isinstance(layer, kinds.LSTM) else part(x)
         return x
 
-    def compute_loss(self, x: Any, y: Any, y_pred: Any, **others: Any) -> KerasTensor:  # Keras's own has no lengths
-        if self.network.loss == "ce":
+    def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: object = None, training: bool = True) -> Any:
+        if self.network.loss == "ce":  # Keras's own has no lengths
             return ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True))
         labels = self.network.labels
         counts = ops.full((y.shape[0],), labels, dtype="int32")

@@ -155,8 +155,8 @@ class ProjectLayers(Recurrent):
 
 
 class LSTMCompiled(nn.Module):
-    """A CellLayer with the numbers of rnn=lstm, whose step is compiled, not its loop: that takes longer than training. All
-    layers and directions share the step, since the inputs' products come before the loop.
+    """A CellLayer as rnn=lstm whose step is compiled, not its loop: that would take longer than training. Layers and
+    directions share the step, since the inputs' products come before the loop.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
