@@ -250,6 +250,9 @@ def run_workers(
         yield workers
 
 
+FIGURES = ("device_memory", "versions")
+
+
 class Measured(NamedTuple):
     """The measurements of one worker. memory: peak bytes of its process; device_memory: of the GPU, where known."""
 
@@ -272,12 +275,8 @@ def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, 
         return steps[key][-1].seconds
 
     timings = in_turn({key: partial(measure, key) for key in workers}, **options)
-    return {
-        key: Measured(
-            timings[key], steps[key], worker.peak_memory(), worker.call("device_memory"), worker.call("versions")
-        )
-        for key, worker in workers.items()
-    }
+    figures = {key: [worker.peak_memory(), *map(worker.call, FIGURES)] for key, worker in workers.items()}
+    return {key: Measured(timings[key], steps[key], *figures[key]) for key in workers}
 
 
 def _serve(pipe: Connection, make: Callable[[], object], threads: int | None) -> None:

@@ -119,21 +119,24 @@ class Model(keras.Model):
         return [variable for parts in self.parts.values() for part in parts for variable in part.trainable_variables]
 
     def call(self, inputs: tuple[KerasTensor, KerasTensor], training: bool | None = None) -> KerasTensor:
-        x, lengths = inputs  # the layers take `training` from Keras's context, which a method without it leaves unset
+        x, lengths = inputs
         # if all frames are valid, a mask only costs time
         mask = ops.arange(x.shape[1])[None] < lengths[:, None] if self.network.variable else None
-        return self._apply(self.network.layers, x, mask)
+        # a stateless call of Keras sets no context from which layers would take `training`
+        return self._apply(
+            self.network.layers, x, {kinds.LSTM: {"mask": mask}, kinds.BatchNorm: {"training": training}}
+        )
 
-    def _apply(self, ours: tuple[kinds.Layer, ...], x: KerasTensor, mask: Any, path: str = "") -> KerasTensor:
+    def _apply(self, ours: tuple[kinds.Layer, ...], x: KerasTensor, keys: Any, path: str = "") -> KerasTensor:
         for n, layer in enumerate(ours):
             if isinstance(layer, kinds.Residual):
-                branch = self._apply(layer.branch, x, mask, f"{path}{n}.branch.")
-                x = branch + self._apply(layer.shortcut, x, mask, f"{path}{n}.shortcut.")
+                branch = self._apply(layer.branch, x, keys, f"{path}{n}.branch.")
+                x = branch + self._apply(layer.shortcut, x, keys, f"{path}{n}.shortcut.")
             elif layer == kinds.Reshape("last"):
                 x = x[:, -1]
             else:
                 for part in self.parts[f"{path}{n}"]:
-                    x = part(x, mask=mask) if isinstance(layer, kinds.LSTM) else part(x)
+                    x = part(x, **keys.get(type(layer), {}))
         return x
 
     def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: object = None, training: bool = True) -> Any:

@@ -45,8 +45,8 @@ class Expected:
 
 
 def refuse_others(agreements: Mapping[str, Agreement], loss: float) -> dict[str, str]:
-    """The implementations that compute other numbers, and why. loss: that of the reference. The first step is compared
-    with the median of all implementations, since the reference makes none.
+    """The implementations that compute others than the reference, whose loss is given, or whose first step lowers the
+    loss by another amount than the median, and why.
     """
     allowed = LARGEST * max(1.0, abs(loss))
     reasons = {

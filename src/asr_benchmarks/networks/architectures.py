@@ -25,9 +25,8 @@ def fcn(name: str, *, shrink: int, inputs: int, outputs: int, hidden: int, hidde
 def alexnet(
     name: str, *, shrink: int, image: int, outputs: int, channels: list[int], hidden: int, **size: Any
 ) -> Network:
-    """AlexNet in one tower (Krizhevsky 2014, One weird trick): 61.1 million parameters with 224 × 224 × 3 = 150,528
-    inputs, the 61 of Table 2. It has no dropout and no normalisation across channels. The "4 layers" of Table 2 are
-    neither the eight layers with weights nor the five convolutions; the paper does not say which they are.
+    """AlexNet in one tower (Krizhevsky 2014, One weird trick), without dropout and normalisation across channels: the 61
+    million parameters of Table 2, whose "4 layers" are neither the eight with weights nor the five convolutions.
     """
     side, classes, wide = _image(image, shrink), _part(outputs, shrink), _part(hidden, shrink)
     first, second, third, fourth, fifth = (_part(count, shrink) for count in channels)
