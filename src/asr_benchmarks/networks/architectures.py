@@ -25,7 +25,7 @@ def fcn(name: str, *, shrink: int, inputs: int, outputs: int, hidden: int, hidde
 def alexnet(
     name: str, *, shrink: int, image: int, outputs: int, channels: list[int], hidden: int, **size: Any
 ) -> Network:
-    """AlexNet in one tower (Krizhevsky 2014, One weird trick), without dropout and normalisation across channels: the 61
+    """AlexNet in one tower (Krizhevsky 2014, One weird trick), without dropout or cross-channel normalisation: the 61
     million parameters of Table 2, whose "4 layers" are neither the eight with weights nor the five convolutions.
     """
     side, classes, wide = _image(image, shrink), _part(outputs, shrink), _part(hidden, shrink)
