@@ -27,11 +27,13 @@ empty :=
 space := $(empty) $(empty)
 WANTED = $(subst $(space),$(comma),$(sort $(subst $(comma),$(space),$(EXTRAS))))
 STAMP = $(ENVIRONMENT)/installed-$(or $(subst $(comma),-,$(WANTED)),base)
+# dev brings what every other extra does, but for benchmarks: TensorFlow, JAX and Keras are 1.6 GB
+ENOUGH = $(if $(filter benchmarks,$(subst $(comma), ,$(EXTRAS))),$(STAMP),$(ENVIRONMENT)/installed-dev)
 install:  ## make .venv with exact versions (5 GB with CUDA; EXTRAS=export,serve adds; TORCH_INDEX=<address of a torch build>)
 	@[ -n "$(PYTHON)" ] || { echo "Python 3.10 to 3.13 is needed (make PYTHON=/path/to/python3.11)" >&2; exit 2; }
 	@mkdir -p $(ENVIRONMENTS)
 	@exec 9>$(ENVIRONMENT).lock; if command -v flock >/dev/null; then flock 9; fi; \
-	if [ ! -e $(STAMP) ] && [ ! -e $(ENVIRONMENT)/installed-dev ]; then set -e; \
+	if [ ! -e $(STAMP) ] && [ ! -e $(ENOUGH) ]; then set -e; \
 		echo "Installing $(or $(WANTED),what training needs) into $(ENVIRONMENT) (some minutes; once a machine)"; \
 		[ -e $(ENVIRONMENT)/installed-base ] || { rm -rf $(ENVIRONMENT); $(PYTHON) -m venv $(ENVIRONMENT); }; \
 		$(ENVIRONMENT)/bin/python -m pip install --disable-pip-version-check --quiet --progress-bar off -c constraints.txt uv; \
@@ -59,7 +61,7 @@ lock: EXTRAS = dev
 lock: install  ## write constraints.txt anew from pyproject.toml (exact versions for all extras, Python 3.10 to 3.13)
 	@{ echo "# Exact versions of everything that pyproject.toml names, for Python 3.10 to 3.13. Written by: make lock"; \
 	cp constraints.txt .constraints && .venv/bin/uv pip compile --quiet --universal --no-python-downloads \
-		--python-version 3.10 --extra dev --no-annotate --no-header $(ARGS) \
+		--python-version 3.10 --extra dev --extra benchmarks --no-annotate --no-header $(ARGS) \
 		--no-emit-package asr-verdicts --output-file .constraints pyproject.toml && \
 	sed -E "s/ ; python_full_version < '3\.13'$$//; s/ and python_full_version < '3\.13'//; s/python_full_version < '3\.13' and //" .constraints; } >.lock \
 		&& mv .lock constraints.txt; status=$$?; rm -f .constraints .lock; exit $$status
@@ -99,7 +101,7 @@ test-fast: install  ## the arithmetic, the config and the run folder, without wh
 
 HOURS ?= 1
 SEED ?= 0
-campaign: EXTRAS = dev
+campaign: EXTRAS = dev$(if $(filter benchmarks,$(or $(subst $(comma), ,$(PARTS)),benchmarks)),$(comma)benchmarks)
 campaign: install  ## what is too long for the tests, an hour of it (PARTS=kills,coverage HOURS=2 SEED=1 RESUME=<folder>)
 	@PYTHONPATH=src .venv/bin/python -m tests.campaign --parts "$(PARTS)" --hours "$(HOURS)" --seed "$(SEED)" \
 		$(if $(RESUME),--resume "$(RESUME)") $(ARGS)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-KINDS = ("bars", "lines")
 FEW = 8
 """An axis with at most this many different whole numbers has a tick at each of them."""
 
@@ -31,12 +30,7 @@ class Plot(TypedDict):
 def plot(
     title: str, kind: str, x: str, y: str, series: Mapping[str, Mapping[X, float | None]], log: bool = False
 ) -> Plot:
-    """The description of a plot. series: y by x for each name; the x of lines are numbers.
-
-    Raises ValueError for a kind that is neither bars nor lines.
-    """
-    if kind not in KINDS:
-        raise ValueError(f"kind={kind}: expected {', '.join(KINDS)}")
+    """The description of a plot. series: y by x for each name."""
     points: Series = {name: [(place, value) for place, value in values.items()] for name, values in series.items()}
     return {"title": title, "kind": kind, "x": x, "y": y, "log": log, "series": points}
 
@@ -48,57 +42,45 @@ def draw(plots: Sequence[Plot], folder: Path) -> list[Path]:
     import matplotlib
 
     matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
     from matplotlib import rc_context
 
-    from asr_verdicts.plotting import LOOK
-
-    with rc_context(LOOK):
-        return [path for shown in plots for path in _draw(shown, folder)]
-
-
-def _draw(shown: Plot, folder: Path) -> list[Path]:
-    from matplotlib import pyplot as plt
-
     from asr_verdicts.files import slug
-    from asr_verdicts.plotting import PAGE
+    from asr_verdicts.plotting import LOOK, PAGE, log_scale
 
-    figure, axes = plt.subplots(figsize=(PAGE, 0.55 * PAGE), layout="constrained")
-    (_bars if shown["kind"] == "bars" else _lines)(axes, shown["series"])
-    axes.set(title=shown["title"], xlabel=shown["x"], ylabel=shown["y"])
-    _scale(axes, shown)
-    axes.legend(fontsize="small")
-    paths = [folder / f"{slug(shown['title'].lower().replace(' ', '-'))}.{suffix}" for suffix in ("png", "svg")]
-    for path in paths:
-        figure.savefig(path, dpi=150)
-    plt.close(figure)
+    paths = []
+    with rc_context(LOOK):
+        for shown in plots:
+            figure, axes = plt.subplots(figsize=(PAGE, 0.55 * PAGE), layout="constrained")
+            (_draw_bars if shown["kind"] == "bars" else _draw_lines)(axes, shown["series"])
+            axes.set(title=shown["title"], xlabel=shown["x"], ylabel=shown["y"])
+            values = [y for points in shown["series"].values() for _, y in points if y is not None]
+            if shown["log"]:  # where the values span enough
+                log_scale(axes, values)
+            elif values and min(values) >= 0:
+                axes.set_ylim(bottom=0)
+            axes.legend(fontsize="small")
+            for suffix in ("png", "svg"):
+                paths.append(folder / f"{slug(shown['title'].lower().replace(' ', '-'))}.{suffix}")
+                figure.savefig(paths[-1], dpi=150)
+            plt.close(figure)
     return paths
 
 
-def _scale(axes: "Axes", shown: Plot) -> None:
-    """Let the y axis begin at 0, or make it logarithmic where the plot says so and the values span enough."""
-    from asr_verdicts.plotting import log_scale
-
-    known = [y for points in shown["series"].values() for _, y in points if y is not None]
-    if shown["log"]:
-        log_scale(axes, known)
-    elif known and min(known) >= 0:
-        axes.set_ylim(bottom=0)
-
-
-def _bars(axes: "Axes", series: Series) -> None:
+def _draw_bars(axes: "Axes", series: Series) -> None:
     places = list(dict.fromkeys(str(x) for points in series.values() for x, _ in points))
     width = 0.8 / max(1, len(series))
     for number, (name, points) in enumerate(series.items()):
-        known = [(places.index(str(x)), y) for x, y in points if y is not None]
-        centres = [place + (number - (len(series) - 1) / 2) * width for place, _ in known]
-        axes.bar(centres, [y for _, y in known], width, label=name)
+        shift = (number - (len(series) - 1) / 2) * width
+        bars = [(places.index(str(x)) + shift, y) for x, y in points if y is not None]
+        axes.bar([x for x, _ in bars], [y for _, y in bars], width, label=name)
     axes.set_xticks(range(len(places)), places)
 
 
-def _lines(axes: "Axes", series: Series) -> None:
+def _draw_lines(axes: "Axes", series: Series) -> None:
     for name, points in series.items():
-        known = sorted((x, y) for x, y in points if y is not None)
-        axes.plot([x for x, _ in known], [y for _, y in known], marker="o", label=name)
+        measured = sorted((x, y) for x, y in points if y is not None)
+        axes.plot([x for x, _ in measured], [y for _, y in measured], marker="o", label=name)
     ticks = sorted({x for points in series.values() for x, _ in points})
     if len(ticks) <= FEW and all(isinstance(x, int) for x in ticks):  # ranks, layers: nothing lies between
         axes.set_xticks(ticks)

@@ -18,7 +18,7 @@ from asr_verdicts.files import Json, write, write_json
 from asr_verdicts.report.formats import table as markdown_table
 from asr_verdicts.terminal import console
 
-Row: TypeAlias = Mapping[str, object]
+Row: TypeAlias = dict[str, Any]
 """A row of a table, by column: text, a number, or None where a value is not known."""
 
 Table: TypeAlias = Sequence[Row]
@@ -31,19 +31,14 @@ FRAMEWORKS = ("python", "torch", "jax", "keras", "tensorflow", "tensorflow-cpu",
 
 
 def published(name: str) -> Any:
-    """The content of published/<name>.yaml: numbers that a paper printed. Measurements in it are decimal numbers, since
-    tables match rows by the others.
-    """
+    """The content of published/<name>.yaml. Measurements in it are decimal numbers, by which no table is matched."""
     return yaml.safe_load((Path(__file__).parent / "published" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 @dataclass
 class Result:
-    """The measurements of a benchmark.
-
-    figures: single values by name; tables: rows by the table's name; notes: lines for the reader; machine: what it was
-    measured on. relative: the columns of a table that are also shown in % of the first result's where several results
-    stand side by side.
+    """The measurements of a benchmark: single figures, rows by table, notes, plots, and the machine. relative: columns
+    by table that are also shown in % of the first result's where several stand side by side.
     """
 
     figures: dict[str, object] = field(default_factory=dict)
@@ -61,16 +56,19 @@ class Result:
     @classmethod
     def from_json(cls, content: Json) -> "Result":
         """The result that a result.json holds: lists are tables, single values are figures."""
-        own = {key: value for key, value in content.items() if key not in OTHERS}
-        return cls(
-            figures={key: value for key, value in own.items() if not isinstance(value, (list, dict))},
-            tables={key: value for key, value in own.items() if isinstance(value, list)},
-            **{key: value for key, value in content.items() if key in OTHERS},
-        )
+        others = {key: content[key] for key in OTHERS if key in content}
+        named = {key: value for key, value in content.items() if key not in OTHERS}
+        figures = {key: value for key, value in named.items() if not isinstance(value, (list, dict))}
+        return cls(figures, {key: value for key, value in named.items() if isinstance(value, list)}, **others)
 
 
 OTHERS = ("notes", "plots", "relative", "machine")
 """The fields of a result that result.json holds under their own names."""
+
+
+def fill_row(columns: str, *values: Any) -> Row:
+    """A row of a table whose columns are declared as `one | another`."""
+    return dict(zip(columns.split(" | "), values, strict=True))
 
 
 def tables(result: Result) -> dict[str, Table]:
@@ -84,10 +82,9 @@ def show(title: str, result: Result) -> None:
     terminal = console()
     terminal.print(title, soft_wrap=True, markup=False, style="bold")
     for name, rows in tables(result).items():
-        heading = None if name == "figures" else _words(name)
-        shown = rich_table.Table(title=heading, title_justify="left")
+        shown = rich_table.Table(title=None if name == "figures" else _spell(name), title_justify="left")
         for number, column in enumerate(rows[0]):
-            shown.add_column(_words(column), justify="right" if number else "left")
+            shown.add_column(_spell(column), justify="right" if number else "left")
         for row in rows:
             shown.add_row(*map(text, row.values()))
         terminal.print(shown)
@@ -102,27 +99,11 @@ def markdown(title: str, result: Result, figures: Sequence[str] = ()) -> str:
         parts.append("\n".join(f"- {key}: {value}" for key, value in result.machine.items()))
     for name, rows in tables(result).items():
         cells = [list(map(text, row.values())) for row in rows]
-        parts += [f"## {_words(name)}", markdown_table(list(map(_words, rows[0])), cells)]
+        parts += [f"## {_spell(name)}", markdown_table(list(map(_spell, rows[0])), cells)]
     if result.notes:
         parts.append("\n".join(f"- {line}" for line in result.notes))
     parts += [f"![{name.rpartition('.')[0]}]({name})" for name in figures]
     return "\n\n".join(parts) + "\n"
-
-
-def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
-    """The tables that any of the results has, each once for all results.
-
-    Rows are matched by the columns that hold no decimal numbers; each decimal column stands once per result, with the
-    result's name behind its own. The numbers of a paper stand only once: they are the same for all.
-    """
-    tables_of = {name: tables(result) for name, result in results.items()}
-    titles = dict.fromkeys(title for by_title in tables_of.values() for title in by_title)
-    relative = {title: columns for result in results.values() for title, columns in result.relative.items()}
-    joined: dict[str, Table] = {}
-    for title in titles:
-        same = {name: by_title.get(title, []) for name, by_title in tables_of.items()}
-        joined[title] = _joined(same, relative.get(title, ()), title.startswith(PUBLISHED))
-    return joined
 
 
 def text(value: object) -> str:
@@ -134,50 +115,46 @@ def text(value: object) -> str:
     return str(value)
 
 
-def _words(name: str) -> str:
+def _spell(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _joined(table_of: Mapping[str, Table], relative: Sequence[str], published: bool) -> Table:
-    """The tables of several results, by the results' names, as one. published: columns that are the same stand once."""
-    every = [row for rows in table_of.values() for row in rows]
-    columns = list(dict.fromkeys(column for row in every for column in row))
-    measured = [column for column in columns if any(isinstance(row.get(column), float) for row in every)]
+def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
+    """The tables of all results, each once. Rows are matched by the columns without decimal numbers; a decimal column
+    stands once per result, with the result's name behind its own, and a paper's only once.
+    """
+    tables_of = {name: tables(result) for name, result in results.items()}
+    relative = {title: columns for result in results.values() for title, columns in result.relative.items()}
+    return {
+        title: _join_rows({name: by_title.get(title, []) for name, by_title in tables_of.items()}, title, relative)
+        for title in dict.fromkeys(title for by_title in tables_of.values() for title in by_title)
+    }
+
+
+def _join_rows(table_of: Mapping[str, Table], title: str, relative: Mapping[str, Sequence[str]]) -> Table:
+    """Several results' tables as one. relative: columns that are also shown in % of the first result's."""
+    rows = [row for table in table_of.values() for row in table]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    measured = [column for column in columns if any(isinstance(row.get(column), float) for row in rows)]
     named = [column for column in columns if column not in measured]
-    joined: dict[tuple[str, ...], dict[str, object]] = {}
-    for row in every:
-        joined.setdefault(_place(row, named), {column: row.get(column) for column in named})
-    for column in measured:
-        values = {name: {_place(row, named): row.get(column) for row in rows} for name, rows in table_of.items()}
-        if published and (printed := _same([own for own in values.values() if own])) is not None:
-            for place, cells in joined.items():
-                cells[column] = printed[place]
-            continue
-        for name, own in values.items():
-            for place, cells in joined.items():
-                cells[f"{column} {name}"] = own.get(place)
-        if column in relative:
-            _relate(list(joined.values()), column, list(table_of))
-    return list(joined.values())
-
-
-def _same(columns: Sequence[dict[tuple[str, ...], object]]) -> dict[tuple[str, ...], object] | None:
-    """The column that all are, None where they differ."""
-    return columns[0] if all(column == columns[0] for column in columns) else None
-
-
-def _relate(rows: Sequence[dict[str, object]], column: str, names: Sequence[str]) -> None:
-    """Add the column of every other result in % of the first's; None where one of the two has no number."""
+    by_place = {name: {_place(row, named): row for row in table} for name, table in table_of.items()}
+    joined: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
-        base = row[f"{column} {names[0]}"]
-        for name in names[1:]:
-            row[f"{column} {name}, % of {names[0]}"] = _percent(row[f"{column} {name}"], base)
-
-
-def _percent(value: object, base: object) -> float | None:
-    if not base or not isinstance(value, (int, float)) or not isinstance(base, (int, float)):
-        return None
-    return 100 * value / base
+        joined.setdefault(_place(row, named), {column: row.get(column) for column in named})
+    base, *later = by_place
+    for column in measured:
+        values = {name: {place: row.get(column) for place, row in by_place[name].items()} for name in by_place}
+        first, *others = [cells for cells in values.values() if cells]
+        once = title.startswith(PUBLISHED) and all(cells == first for cells in others)
+        for place, cells in joined.items():
+            if once:
+                cells[column] = first[place]
+                continue
+            cells |= {f"{column} {name}": by_row.get(place) for name, by_row in values.items()}
+            for name in later if column in relative.get(title, ()) else ():
+                above, below = values[name].get(place), values[base].get(place)
+                cells[f"{column} {name}, % of {base}"] = 100 * above / below if below and above is not None else None
+    return list(joined.values())
 
 
 def _place(row: Row, named: Sequence[str]) -> tuple[str, ...]:
@@ -197,8 +174,8 @@ def results(path: Path) -> list[Path]:
 
 def read(files: Sequence[Path]) -> dict[str, Result]:
     """Each result by what distinguishes it from the others. Raises UsageError for a file that is no result."""
-    contents = [_read(file) for file in files]
-    names = _with_versions(_names(files), contents)
+    contents = [_read_result(file) for file in files]
+    names = _add_versions(_name_files(files), contents)
     return {
         name if names.count(name) == 1 else f"{name} {number}": result
         for number, (name, result) in enumerate(zip(names, contents, strict=True), start=1)
@@ -206,21 +183,23 @@ def read(files: Sequence[Path]) -> dict[str, Result]:
 
 
 def compare_results(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Print the results side by side, write comparison.json, report.md and plots to a folder, and return the paths.
-
-    Raises UsageError for a file that is no result.
-    """
-    joined = _joined_words(read(files))
+    """Print results side by side, write comparison.json, report.md and plots, and return the paths."""
+    joined = _join(read(files))
     show(folder.parent.name, joined)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "comparison.json", joined.to_json())
-    figures = draw(joined.plots, folder)
-    names = [path.name for path in figures if path.suffix == ".png"]
-    write(folder / REPORT, markdown(folder.parent.name, joined, names))
-    return [folder / "comparison.json", folder / REPORT, *figures]
+    return write_report(folder / "comparison.json", folder.parent.name, joined)
 
 
-def _read(file: Path) -> Result:
+def write_report(file: Path, title: str, result: Result) -> list[Path]:
+    """Write a result to a file, with report.md and the plots beside it, and return the paths."""
+    write_json(file, result.to_json())
+    figures = draw(result.plots, file.parent)
+    report = file.with_name(REPORT)
+    write(report, markdown(title, result, [path.name for path in figures if path.suffix == ".png"]))
+    return [file, report, *figures]
+
+
+def _read_result(file: Path) -> Result:
     try:
         content: object = read_json(file)
     except (OSError, ValueError) as error:
@@ -230,44 +209,35 @@ def _read(file: Path) -> Result:
     return Result.from_json(content)
 
 
-def _names(files: Sequence[Path]) -> list[str]:
+def _name_files(files: Sequence[Path]) -> list[str]:
     """Name results by the keys that vary between their runs, else by their files."""
     if all((file.parent / OVERRIDES).is_file() for file in files):
         return what_varies([read_overrides(file.parent) for file in files])
     return [file.parent.name if file.name == RESULT else file.stem for file in files]
 
 
-def _with_versions(names: Sequence[str], contents: Sequence[Result]) -> list[str]:
-    """The names, those that several results share with the versions of frameworks in which these differ (Braun2018
-    table 1).
-    """
-    named = []
-    for name, result in zip(names, contents, strict=True):
-        alike = [other.machine for other_name, other in zip(names, contents, strict=True) if other_name == name]
+def _add_versions(names: Sequence[str], contents: Sequence[Result]) -> list[str]:
+    """The names, with the versions of frameworks that differ between equal ones (Braun2018 table 1)."""
+    pairs, named = list(zip(names, contents, strict=True)), []
+    for name, result in pairs:
+        alike = [other.machine for other_name, other in pairs if other_name == name]
         differing = [key for key in FRAMEWORKS if len({str(machine.get(key)) for machine in alike}) > 1]
         versions = ", ".join(f"{key} {result.machine.get(key, 'not installed')}" for key in differing)
         named.append(versions if name == "default" and versions else " ".join(filter(None, [name, versions])))
     return named
 
 
-def _joined_words(by_name: Mapping[str, Result]) -> Result:
+def _join(by_name: Mapping[str, Result]) -> Result:
     """Several results as one; a single result stays as it is."""
     if len(by_name) == 1:
         return next(iter(by_name.values()))
-    return Result(
-        tables={**join_tables(by_name), "machines": _machines(by_name)},
-        notes=[f"{name}: {line}" for name, result in by_name.items() for line in result.notes],
-        plots=join_plots(by_name),
-    )
-
-
-def _machines(by_name: Mapping[str, Result]) -> Table:
-    """The properties of the machines, one row per property and one column per result."""
     properties = dict.fromkeys(key for result in by_name.values() for key in result.machine)
-    return [
+    machines = [
         {"machine": key, **{name: str(result.machine.get(key, "–")) for name, result in by_name.items()}}
         for key in properties
     ]
+    notes = [f"{name}: {line}" for name, result in by_name.items() for line in result.notes]
+    return Result(tables={**join_tables(by_name), "machines": machines}, notes=notes, plots=join_plots(by_name))
 
 
 def join_plots(by_name: Mapping[str, Result]) -> list[Plot]:

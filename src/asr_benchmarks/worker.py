@@ -1,16 +1,50 @@
-"""An object in a process of its own, so that one framework's threads, memory and settings do not affect another's."""
+"""What trains in a process of its own, so that one framework's threads, memory and settings do not affect another's:
+the one protocol of all benchmarks that compare frameworks.
+"""
 
 import os
 import signal
+import socket
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from asr_ablations.tools.machine import cores, peak_memory
+from asr_benchmarks.timing import Timing, in_turn
+from asr_verdicts.errors import UsageError
+from asr_verdicts.terminal import bar
+
+Key = TypeVar("Key")
+
+
+class Step(NamedTuple):
+    """A measured step: its seconds, its mean loss in nats, and the frames and updates that an engine counted in it."""
+
+    seconds: float
+    loss: float
+    frames: int = 0
+    updates: int = 1
+
+
+class Trainer(Protocol):
+    """Trains one network in one framework."""
+
+    def step(self) -> Step:
+        """Train one step, from the batch to updated weights, and wait for the device. The loss is that before it."""
+
+    def device_memory(self) -> int | None:
+        """Peak memory of a GPU in bytes; None on a CPU, or if the framework does not report it."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the framework's packages."""
 
 
 class WorkerError(RuntimeError):
@@ -22,13 +56,10 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """An object made by `make` in a fresh process; `call` runs one of its methods there. Leaving the context ends the
-    process.
+    """An object made by `make`, which imports no framework here, in a fresh process; `call` runs one of its methods.
 
-    make: a class or a partial of a class whose module imports no framework. threads: cores that the process may use,
-    None for all; environment: variables of the process, in addition to this one's; children: whether it starts
-    processes of its own; wait: whether to wait until `make` is done and raise its errors, instead of in the first call:
-    without waiting, several workers start at the same time.
+    threads: cores that it may use, None for all; environment: more variables; children: whether it starts processes of
+    its own; wait: whether to raise the errors of `make` now; several start at once if the first call does so.
     """
 
     def __init__(
@@ -42,7 +73,8 @@ class Worker:
         context = get_context("spawn")
         self._pipe, other_end = context.Pipe()
         self._process = context.Process(target=_serve, args=(other_end, make, threads), daemon=not children)
-        added = {**_limits(threads), **(environment or {})}
+        limits = {} if threads is None else dict.fromkeys(LIMITS, str(threads))
+        added = {**limits, **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
         # Ctrl-C reaches every process of a terminal; ending the workers is left to this one, unless they have children
@@ -91,34 +123,160 @@ class Worker:
         """End the process, by force if it does not end within 10 s."""
         self._pipe.close()
         self._process.join(timeout=10)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.join()
 
     def __enter__(self) -> "Worker":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
+
+LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "NPROC")
+"""Variables that limit a framework's threads when it is loaded. JAX takes NPROC for the number of cores."""
 
 PEAK = "<peak memory>"
 """The call that asks a worker for its memory, where others name a method."""
 
 
-def missing(packages: Iterable[str]) -> list[str]:
-    """The packages among these that are not installed."""
-    return [name for name in packages if find_spec(name) is None]
+class Group:
+    """`count` workers that act at the same time. ranks: whether they train one model, on any core, as torchrun's do."""
+
+    def __init__(self, make: Callable[[], object], count: int, threads: int, ranks: bool = False) -> None:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        group = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        shared = {**group, "NODE_RANK": 0, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        self.workers = []
+        for rank in range(count):
+            variables = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
+            pinned, environment = (None, variables) if ranks else (threads, {})
+            self.workers.append(Worker(make, pinned, environment, wait=False))
+
+    def call(self, method: str, *arguments: object) -> list[Any]:
+        """The results of a method of all objects. The first error ends every process: the others might wait for it."""
+        with ThreadPoolExecutor(len(self.workers)) as pool:
+            futures = [pool.submit(worker.call, method, *arguments) for worker in self.workers]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            if failed := next((error for future in done if (error := future.exception())), None):
+                for worker in self.workers:
+                    worker.kill()
+                raise failed
+            return [future.result() for future in futures]
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self.workers:
+            worker.close()
 
 
-def _limits(threads: int | None) -> dict[str, str]:
-    """Variables that limit a framework's threads when it is loaded; JAX reads none, and goes by its cores."""
-    if threads is None:
-        return {}
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-    return dict.fromkeys(names, str(threads))
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+VARIABLES = {
+    "cpu": {**QUIET, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"},
+    "gpu": {**QUIET, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"},
+}
+"""Hide the GPU while the CPU is measured, and keep a framework from taking its whole memory: several run at a time."""
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A way to train that a benchmark compares with others. trainer: the class of its Trainer within this package,
+    imported in its process alone; model: more arguments of that class; children: whether it starts processes of its
+    own; published: its counterpart in a paper.
+    """
+
+    trainer: str
+    model: Mapping[str, Any] = field(default_factory=dict)
+    packages: list[str] = field(default_factory=list)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=lambda: ["cpu", "gpu"])
+    children: bool = False
+    published: str | None = None
+
+    def start(self, *arguments: object, device: str, threads: int | None, keys: Mapping[str, Any]) -> Worker:
+        """Make the Trainer in a process of its own. Raises WorkerError for what the class raises."""
+        make = partial(make_trainer, self.trainer, *arguments, **keys, **self.model)
+        return Worker(make, threads, {**VARIABLES[device], **self.environment}, self.children)
+
+
+def make_trainer(trainer: str, *arguments: object, **keys: object) -> Trainer:
+    """The Trainer of a class, such as frameworks.jax_lax.JaxTrainer."""
+    module, _, name = trainer.rpartition(".")
+    made: Trainer = getattr(import_module(f"asr_benchmarks.{module}"), name)(*arguments, **keys)
+    return made
+
+
+def choose_runnable(
+    implementations: Mapping[str, Implementation], device: str
+) -> tuple[dict[str, Implementation], list[str]]:
+    """The implementations that this device and the installed packages can run, and a note for each other."""
+    runnable, notes = dict(implementations), []
+    for name, implementation in implementations.items():
+        absent = [package for package in implementation.packages if find_spec(package) is None]
+        if device not in implementation.devices:
+            notes.append(f"{name} left out: it runs on {' and '.join(implementation.devices)} only")
+        elif absent:
+            notes.append(f"{name} left out, {' and '.join(absent)} not installed: pip install '.[benchmarks]'")
+        else:
+            continue
+        del runnable[name]
+    return runnable, notes
+
+
+@contextmanager
+def run_workers(
+    starts: Mapping[Key, Callable[[], Worker]], check: Callable[[Key, Worker], None], title: str, notes: list[str]
+) -> Iterator[dict[Key, Worker]]:
+    """Start the workers and check each; one that cannot start or fails its check becomes a note."""
+    with ExitStack() as stack:
+        workers: dict[Key, Worker] = {}
+        with bar(title, len(starts)) as advance:
+            for key, start in starts.items():
+                try:
+                    worker = stack.enter_context(start())
+                    check(key, worker)
+                    workers[key] = worker
+                except WorkerError as error:
+                    notes.append(f"{key} not measured: {' '.join(str(error).split())}")
+                advance(1)
+        yield workers
+
+
+FIGURES = ("device_memory", "versions")
+
+
+class Measured(NamedTuple):
+    """The measurements of one worker. memory: peak bytes of its process; device_memory: of the GPU, where known."""
+
+    timing: Timing
+    steps: list[Step]
+    memory: int
+    device_memory: int | None
+    versions: dict[str, str]
+
+
+def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, Measured]:
+    """Time the steps of all workers in turn. options: those of in_turn. Raises UsageError for one that fails."""
+    steps: dict[Key, list[Step]] = {key: [] for key in workers}
+
+    def measure(key: Key) -> float:
+        try:
+            steps[key].append(workers[key].call("step"))
+        except WorkerError as error:
+            raise UsageError(f"{key} failed while it was measured: {error}") from error
+        return steps[key][-1].seconds
+
+    timings = in_turn({key: partial(measure, key) for key in workers}, **options)
+    figures = {key: [worker.peak_memory(), *map(worker.call, FIGURES)] for key, worker in workers.items()}
+    return {key: Measured(timings[key], steps[key], *figures[key]) for key in workers}
 
 
 def _serve(pipe: Connection, make: Callable[[], object], threads: int | None) -> None:

@@ -1,6 +1,7 @@
 """The benchmarks of a platform and of scaling over GPUs."""
 
 import csv
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,18 +12,17 @@ from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.metrics_files import COLUMNS
 from asr_ablations.runs.records import read_run
 from asr_ablations.tools.machine import cores
-from asr_benchmarks.platform import tables as platform_plots
 from asr_benchmarks.platform import tables as platform_tables
-from asr_benchmarks.platform.platform import RELATIVE, platform, published_tables
+from asr_benchmarks.platform.platform import RELATIVE, platform, read_published_tables
+from asr_benchmarks.scaling import scaling as scaling_module
 from asr_benchmarks.scaling.scaling import (
     Point,
-    failure_reason,
-    published_rows,
-    rank_counts,
+    build_row,
+    choose_counts,
+    draw_plots,
+    explain_rows,
+    list_published,
     scaling,
-    scaling_notes,
-    scaling_plots,
-    scaling_row,
 )
 from asr_benchmarks.tables import Result, join_plots, join_tables
 from asr_benchmarks.timing import Timing
@@ -92,22 +92,22 @@ def run(tmp_path):
 
 
 def test_throughput_is_that_of_the_steps_and_of_everything(run):
-    steps, everything = platform_tables.throughput(run)
+    steps, everything = platform_tables.list_throughput(run)
     assert steps == {"of": "training steps", "R": 0.0625, "times real time": 225.0, "utterances/s": 45.0}
     assert everything == {"of": "with validations", "R": 0.05, "times real time": 180.0, "utterances/s": 36.0}
 
 
 def test_utilisation_phases_and_energy(run):
-    cpu, memory, gpu, gpu_memory, power = platform_tables.utilisation(run)
+    cpu, memory, gpu, gpu_memory, power = platform_tables.list_utilisation(run)
     assert cpu == {"mean": "CPU %", "training steps": 50.0, "whole run": 45.0}
     assert (memory["whole run"], gpu["whole run"], gpu_memory["whole run"], power["whole run"]) == (2, 80, None, 100)
-    assert [row["share %"] for row in platform_tables.phases(run)] == [80.0, 20.0]
+    assert [row["share %"] for row in platform_tables.list_phases(run)] == [80.0, 20.0]
     # from the first sample to the last
-    assert platform_tables.figures(run)["GPU kWh"] == pytest.approx(39 * 100 / 3.6e6)
+    assert platform_tables.list_figures(run)["GPU kWh"] == pytest.approx(39 * 100 / 3.6e6)
 
 
 def test_time_to_accuracy_is_kept_over_three_validations(run):
-    kept, missed, characters = platform_tables.time_to_accuracy(run, {"wer": [0.3, 0.15], "cer_longer": [0.1]})
+    kept, missed, characters = platform_tables.list_times_to_accuracy(run, {"wer": [0.3, 0.15], "cer_longer": [0.1]})
     assert kept == {
         "rate": "WER", "target %": "30", "minutes": 0.5, "epochs trained": 3.0, "hours of audio": 1.5,
         "GPU kWh": pytest.approx(29 * 100 / 3.6e6), "cost": pytest.approx(0.03),
@@ -117,17 +117,17 @@ def test_time_to_accuracy_is_kept_over_three_validations(run):
 
 
 def test_prices_as_bought_and_as_rented(run):
-    rows = {row["of"]: row["price"] for row in platform_tables.price(run, {"total": 900, "gpus": None})}
+    rows = {row["of"]: row["price"] for row in platform_tables.list_prices(run, {"total": 900, "gpus": None})}
     assert (rows["the machine"], rows["its GPUs"], rows["its CPUs"]) == (900.0, None, None)
     assert (rows["an hour of the machine"], rows["this training"]) == (3.6, pytest.approx(0.04))
     assert rows["an hour of audio trained"] == pytest.approx(0.02)
 
 
 def test_plots_show_25_seconds_of_every_gpu_and_what_was_reached(run):
-    throughput = platform_tables.throughput(run)
-    reached = platform_tables.time_to_accuracy(run, {"wer": [0.3]})
+    throughput = platform_tables.list_throughput(run)
+    reached = platform_tables.list_times_to_accuracy(run, {"wer": [0.3]})
     evaluated = [{"beam width": 2, "seconds": 1.0}]
-    drawn = {plot["title"]: plot["series"] for plot in platform_plots.plots(run, throughput, reached, evaluated)}
+    drawn = {plot["title"]: plot["series"] for plot in platform_tables.draw_plots(run, throughput, reached, evaluated)}
     window = drawn["Utilisation over 25 seconds"]
     assert list(window) == ["CPU", "GPU 0", "GPU 1"]
     assert all(0 <= x <= 25 for x, _ in window["CPU"])
@@ -138,7 +138,7 @@ def test_plots_show_25_seconds_of_every_gpu_and_what_was_reached(run):
 
 
 def test_what_was_not_reached_is_not_drawn(run):
-    titles = [plot["title"] for plot in platform_plots.plots(run, [], [], [])]
+    titles = [plot["title"] for plot in platform_tables.draw_plots(run, [], [], [])]
     assert titles == ["Utilisation over 25 seconds", "Throughput over time", "Rates over time"]
 
 
@@ -146,7 +146,7 @@ def test_machines_stand_as_columns_with_times_relative_to_the_first():
     def result(minutes):
         reached = [{"rate": "WER", "target %": "22", "minutes": minutes}, {"rate": "CER", "target %": "7",
                                                                            "minutes": None}]  # fmt: skip
-        return Result(tables={"time_to_accuracy": reached, **published_tables()}, relative=RELATIVE)
+        return Result(tables={"time_to_accuracy": reached, **read_published_tables()}, relative=RELATIVE)
 
     joined = join_tables({"Sys1$": result(1908.0), "Sys2$": result(1251.0), "Sys10$": result(None)})
     row, never = joined["time_to_accuracy"]
@@ -154,7 +154,7 @@ def test_machines_stand_as_columns_with_times_relative_to_the_first():
     assert round(row["minutes Sys2$, % of Sys1$"]) == 66
     assert row["minutes Sys10$, % of Sys1$"] is None
     assert never["minutes Sys2$, % of Sys1$"] is None
-    assert joined["published_machines"] == published_tables()["published_machines"]
+    assert joined["published_machines"] == read_published_tables()["published_machines"]
 
 
 def test_published_lines_are_drawn_once():
@@ -169,7 +169,7 @@ SCALING_OPTIONS = {"ranks": [1, 2], "batch": 4, "total": 4, "steps": 1, "warmup"
 def point(tmp_path, ranks, batch, *answers, failed=None):
     keys = ("seconds", "R", "utterances", "peak")
     measurements = [dict(zip(keys, answer, strict=True)) for answer in answers]
-    return Point(ranks, batch, tmp_path / "x.yaml", 1, measurements, failed)
+    return Point(ranks, batch, "", {"threads": 1}, measurements, failed)
 
 
 @pytest.mark.parametrize(
@@ -186,48 +186,56 @@ def test_scaling_a_wrong_value_is_one_line(option, value, message):
 
 
 def test_ranks_double_up_to_what_there_is():
-    assert rank_counts(compose("gpus=0", "ranks=5"), None, gpus=0) == [1, 2, 4]
-    assert rank_counts(compose(), None, gpus=8) == [1, 2, 4, 8]
-    assert rank_counts(compose("gpus=0"), None, gpus=0)[-1] <= cores()
+    assert choose_counts(compose("gpus=0", "ranks=5"), None, gpus=0) == [1, 2, 4]
+    assert choose_counts(compose(), None, gpus=8) == [1, 2, 4, 8]
+    assert choose_counts(compose("gpus=0"), None, gpus=0)[-1] <= cores()
     with pytest.raises(UsageError, match="at most the 2 GPUs"):
-        rank_counts(compose(), [1, 4], gpus=2)
+        choose_counts(compose(), [1, 4], gpus=2)
 
 
 def test_efficiency_is_the_rate_over_so_many_times_that_of_one_rank(tmp_path):
     single = point(tmp_path, 1, 4, (0.2, 1.0, 4.0, 2**20), (0.1, 2.0, 4.0, 2**20), (0.3, 3.0, 4.0, 2**20))
     double = point(tmp_path, 2, 4, (0.25, 3.0, 7.5, 2**21))
-    row = scaling_row("weak", double, single)
+    row = build_row("weak", double, single)
     sizes = {"scaling": "weak", "ranks": 2, "batch per rank": 4, "total batch": 8}
     rates = {"ms per step": 250.0, "R": 3.0, "efficiency %": 75.0, "utterances per step": 7.5}
     assert row == {**sizes, **rates, "peak MiB per rank": 2.0}
-    assert scaling_row("weak", single, single)["efficiency %"] == 100.0
+    assert build_row("weak", single, single)["efficiency %"] == 100.0
 
 
 def test_a_launch_that_failed_has_no_figures_and_a_note(tmp_path):
     single = point(tmp_path, 1, 4, (0.2, 1.0, 4.0, 2**20))
     broken = point(tmp_path, 2 * cores(), 4, failed="out of memory")
-    assert all(scaling_row("weak", broken, single)[key] is None for key in ("ms per step", "R", "efficiency %"))
-    notes = scaling_notes([single, broken], {single.name: Timing((0.2,))}, gpus=0, threads=1)
+    assert all(build_row("weak", broken, single)[key] is None for key in ("ms per step", "R", "efficiency %"))
+    notes = explain_rows(
+        [single, broken], {"1 x 4": Timing((0.2,)), "4 x 4": Timing((float("nan"),))}, gpus=0, threads=1
+    )
     assert f"{2 * cores()} ranks, batch 4 per rank, failed: out of memory" in notes
     assert any(line.startswith(f"{2 * cores()} ranks of 1 threads share {cores()} cores") for line in notes)
 
 
-def test_the_reason_is_the_last_error_of_the_processes_not_of_torchrun(tmp_path):
-    log = tmp_path / "log"
-    log.write_text("start\n[rank1]: torch.OutOfMemoryError: CUDA out of memory\nx.ChildFailedError: y\nerror_file: z\n")
-    assert failure_reason(log) == "[rank1]: torch.OutOfMemoryError: CUDA out of memory"
-    log.write_text("killed\n")
-    assert failure_reason(log) == f"see {log}"
+class OutOfMemory:
+    def __init__(self, config, *, threads):
+        raise MemoryError(f"{config}, {threads} threads")
+
+
+def test_a_launch_that_fails_says_why_and_is_not_tried_again(monkeypatch):
+    monkeypatch.setattr(scaling_module, "RankSteps", OutOfMemory)
+    broken = Point(2, 4, "too large", {"threads": 1})
+    assert math.isnan(broken.measure())
+    assert broken.failed == "MemoryError: too large, 1 threads"
+    monkeypatch.setattr(scaling_module, "Group", None)
+    assert math.isnan(broken.measure())
 
 
 def test_the_published_epochs_are_those_of_the_texts():
-    rows = {(row["source (published)"], row["GPUs"]): row for row in published_rows()}
+    rows = {(row["source (published)"], row["GPUs"]): row for row in list_published()}
     returnn = [rows["Doetsch2016 §6", n] for n in (1, 2, 4)]
     assert [row["epoch, as printed"] for row in returnn] == [140, 80, 41]
     assert [row["efficiency %"] for row in returnn] == pytest.approx([100, 87.5, 85.37], abs=0.01)
     assert [rows["Ambroszczyk2019 table 2.2", n]["epoch, as printed"] for n in (1, 2, 4)] == [119, 56, 36]
     assert all(rows["Ambroszczyk2019 table 2.1", n]["epoch, as printed"] is None for n in (1, 2, 4))
-    series = scaling_plots([{"scaling": "weak", "ranks": 1, "R": 1.0, "efficiency %": 100.0}])[0]["series"]
+    series = draw_plots([{"scaling": "weak", "ranks": 1, "R": 1.0, "efficiency %": 100.0}])[0]["series"]
     assert list(series) == ["weak", "strong", "published, Doetsch2016 §6", "published, Ambroszczyk2019 table 2.2"]
 
 

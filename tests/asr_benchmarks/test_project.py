@@ -1,10 +1,6 @@
 """The benchmarks of this project's own speed: a step, the peer's operations, the cost of the utilisation meter."""
 
-import csv
 import runpy
-import threading
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.utterances import Utterance
-from asr_benchmarks.project.bare_step import update
-from asr_benchmarks.project.parts import training_flops
+from asr_benchmarks.project import loop
 from asr_benchmarks.project.port import PortData, PortedDeepSpeech2, port_loader
-from asr_benchmarks.project.utilisation import Alternating, ratio_interval
+from asr_benchmarks.project.step import count_training_flops
+from asr_benchmarks.project.training import update
 from tests.helpers.support import component, compose, shared_tool
 
 OUTPUTS = 29
@@ -94,7 +90,7 @@ def test_there_is_no_port_of_what_it_has_not(change: str) -> None:
 def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) -> None:
     network = model(f"model={name}", f"rnn={rnn}", "dropout=0", "model.fully_connected=2", bins=bins)
     frames = 100
-    expected = training_flops(network, torch.tensor([frames]))
+    expected = count_training_flops(network, torch.tensor([frames]))
     # the state before the first frame is 0 and needs no gradient: a product less for each recurrence
     first = sum(2 * cell.weight_hh_l0.numel() for cell in network.modules() if isinstance(cell, torch.nn.RNNBase))
     assert counted(network, bins, frames) == pytest.approx(expected - first, rel=1e-9)
@@ -104,7 +100,7 @@ def test_the_formula_counts_what_torch_counts(rnn: str, name: str, bins: int) ->
 def test_the_formula_agrees_with_an_independent_one(rnn: str, bins: int) -> None:
     """19.5, 16.6 and 12.8 GFLOP a second of audio, counted by hand for model=ds2."""
     second = runpy.run_path(str(shared_tool("flops.py")))["ds2"](bins=bins, cell=rnn)["train"]
-    flops = training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
+    flops = count_training_flops(model("model=ds2", f"rnn={rnn}", bins=bins), torch.tensor([6000])) / 60
     assert flops / 1e9 == pytest.approx(second, rel=0.01)
 
 
@@ -155,29 +151,24 @@ def test_the_interval_holds_the_median_in_95_percent(pairs: int) -> None:
     generator = np.random.default_rng(pairs)
     hits = 0
     for _ in range(2000):
-        interval = ratio_interval(np.exp(0.05 * generator.standard_t(2, pairs)).tolist(), [1.0] * pairs)
+        interval = loop.estimate_ratio(np.exp(0.05 * generator.standard_t(2, pairs)).tolist(), [1.0] * pairs)
         hits += interval["ratio_low"] <= 1 <= interval["ratio_high"]
     assert hits / 2000 >= 0.94
 
 
-def test_blocks_alternate_and_only_half_of_them_have_a_sampler(tmp_path: Path) -> None:
-    blocks = Alternating(2, 0.01, tmp_path)
-    fitter: Any = SimpleNamespace(
-        is_global_zero=True,
-        world_size=1,
-        is_last_batch=False,
-        strategy=SimpleNamespace(root_device=torch.device("cpu")),
-    )
-    module: Any = SimpleNamespace(device=torch.device("cpu"))
-    batch = SimpleNamespace(lengths=torch.tensor([16000]))
-    sampled = []
-    for number in range(16):
-        blocks.on_train_batch_start(fitter, module, batch, number)
-        sampled.append("utilisation" in {thread.name for thread in threading.enumerate()})
-        threading.Event().wait(0.03)
-        blocks.on_train_batch_end(fitter, module, None, batch, number)
-    assert sampled == [True, True, False, False, False, False, True, True] * 2
-    assert [len(blocks.times[on]) for on in (True, False)] == [4, 4]
-    assert all(seconds >= 0.06 for times in blocks.times.values() for seconds, _ in times)
-    with (tmp_path / "utilisation.csv").open(newline="") as file:
-        assert len(list(csv.DictReader(file))) >= 4
+def test_fits_take_turns_and_only_half_of_them_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded, closed = [], []
+
+    def fit(cfg: Any, corpus: Any, steps: int, callbacks: list[Any], before: Any) -> None:
+        *recorders, clock = callbacks
+        recorded.append(len(recorders))
+        clock.seconds, clock.cpu = (2.0, 3.0) if recorders else (1.0, 1.0)
+
+    monkeypatch.setattr(loop, "fit_steps", fit)
+    monkeypatch.setattr(loop, "prepare_corpus", lambda cfg: None)
+    monkeypatch.setattr(loop.Utilisation, "close", lambda self: closed.append(self))
+    none: Any = None
+    figures = loop.utilisation_cost(none, steps=1, pairs=6, interval=1).figures
+    assert recorded == [1, 0, 0, 1] * 3 + [1, 0]  # the first of each warms up
+    assert len(closed) == 7
+    assert [figures[name] for name in ("seconds_ratio", "seconds_without", "cpu_ratio")] == [2.0, 1.0, 3.0]

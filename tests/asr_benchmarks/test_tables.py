@@ -12,10 +12,10 @@ import pytest
 
 from asr_ablations.tools.machine import cores
 from asr_benchmarks.plots import draw, plot
-from asr_benchmarks.record import clocking
+from asr_benchmarks.record import read_clocking
 from asr_benchmarks.tables import Result, compare_results, join_tables, markdown, read, results
 from asr_benchmarks.timing import Timing, in_turn, noise_notes
-from asr_benchmarks.worker import Worker, WorkerError, missing
+from asr_benchmarks.worker import Group, Worker, WorkerError
 from asr_verdicts.errors import UsageError
 
 
@@ -28,11 +28,11 @@ def test_governor_and_clock_are_those_that_linux_shows(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         for name, value in (("governor", governor), ("min_freq", low), ("max_freq", high)):
             (folder / f"scaling_{name}").write_text(f"{value}\n")
-    assert clocking(tmp_path) == {"governor": "performance, powersave", "clock": "0.80 to 4.30 GHz"}
+    assert read_clocking(tmp_path) == {"governor": "performance, powersave", "clock": "0.80 to 4.30 GHz"}
 
 
 def test_a_machine_that_shows_no_clock_says_nothing(tmp_path: Path) -> None:
-    assert clocking(tmp_path) == {}
+    assert read_clocking(tmp_path) == {}
 
 
 class Variant:
@@ -54,7 +54,7 @@ def test_variants_take_turns_and_who_begins_changes():
 
 
 def test_warm_up_is_not_measured():
-    timings = in_turn({"a": Variant("a", [])}, steps=3, warmup=2, block=2)
+    timings = in_turn({"a": Variant("a", [])}, steps=3, warmup=2)
     assert timings["a"].seconds == (3, 4, 5)
 
 
@@ -176,8 +176,21 @@ def test_ctrl_c_is_the_parents_to_answer(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_missing_packages_are_named():
-    assert missing(["torch", "no_such_framework"]) == ["no_such_framework"]
+class Rank:
+    def identify(self):
+        return [os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS")]
+
+    def fail_as_the_second(self):
+        if os.environ["RANK"] == "1":
+            raise ValueError("out of memory")
+        time.sleep(3600)  # as one that waits for the other's gradients
+
+
+def test_ranks_know_their_numbers_and_the_error_of_any_ends_all():
+    with Group(Rank, 2, threads=3, ranks=True) as group:
+        assert group.call("identify") == [["0", "2", "0", "3"], ["1", "2", "1", "3"]]
+        with pytest.raises(WorkerError, match=r"^ValueError: out of memory$"):
+            group.call("fail_as_the_second")
 
 
 MINE = {

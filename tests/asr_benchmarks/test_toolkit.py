@@ -1,12 +1,11 @@
 """RETURNN's framewise experiment in miniature: every engine really trains, on the same frames, to the same losses."""
 
 import copy
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,20 +13,17 @@ import torch
 from omegaconf import OmegaConf
 from torch.nn.functional import cross_entropy
 
-from asr_benchmarks.toolkit.averaged import Ranks, ways_to_average, with_averaging
 from asr_benchmarks.toolkit.loops import Minimal, PlainLoop, ProjectLoop
-from asr_benchmarks.toolkit.measure import runnable
+from asr_benchmarks.toolkit.measure import list_ways, set_averaging
 from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings, frame_error_rate, generate
-from asr_benchmarks.toolkit.returnn import Returnn
-from asr_benchmarks.toolkit.returnn_tensorflow import ReturnnTensorflow
-from asr_benchmarks.worker import Worker
+from asr_benchmarks.worker import Group, Implementation, Worker, choose_runnable
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 
 SETTINGS = Settings(
     features=5, labels=7, chunk=10, layers=3, width=8, batch=4, lr=0.5, momentum=0.9, seed=3, device="cpu"
 )
-DATA = {"utterances": 9, "frames": 40, "noise": 0.3, "held_out": 0.2}
+DATA: dict[str, Any] = {"utterances": 9, "frames": 40, "noise": 0.3, "held_out": 0.2}
 EPOCHS = 3
 
 
@@ -50,7 +46,7 @@ def running(make: Callable[..., Engine], folder: str, settings: Settings, text: 
 
 def losses(make: Callable[..., Engine], folder: str, settings: Settings) -> list[float]:
     with running(make, folder, settings, config()) as worker:
-        return [worker.call("epoch")["loss"] for _ in range(EPOCHS)]
+        return [worker.call("step").loss for _ in range(EPOCHS)]
 
 
 def test_frames_lie_about_their_labels_points_and_labels_last(folder: str) -> None:
@@ -91,61 +87,24 @@ def test_impossible_data_are_one_line(tmp_path: Path) -> None:
 
 def test_the_projects_loops_and_the_plain_one_have_the_same_losses(folder: str) -> None:
     plain = PlainLoop(folder, SETTINGS, "")
-    expected = [plain.epoch()["loss"] for _ in range(EPOCHS)]
+    expected = [plain.step().loss for _ in range(EPOCHS)]
     assert expected[-1] < expected[0]
     assert losses(ProjectLoop, folder, SETTINGS) == pytest.approx(expected, abs=1e-4)
     assert losses(partial(Minimal, precision=32), folder, SETTINGS) == pytest.approx(expected, abs=1e-4)
 
 
-def test_returnn_trains_on_the_same_frames_to_the_same_losses(folder: str, tmp_path: Path) -> None:
-    """With all chunks in one batch their order does not matter, and every engine takes the same steps."""
-    whole = replace(SETTINGS, batch=28)
-    generate(tmp_path, whole, **DATA)
-    plain = PlainLoop(str(tmp_path), whole, "")
-    with running(partial(Returnn, loader_processes=0), str(tmp_path), whole, "") as worker:
-        for _ in range(EPOCHS):
-            expected, trained = plain.epoch(), worker.call("epoch")
-            assert trained["frames"] == expected["frames"] == 280
-            assert trained["steps"] == 1
-            assert trained["loss"] == pytest.approx(expected["loss"], abs=1e-4)
-        assert worker.call("error_rate") == pytest.approx(plain.error_rate(), abs=1.3)  # one of 80 frames
-        log = (tmp_path / "returnn.log").read_text()
-    assert re.findall(r"Epoch (\d): Trained (\d) steps", log) == [("1", "1"), ("2", "1"), ("3", "1")]
-
-
-def test_returnns_tensorflow_engine_has_the_losses_of_a_network_with_one_bias(tmp_path: Path) -> None:
-    """Its cells have one bias where PyTorch's have two: with the second held still both take the same steps."""
-    whole = replace(SETTINGS, batch=28)
-    generate(tmp_path, whole, **DATA)
-    plain = PlainLoop(str(tmp_path), whole, "")
-    for name, parameter in plain.network.named_parameters():
-        parameter.requires_grad = "bias_hh" not in name
-    with running(ReturnnTensorflow, str(tmp_path), whole, "") as worker:
-        assert worker.call("error_rate") == pytest.approx(plain.error_rate(), abs=1.3)  # one of 80 frames
-        for _ in range(EPOCHS):
-            expected, trained = plain.epoch(), worker.call("epoch")
-            assert (trained["frames"], trained["steps"]) == (expected["frames"], 1) == (280, 1)
-            assert trained["loss"] == pytest.approx(expected["loss"], abs=1e-4)
-        assert worker.call("error_rate") == pytest.approx(plain.error_rate(), abs=1.3)
-        assert "over tensorflow 2" in worker.call("about")["version"]
-
-
-@pytest.mark.parametrize("engine", [partial(Returnn, loader_processes=0), ReturnnTensorflow])
-def test_returnn_learns_in_batches(engine: Callable[..., Engine], folder: str) -> None:
-    with running(engine, folder, SETTINGS, "") as worker:
-        epochs = [worker.call("epoch") for _ in range(30)]
-        assert {epoch["frames"] for epoch in epochs} == {280}
-        assert {epoch["steps"] for epoch in epochs} == {7}
-        assert epochs[-1]["loss"] < 0.8 * epochs[0]["loss"]
-        assert worker.call("error_rate") < 60
-        assert worker.call("about")["version"].startswith("returnn ")
-
-
-def test_an_engine_of_another_device_is_left_out_with_a_line() -> None:
-    engines = {"tensorflow": partial(ReturnnTensorflow), "plain": partial(PlainLoop)}
-    assert runnable(engines, "cpu") == (engines, [])
-    left, (line,) = runnable(engines, "cuda")
-    assert (list(left), line) == (["plain"], "tensorflow left out: its packages are TensorFlow's for a CPU")
+def test_an_engine_of_another_device_and_one_without_its_packages_are_left_out_with_a_line() -> None:
+    plain = Implementation("toolkit.loops.PlainLoop")
+    elsewhere = Implementation("toolkit.returnn.ReturnnTensorflow", devices=["cpu"])
+    absent = Implementation("toolkit.returnn.Returnn", packages=["torch", "no_such_toolkit"])
+    engines = {"tensorflow": elsewhere, "plain": plain}
+    assert choose_runnable(engines, "cpu") == (engines, [])
+    runnable, notes = choose_runnable({**engines, "absent": absent}, "gpu")
+    assert list(runnable) == ["plain"]
+    assert notes == [
+        "tensorflow left out: it runs on cpu only",
+        "absent left out, no_such_toolkit not installed: pip install '.[benchmarks]'",
+    ]
 
 
 def test_the_error_rate_counts_held_out_frames(folder: str) -> None:
@@ -184,14 +143,14 @@ def by_hand(folder: str, settings: Settings, every: int | None) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [None, 2])
 def test_two_workers_are_averaged_as_by_hand(every: int | None, folder: str) -> None:
-    cfg = OmegaConf.to_yaml(with_averaging(compose("gpus=0"), every), resolve=True)
-    with Ranks(partial(ProjectLoop, folder, SETTINGS, cfg), 2, threads=1) as group:
-        epochs = [group.epoch() for _ in range(EPOCHS)]
-        assert 0 <= group.error_rate() <= 100
-    assert {epoch["frames"] for epoch in epochs} == {240}
-    assert [epoch["loss"] for epoch in epochs] == pytest.approx(by_hand(folder, SETTINGS, every), abs=1e-4)
+    cfg = OmegaConf.to_yaml(set_averaging(compose("gpus=0"), every), resolve=True)
+    with Group(partial(ProjectLoop, folder, SETTINGS, cfg), 2, threads=1, ranks=True) as group:
+        epochs = [group.call("step") for _ in range(EPOCHS)]
+        assert 0 <= group.workers[0].call("error_rate") <= 100
+    assert {sum(step.frames for step in steps) for steps in epochs} == {240}
+    assert [(a.loss + b.loss) / 2 for a, b in epochs] == pytest.approx(by_hand(folder, SETTINGS, every), abs=1e-4)
 
 
 def test_one_worker_has_nothing_to_average() -> None:
-    ways = ways_to_average([1, 2], [None, 10])
+    ways = list_ways([1, 2], [None, 10])
     assert ways == {"1 worker": (1, None), "2 workers": (2, None), "2 workers, every 10 steps": (2, 10)}

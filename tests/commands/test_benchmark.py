@@ -231,7 +231,6 @@ def test_scaling_trains_one_rank_and_two(corpora, tmp_path):
         assert row["utterances per step"] <= row["total batch"]
         assert row["efficiency %"] == pytest.approx(100 * row["R"] / rows[kind, 1]["R"] / ranks)
     assert "published" in result
-    assert {path.stem for path in (folder / "launches").glob("*.yaml")} == {"1x8", "2x8", "2x4"}
     assert (folder / "efficiency-by-ranks.png").exists()
 
 
@@ -290,19 +289,19 @@ NETWORKS = ["benchmark.shrink=64", "benchmark.steps=2", "benchmark.warmup=1"]
 
 
 def test_networks_are_measured_by_framework_threads_and_samples(corpora, tmp_path):
-    options = ["benchmark.only=[fcn5,torch,jax]", "benchmark.threads=[1,2]", "benchmark.batches=[1]", "gpus=0"]
+    options = ["benchmark.only=[fcn5,torch]", "benchmark.threads=[1,2]", "benchmark.batches=[1]", "gpus=0"]
     _, folder, result = measured(corpora, tmp_path, "networks", *NETWORKS, *options, "benchmark.together=2")
     (size,) = result["sizes"]
     assert size["parameters"] == sum(a * b + b for a, b in [(418, 15), (15, 15), (15, 15), (15, 418)])
     points = [(row["framework"], row["threads"], row["batch"]) for row in result["steps"]]
-    assert points == [(name, threads, 64) for name in ("torch", "jax") for threads in (1, 2)], result["notes"]
+    assert points == [("torch", 1, 64), ("torch", 2, 64)], result["notes"]
     for row in result["steps"]:
         assert row["samples/s"] == pytest.approx(1000 * row["batch"] / row["ms"])
         assert row["GFLOP/s"] == pytest.approx(row["samples/s"] * size["GFLOP per sample"])
-    for row in result["scaling"][:2]:
-        single, double = (r["ms"] for r in result["steps"] if r["framework"] == row["framework"])
-        assert (row["machine"], row["1 to 2 threads"]) == ("this machine", pytest.approx(single / double))
-    assert [row["framework"] for row in result["scaling"][2::2]] == ["Caffe", "CNTK", "TF", "Torch"]
+    single, double = (row["ms"] for row in result["steps"])
+    ours, *theirs = result["scaling"]
+    assert (ours["machine"], ours["1 to 2 threads"]) == ("this machine", pytest.approx(single / double))
+    assert [row["framework"] for row in theirs[::2]] == ["Caffe", "CNTK", "TF", "Torch"]
     assert "desktop, published" in (folder / "report.md").read_text()
     assert (folder / "fcn5-by-threads.png").exists()
 
@@ -321,12 +320,12 @@ def test_a_wrong_value_of_networks_is_one_line(key, value, expected, corpora, tm
     )
 
 
-def test_lstm_compares_frameworks_with_equal_numbers(corpora, tmp_path):
+def test_lstm_compares_implementations_with_equal_numbers(corpora, tmp_path):
     few = ["benchmark.steps=3", "benchmark.warmup=1", "benchmark.scale=0.04", "benchmark.threads=1"]
-    chosen = ["benchmark.configurations=[deep_ctc_long]", "benchmark.only=[torch_lstm,torch_packed,jax_scan]"]
+    chosen = ["benchmark.configurations=[deep_ctc_long]", "benchmark.only=[torch_lstm,torch_packed,project]"]
     _, folder, result = measured(corpora, tmp_path, "lstm", *few, *chosen)
     rows, numbers = result["steps"], result["numbers_and_memory"]
-    assert [row["implementation"] for row in rows] == ["torch_packed", "jax_scan"]
+    assert [row["implementation"] for row in rows] == ["torch_packed", "project"]
     slowest = max(row["ms"] for row in rows)
     for row in rows:
         assert row["x slowest"] == pytest.approx(slowest / row["ms"])
@@ -375,11 +374,9 @@ TOOLKIT = {
 def test_toolkit_compares_engines_and_workers_with_the_paper(corpora, tmp_path):
     options = [f"benchmark.{key}={value}" for key, value in TOOLKIT.items()]
     _, folder, result = measured(corpora, tmp_path, "toolkit", *options)
-    ours = result["toolkits"][:5]
-    assert [row["toolkit"] for row in ours] == [
-        "project_loop", "minimal", "plain_loop", "returnn", "returnn_tensorflow",
-    ]  # fmt: skip
-    assert [row["published s"] for row in result["toolkits"][5:]] == [140, 370, 580, 210]
+    *ours, _, _, _, _ = result["toolkits"]
+    assert [row["toolkit"] for row in ours[:3]] == ["project_loop", "minimal", "plain_loop"]
+    assert [row["published s"] for row in result["toolkits"][-4:]] == [140, 370, 580, 210]
     for row, learning in zip(ours, result["learning"], strict=True):
         assert learning["frames per epoch"] == 3 * 40
         assert row["frames/s"] == pytest.approx(3 * 40 / row["s per epoch"])

@@ -17,7 +17,7 @@ from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF, compose, group_options, loader
 
 GADGETS = [
-    "asr_benchmarks.project.launch._quietly",
+    "asr_benchmarks.project.launch._run_quietly",
     "torch.nn.attention._fa3._fa3_import_module",
     "asr_ablations.synthesis.recordings.write",
     "asr_ablations.data.download._verify",
@@ -143,7 +143,7 @@ def test_a_benchmark_may_put_options_of_other_groups_below_its_keys(name: str) -
 
 
 def test_what_a_benchmark_borrows_opens_nothing_in_the_group_that_it_is_from() -> None:
-    layer, borrower = "asr_ablations.components.rnn.lstm.LSTM", "asr_benchmarks.lstm.torch_implementations.TorchCells"
+    layer, borrower = "asr_ablations.components.rnn.lstm.LSTM", "asr_benchmarks.frameworks.pytorch.Cells"
     assert layer in named("benchmark").below(borrower, "layer")
     assert not named("benchmark").below(layer, "layer")
 

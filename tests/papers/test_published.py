@@ -12,7 +12,7 @@ import yaml
 
 from asr_ablations.tools.files import REPOSITORY
 from asr_benchmarks.lstm.published import RATIOS, Ratio
-from asr_benchmarks.platform.platform import published_tables
+from asr_benchmarks.platform.platform import read_published_tables
 from asr_benchmarks.tables import published
 from publish.claims import parse_commentary
 from tests.helpers.support import CONF
@@ -146,7 +146,7 @@ def test_times_to_accuracy_of_the_platforms() -> None:
 def test_the_papers_percentages_follow_from_its_minutes() -> None:
     """To a point, since some are cut off and not rounded; but for one, which is a slip of the paper."""
     differing = {}
-    for row in published_tables()["published_time_to_accuracy"]:
+    for row in read_published_tables()["published_time_to_accuracy"]:
         cell = BAUNSGAARD[f"table {row['table']}"][f"{row['rate']} {float(row['target %']):.1f}"]
         for name in SYSTEMS[1:]:
             ours, theirs = row[f"{name}, % of Sys1$"], cell[name] and cell[name][1]

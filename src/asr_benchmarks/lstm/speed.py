@@ -1,24 +1,25 @@
 """Training steps of LSTM networks in several frameworks, with equal weights, in turn (Braun2018 §3)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from omegaconf import DictConfig
 
-from asr_benchmarks.lstm.agreement import Agreement, Expected, refused
-from asr_benchmarks.lstm.configuration import Configuration, Implementation, choose
-from asr_benchmarks.lstm.published import rows as published_rows
-from asr_benchmarks.lstm.published import times_faster
-from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.tables import Result, Row
-from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
-from asr_benchmarks.worker import Worker, WorkerError, missing
-from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.terminal import bar
+from asr_ablations.tools.checks import is_whole, number, switch, whole
+from asr_ablations.training.assembly import device_count
+from asr_benchmarks.frameworks.network import LSTM, Dense, Network, Reshape
+from asr_benchmarks.lstm.agreement import Agreement, Expected, refuse_others
+from asr_benchmarks.lstm.published import find_speed_up, list_ratios
+from asr_benchmarks.plots import plot
+from asr_benchmarks.tables import Result, Row, fill_row
+from asr_benchmarks.timing import check_counts, in_turn, noise_notes
+from asr_benchmarks.worker import Implementation, Measured, Worker, choose_runnable, measure_in_turn, run_workers
+from asr_verdicts.errors import choices
 
 NOT_CUDNN = "on a CPU nn.LSTM is torch's own loop; the paper's PyTorch cuDNNLSTM, beside which it stands, ran on a GPU"
+
+NUMBERS = "logits differ | loss differs | first step lowers loss by | peak GB"
 
 
 def lstm_speed(
@@ -34,187 +35,145 @@ def lstm_speed(
     budget: float | None,
     threads: int | None,
 ) -> Iterator[Result]:
-    """Yields, after each configuration, what has been measured so far.
-
-    In `steps`: the milliseconds of a training step (batch to the device, forwards, backwards, Adam) of each
-    configuration and implementation, and how many times faster than the configuration's slowest it is, here and in the
-    paper. In `numbers_and_memory`: how far its logits and its loss are from the reference's, by how much its first step
-    lowers the loss, and the memory of its process. In `published`: the paper's ratios, with ours beside them. A note
-    names an implementation that computes other numbers; it is not measured.
-    """
+    """Yields what has been measured after each configuration; who computes other numbers becomes a note."""
     check_counts(steps=steps, warmup=warmup, **({} if threads is None else {"threads": threads}))
-    turns = partial(in_turn, steps=steps, warmup=warmup, budget=budget)
-    turns({})  # raises for a wrong budget before anything starts
-    chosen = choose(networks, configurations, scale)
-    variants, notes = _installed(_only(implementations, only))
-    device = _device(cfg)
+    options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
+    in_turn({}, **options)  # raises for a wrong budget before anything starts
+    chosen = choose_networks(networks, configurations, scale)
+    if only is not None and (not only or not all(name in implementations for name in only)):
+        raise choices("benchmark.only", only, f"null for all, or a list of some: {', '.join(implementations)}")
+    device = "gpu" if device_count(cfg) else "cpu"
+    wanted = {name: way for name, way in implementations.items() if only is None or name in only}
+    runnable, notes = choose_runnable(wanted, device)
     if scale != 1:
         notes.append(f"sizes are the paper's times {scale:g}; its ratios are those of the full sizes")
-    if device == "cpu" and "torch_lstm" in variants:
+    if device == "cpu" and "torch_lstm" in runnable:
         notes.append(NOT_CUDNN)
-    measured: dict[str, Measured] = {}
-    for configuration in chosen:
-        start = partial(
-            Implementation.start, configuration=configuration, seed=cfg.seed, device=device, threads=threads
-        )
-        measured[configuration.name] = _measure(configuration, variants, cfg.seed, start, turns)
-        yield _result(device, measured, variants, notes)
+    measured: dict[str, tuple[dict[str, Measured], dict[str, Agreement]]] = {}
+    noise: list[str] = []
+    for network in chosen:
+        agreements: dict[str, Agreement] = {}
+        expected = Expected(network, cfg.seed)
+        place: dict[str, Any] = {"device": device, "threads": threads}
+        keys = {"batch": network.batch, "seed": cfg.seed, "tf32": False, **place}
+        starts = {name: partial(way.start, network, **place, keys=keys) for name, way in runnable.items()}
+
+        def check(name: str, worker: Worker, into: dict[str, Agreement] = agreements, by: Expected = expected) -> None:
+            into[name] = by.compare(worker)
+
+        refused: list[str] = []
+        with run_workers(starts, check, f"{network.name}: comparing numbers", refused) as workers:
+            for name, reason in refuse_others(agreements, expected.loss).items():
+                refused.append(f"{name} not measured: {reason}")
+                workers.pop(name).close()
+            results = measure_in_turn(workers, title=network.name, **options)
+        measured[network.name] = results, agreements
+        notes += [f"{network.name}: {line}" for line in refused]
+        timings = {name: result.timing for name, result in results.items()}
+        noise += [f"{network.name}: {line}" for line in noise_notes(timings)]
+        published = {name: way.published for name, way in runnable.items()}
+        yield _build_result("cuda" if device == "gpu" else "cpu", measured, published, [*notes, *noise])
 
 
-def _only(implementations: Mapping[str, Implementation], only: list[str] | None) -> dict[str, Implementation]:
-    if only is None:
-        return dict(implementations)
-    if not only or not all(name in implementations for name in only):
-        raise choices("benchmark.only", only, f"null for all, or a list of some: {', '.join(implementations)}")
-    return {name: implementation for name, implementation in implementations.items() if name in only}
-
-
-def _installed(variants: Mapping[str, Implementation]) -> tuple[dict[str, Implementation], list[str]]:
-    """The implementations whose packages are installed, and a note for each other."""
-    absent = {name: missing(implementation.packages) for name, implementation in variants.items()}
-    notes = [
-        f"{name}: not measured, {' and '.join(packages)} not installed; pip install '.[benchmarks]'"
-        for name, packages in absent.items()
-        if packages
-    ]
-    return {name: implementation for name, implementation in variants.items() if not absent[name]}, notes
-
-
-def _device(cfg: DictConfig) -> str:
-    from asr_ablations.training.assembly import device_count
-
-    return "cuda" if device_count(cfg) else "cpu"
-
-
-@dataclass
-class Measured:
-    """The measurements of one configuration, by implementation. memory: bytes of the process and of the GPU."""
-
-    timings: dict[str, Timing] = field(default_factory=dict)
-    agreements: dict[str, Agreement] = field(default_factory=dict)
-    memory: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-def _measure(
-    configuration: Configuration,
-    variants: Mapping[str, Implementation],
-    seed: int,
-    start: Callable[[Implementation], Worker],
-    turns: Callable[..., dict[str, Timing]],
-) -> Measured:
-    """Start each implementation in a process of its own, all at the same time, and time their steps in turn."""
-    measured = Measured()
-    workers: dict[str, Worker] = {}
-    with ExitStack() as stack:
-        with bar(f"{configuration.name}: comparing numbers", len(variants) + 1) as advance:
-            expected = Expected(configuration, seed)
-            advance(1)
-            for name, implementation in variants.items():
-                try:
-                    worker = stack.enter_context(start(implementation))
-                    measured.agreements[name] = expected.agreement(worker)
-                    measured.versions |= worker.call("versions")
-                    workers[name] = worker
-                except WorkerError as error:
-                    measured.notes.append(f"{configuration.name}: {name} not measured, {' '.join(str(error).split())}")
-                advance(1)
-        for name, reason in refused(measured.agreements, expected.loss).items():
-            measured.notes.append(f"{configuration.name}: {name} not measured, {reason}")
-            workers.pop(name).close()
-        steps = {name: partial(_seconds, name, worker) for name, worker in workers.items()}
-        measured.timings = turns(steps, title=configuration.name)
-        measured.memory = {
-            name: (worker.peak_memory(), worker.call("device_memory")) for name, worker in workers.items()
-        }
-    return measured
-
-
-def _seconds(name: str, worker: Worker) -> float:
-    try:
-        seconds, _ = worker.call("step")
-    except WorkerError as error:
-        raise UsageError(f"{name} failed while it was measured: {error}") from error
-    return float(seconds)
-
-
-def _result(
-    device: str, measured: Mapping[str, Measured], variants: Mapping[str, Implementation], notes: Sequence[str]
+def _build_result(
+    device: str,
+    measured: Mapping[str, tuple[dict[str, Measured], dict[str, Agreement]]],
+    published: Mapping[str, str | None],
+    notes: list[str],
 ) -> Result:
-    counterparts = _counterparts(measured, variants)
-    seconds = {point: measured[point[0]].timings[name].median for point, name in counterparts.items()}
-    versions = {package: version for own in measured.values() for package, version in own.versions.items()}
+    """The result so far. published: the paper's names of the implementations. The plot has the paper's bars."""
+    steps: list[Row] = []
+    numbers: list[Row] = []
+    seconds: dict[tuple[str, str], float] = {}
+    versions: dict[str, str] = {}
+    bars: dict[str, dict[str, float]] = {name: {} for name in published}
+    for name, (results, agreements) in measured.items():
+        slowest = max((result.timing.median for result in results.values()), default=0.0)
+        for way, (timing, _, memory, device_memory, packages) in results.items():
+            point = (name, published[way] or "")
+            printed = None if point in seconds else find_speed_up(*point)
+            if point[1]:
+                seconds.setdefault(point, timing.median)
+            place, agreement = {"configuration": name, "implementation": way}, agreements[way]
+            steps.append({**place, **timing.row(), "x slowest": slowest / timing.median, "published": printed})
+            gpu = {} if device_memory is None else {"GPU peak GB": device_memory / 1e9}
+            differences = (agreement.logits, agreement.loss, agreement.decrease)
+            numbers.append({**place, **fill_row(NUMBERS, *differences, memory / 1e9), **gpu})
+            bars[way][name] = 1000 * timing.median
+            versions |= packages
+    drawn = {name: values for name, values in bars.items() if values}
     listed = ", ".join(f"{package} {version}" for package, version in versions.items())
-    published_names = {(configuration, name): published for (configuration, published), name in counterparts.items()}
-    steps = [row for key, own in measured.items() for row in _rows(key, own, published_names)]
-    own_notes = [line for own in measured.values() for line in own.notes]
     return Result(
-        figures={"device": device},
-        tables={
-            "steps": steps,
-            "numbers_and_memory": [row for key, own in measured.items() for row in _numbers(key, own)],
-            "published": published_rows(seconds, measured),
-        },
-        notes=[*notes, *own_notes, *_noise(measured), f"versions: {listed}"],
-        plots=[_plot(measured, variants)],
-        relative={"steps": ["ms"]},
+        {"device": device},
+        {"steps": steps, "numbers_and_memory": numbers, "published": list_ratios(seconds, measured)},
+        [*notes, f"versions: {listed}"],
+        [plot("Training step of LSTM networks", "bars", "configuration", "ms per batch", drawn, log=True)],
+        {"steps": ["ms"]},
     )
 
 
-def _counterparts(
-    measured: Mapping[str, Measured], variants: Mapping[str, Implementation]
-) -> dict[tuple[str, str], str]:
-    """The first measured implementation by configuration and by the name that the paper has for it."""
-    counterparts: dict[tuple[str, str], str] = {}
-    for configuration, own in measured.items():
-        for name in own.timings:
-            if (published := variants[name].published) is not None:
-                counterparts.setdefault((configuration, published), name)
-    return counterparts
+SIZES = ("layers", "units", "features", "batch", "outputs", "labels")
+KEYS = ("name", "layers", "units", "bidirectional", "features", "batch", "frames", "loss", "outputs", "labels")
+"""Of a network. frames: of the shortest and of the longest utterance; labels: per utterance."""
 
 
-def _rows(configuration: str, own: Measured, published_names: Mapping[tuple[str, str], str]) -> list[Row]:
-    slowest = max((timing.median for timing in own.timings.values()), default=0.0)
-    return [
-        {
-            "configuration": configuration,
-            "implementation": name,
-            **timing.row(),
-            "x slowest": slowest / timing.median,
-            "published": times_faster(configuration, published_names.get((configuration, name))),
-        }
-        for name, timing in own.timings.items()
-    ]
+def choose_networks(networks: Mapping[str, Mapping[str, Any]], chosen: list[str], scale: float) -> list[Network]:
+    """The chosen networks with units, batch, frames and labels times `scale`. Raises UsageError for wrong values."""
+    number("benchmark.scale", scale, above=0)
+    if not chosen or not all(name in networks for name in chosen):
+        raise choices("benchmark.configurations", chosen, f"one or more of {', '.join(networks)}")
+    built = []
+    for name in chosen:
+        values = dict(networks[name])
+        _check(f"benchmark.networks.{name}", values)
+        if scale != 1:
+            values |= {key: max(1, round(scale * values[key])) for key in ("units", "batch", "labels")}
+            values["frames"] = [max(2, round(scale * count)) for count in values["frames"]]
+        built.append(build_network(**values))
+    return built
 
 
-def _numbers(configuration: str, own: Measured) -> list[Row]:
-    return [
-        {
-            "configuration": configuration,
-            "implementation": name,
-            "logits differ": own.agreements[name].logits,
-            "loss differs": own.agreements[name].loss,
-            "first step lowers loss by": own.agreements[name].decrease,
-            **_memory(*own.memory[name]),
-        }
-        for name in own.timings
-    ]
-
-
-def _memory(process: int, gpu: int | None) -> dict[str, float]:
-    return {"peak GB": process / 1e9, **({} if gpu is None else {"GPU peak GB": gpu / 1e9})}
-
-
-def _noise(measured: Mapping[str, Measured]) -> list[str]:
-    return [f"{configuration}: {line}" for configuration, own in measured.items() for line in noise_notes(own.timings)]
-
-
-def _plot(measured: Mapping[str, Measured], variants: Mapping[str, Implementation]) -> Plot:
-    """The paper's bars: a group for each configuration."""
-    series = {
-        name: {key: 1000 * own.timings[name].median for key, own in measured.items() if name in own.timings}
-        for name in variants
+def build_network(
+    *,
+    name: str,
+    layers: int,
+    units: int,
+    bidirectional: bool,
+    features: int,
+    batch: int,
+    frames: list[int],
+    loss: str,
+    outputs: int,
+    labels: int,
+) -> Network:
+    """LSTM layers, and a linear layer after the last frame or, for CTC, after each; weights begin as torch's do."""
+    directions = 2 if bidirectional else 1
+    recurrent, output = LSTM(features, units, layers, directions), Dense(units * directions, outputs)
+    sequence = (recurrent, output) if loss == "ctc" else (recurrent, Reshape("last"), output)
+    options: Any = {
+        "loss": loss,
+        "optimizer": "adam",
+        "copied": True,
+        "shortest": frames[0],
+        "labels": labels,
+        "bound": units**-0.5,
     }
-    drawn = {name: values for name, values in series.items() if values}
-    return plot("Training step of LSTM networks", "bars", "configuration", "ms per batch", drawn, log=True)
+    return Network(name, "RNN", (frames[1], features), outputs, sequence, batch, **options)
+
+
+def _check(where: str, values: Mapping[str, Any]) -> None:
+    if set(values) != set(KEYS):
+        raise choices(where, sorted(values), f"the keys {', '.join(KEYS)}")
+    for name in SIZES:
+        whole(f"{where}.{name}", values[name], 1)
+    switch(f"{where}.bidirectional", values["bidirectional"])
+    frames, labels, loss = values["frames"], values["labels"], values["loss"]
+    if loss not in ("ce", "ctc"):
+        raise choices(f"{where}.loss", loss, ("ce", "ctc"))
+    two = isinstance(frames, list) and len(frames) == 2 and all(is_whole(count, 1) for count in frames)
+    if not two or frames[0] > frames[1]:
+        raise choices(f"{where}.frames", frames, "two whole numbers, 1 or more, the second no smaller")
+    if loss == "ctc" and not (2 * labels <= frames[0] and values["outputs"] > 1):
+        raise choices(f"{where}.labels", labels, f"half of the {frames[0]} frames at most, and 2 outputs or more")
+    if loss == "ce" and (labels != 1 or frames[0] < frames[1]):
+        raise choices(f"{where}.labels", labels, "1 with loss=ce, and frames of one length")

@@ -1,50 +1,45 @@
 """Seconds per mini-batch of the six networks of Shi2016 table 2, in every framework, by threads, samples and device."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
-from typing import TypedDict
+from typing import Any, NamedTuple
 
+import numpy as np
 from omegaconf import DictConfig
 
+from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.machine import cores
 from asr_ablations.training.assembly import device_count
+from asr_benchmarks.frameworks.network import BatchNorm, Network, walk
 from asr_benchmarks.networks import published
-from asr_benchmarks.networks.network import Framework, Network
-from asr_benchmarks.networks.published import BEYOND, GainRow, finding
-from asr_benchmarks.networks.published import row as gain_row
-from asr_benchmarks.networks.variants import Reference, Variant, check, chosen, variants
+from asr_benchmarks.networks.published import BEYOND, build_gain_row
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.tables import Result, Row
-from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
-from asr_benchmarks.worker import Worker, WorkerError, missing
-from asr_verdicts.terminal import bar
-
-THIS_MACHINE = "this machine"
-
-StepRow = TypedDict(
-    "StepRow",
-    {
-        "network": str,
-        "framework": str,
-        "device": str,
-        "threads": int | None,
-        "batch": int,
-        "ms": float,
-        "spread %": float,
-        "samples/s": float,
-        "GFLOP/s": float,
-        "peak GB": float,
-    },
+from asr_benchmarks.tables import Result, Row, Table, fill_row
+from asr_benchmarks.timing import check_counts, in_turn, noise_notes
+from asr_benchmarks.worker import (
+    Implementation,
+    Worker,
+    WorkerError,
+    choose_runnable,
+    measure_in_turn,
+    run_workers,
 )
-"""The training step of a variant. ms: median; peak GB: memory of the GPU, or of the process with its libraries."""
+from asr_verdicts.errors import UsageError, choices
+
+TOLERANCE = {False: 1e-4, True: 1e-2}
+"""Allowed difference of outputs, as a share of the largest, without and with rounded products (tf32)."""
+
+STEP = "network | framework | device | threads | batch | ms | spread % | samples/s | GFLOP/s | peak GB"
+"""The columns of `steps`. ms: median; peak GB: memory of the GPU, or of the process with its libraries."""
+
+SIZE = "network | kind | input | outputs | parameters | millions | Table 2 | GFLOP per sample"
 
 
 def network_speed(
     cfg: DictConfig,
     *,
     networks: Mapping[str, Callable[..., Network]],
-    frameworks: Mapping[str, Framework],
+    frameworks: Mapping[str, Implementation],
     only: list[str],
     threads: list[int],
     batches: list[float],
@@ -54,131 +49,140 @@ def network_speed(
     warmup: int,
     budget: float | None,
 ) -> Iterator[Result]:
-    """Yields, after each network, what has been measured so far.
-
-    In `sizes`: what is trained, with the millions of parameters of the paper's Table 2. In `steps`: the milliseconds of
-    forward pass, backward pass and update, with samples and operations per second and the peak of memory, a process's
-    libraries included. In `scaling`: what threads and a GPU gain, beside what the paper's Table 4 says. The last table
-    holds the paper's seconds.
-    """
-    check_counts(shrink=shrink, together=together, steps=steps, warmup=warmup)
-    check(threads, batches)
-    names, tools = chosen(only, networks, frameworks)
+    """Yields, after each network, what has been measured so far."""
+    check_counts(shrink=shrink, together=together, steps=steps, warmup=warmup, threads=threads)
+    if not batches or not all(is_number(part) and part > 0 for part in batches):
+        raise choices("benchmark.batches", batches, "numbers above 0, by which each network's mini-batch is multiplied")
+    names, tools = choose_names(only, networks, frameworks)
     built = [networks[name](name, shrink=shrink) for name in names]
-    notes = [line for network in built for line in _unlike_the_paper(network, shrink)]
-    absent = {name: packages for name in tools if (packages := missing(frameworks[name].packages))}
-    for name, packages in absent.items():
-        notes.append(f"{name} left out, {', '.join(packages)} missing: pip install '.[benchmarks]'")
-    installed = [name for name in tools if name not in absent]
-    measured = Measured(frameworks, bool(cfg.tf32), int(cfg.seed), steps=steps, warmup=warmup, budget=budget)
-    gpu = device_count(cfg) > 0
+    runnable, absent = choose_runnable({name: frameworks[name] for name in tools}, "cpu")
+    notes = [*(line for network in built for line in _compare_size(network, shrink)), *absent]
+    reference, rows, noise = Reference(bool(cfg.tf32)), list[Row](), list[str]()
+    options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
+    in_turn({}, **options)  # raises for a wrong budget before anything starts
     for number, network in enumerate(built, start=1):
-        every = variants(network, installed, gpu, threads, batches)
+        every = list_variants(network, list(runnable), device_count(cfg) > 0, threads, batches)
         for start in range(0, len(every), together):
-            measured.add(every[start : start + together])
-        yield _result(measured, built[:number], notes)
+            chunk = every[start : start + together]
+            rows += measure_variants(chunk, runnable, reference, int(cfg.seed), noise, **options)
+        yield _build_result(rows, built[:number], [*notes, published.explain_machines(), *noise])
 
 
-def _result(measured: "Measured", networks: Sequence[Network], notes: Sequence[str]) -> Result:
-    names = [network.name for network in networks]
-    gains, printed = _scaling(measured.rows), published.scaling(names)
-    slower = f"slower {BEYOND.split(' /')[0]}"
-    return Result(
-        figures={
-            "cores": cores(),
-            slower: finding(gains),
-            f"{slower}, {published.table()['source']}": finding(printed),
-        },
-        tables={
-            "sizes": [_size(network) for network in networks],
-            "steps": list(measured.rows),
-            "scaling": gains + printed,
-            "published_seconds_by_threads": published.seconds(names),
-        },
-        notes=[*notes, published.note(), *measured.notes],
-        plots=_plots(measured.rows),
-    )
+class Variant(NamedTuple):
+    """A network in a framework. threads: those of the CPU; None on a GPU, where the framework chooses them."""
+
+    network: Network
+    framework: str
+    device: str
+    threads: int | None
+    batch: int
+
+    def __str__(self) -> str:
+        place = "GPU" if self.threads is None else f"threads={self.threads}"
+        return f"{self.network.name} {self.framework}, {place}, {self.batch} samples"
 
 
-class Measured:
-    """Rows and notes of the variants that have been measured so far."""
+def list_variants(
+    network: Network, frameworks: Sequence[str], gpu: bool, threads: Sequence[int], batches: Sequence[float]
+) -> list[Variant]:
+    """Every number of threads with the paper's mini-batch, and every other share of it with as many threads as cores,
+    or the next smaller number; on a GPU every mini-batch.
+    """
+    sizes = list(dict.fromkeys(max(1, round(part * network.batch)) for part in batches))
+    usual = network.batch if network.batch in sizes else sizes[0]
+    full = max((count for count in threads if count <= cores()), default=min(threads))
+    points: list[tuple[str, int | None, int]] = [("cpu", count, usual) for count in threads]
+    points += [("cpu", full, size) for size in sizes if size != usual]
+    points += [("gpu", None, size) for size in sizes] if gpu else []
+    return [Variant(network, name, *point) for name in frameworks for point in points]
 
-    def __init__(
-        self,
-        frameworks: Mapping[str, Framework],
-        tf32: bool,
-        seed: int,
-        *,
-        steps: int,
-        warmup: int,
-        budget: float | None,
-    ) -> None:
-        self.frameworks, self.tf32, self.seed = frameworks, tf32, seed
-        self.steps, self.warmup, self.budget = steps, warmup, budget
-        self.reference = Reference(tf32)
-        self.rows: list[StepRow] = []
-        self.notes: list[str] = []
 
-    def add(self, chunk: Sequence[Variant]) -> None:
-        """Time the variants that can be started, in turn, each in a process of its own; the others become notes."""
-        with ExitStack() as stack:
-            workers: dict[Variant, Worker] = {}
-            with bar(f"starting {chunk[0].network.name}", len(chunk)) as advance:
-                for variant in chunk:
-                    try:
-                        worker = variant.start(self.frameworks[variant.framework], self.tf32, self.seed)
-                        stack.callback(worker.close)
-                        self.reference.check(variant, worker)
-                        workers[variant] = worker
-                    except WorkerError as error:
-                        self.notes.append(f"{variant}: {str(error).splitlines()[0]}")
-                    advance(1)
-            if workers:
-                self._time(workers)
+def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list[str]]:
+    """The names in `only` of each kind; all of a kind that it does not mention. Raises UsageError for others."""
+    allowed = [name for names in every for name in names]
+    for name in only:
+        if name not in allowed:
+            raise choices("benchmark.only", name, allowed)
+    return [[name for name in names if name in only] or list(names) for names in every]
 
-    def _time(self, workers: Mapping[Variant, Worker]) -> None:
-        calls = {str(variant): partial(worker.call, "step") for variant, worker in workers.items()}
-        title = f"measuring {next(iter(workers)).network.name}"
+
+class Reference:
+    """Outputs and losses of the first framework of each network and mini-batch, which the others have to reproduce."""
+
+    def __init__(self, tf32: bool) -> None:
+        self.tf32, self.tolerance = tf32, TOLERANCE[tf32]
+        self.first: dict[tuple[str, int], tuple[np.ndarray, list[float]]] = {}
+
+    def check(self, variant: Variant, worker: Worker) -> None:
+        """Raises WorkerError for other parameters, outputs or losses. The gradient of batch norm over few values
+        multiplies rounding errors: with it, only the loss before the first step is compared.
+        """
+        parameters = worker.call("parameters")
+        if parameters != variant.network.parameters:
+            raise WorkerError(f"has {parameters:,} parameters instead of {variant.network.parameters:,}")
+        normed = any(isinstance(layer, BatchNorm) for _, layer in walk(variant.network.layers))
+        outputs, losses = worker.call("outputs", 2), [worker.call("step").loss for _ in range(2)]
+        expected, first_losses = self.first.setdefault((variant.network.name, variant.batch), (outputs, losses))
+        difference = float(abs(outputs - expected).max() / abs(expected).max())
+        if not difference <= self.tolerance:
+            raise WorkerError(f"its outputs differ by {difference:.1e} of the largest from the first framework's")
+        pairs = list(zip(losses, first_losses, strict=True))[: 1 if normed else 2]
+        relative = max(abs(loss - first) / abs(first) for loss, first in pairs)
+        if not relative <= self.tolerance:
+            raise WorkerError(f"its losses differ by {100 * relative:.2g} % from the first framework's")
+
+
+def measure_variants(
+    chunk: Sequence[Variant],
+    frameworks: Mapping[str, Implementation],
+    reference: Reference,
+    seed: int,
+    notes: list[str],
+    **options: Any,
+) -> list[Row]:
+    """Time the variants in turn, each in a process of its own; those that cannot start become notes."""
+    starts = {}
+    for variant in chunk:
+        place: dict[str, Any] = {"device": variant.device, "threads": variant.threads}
+        keys = {"batch": variant.batch, "seed": seed, "tf32": reference.tf32, **place}
+        starts[variant] = partial(frameworks[variant.framework].start, variant.network, **place, keys=keys)
+    name = chunk[0].network.name
+    with run_workers(starts, reference.check, f"starting {name}", notes) as workers:
         try:
-            timings = in_turn(calls, steps=self.steps, warmup=self.warmup, budget=self.budget, title=title)
-            for variant, worker in workers.items():
-                memory = worker.call("device_memory") or worker.peak_memory()
-                self.rows.append(_row(variant, timings[str(variant)], memory))
-            self.notes += noise_notes(timings)
-        except WorkerError as error:
-            self.notes.append(f"{', '.join(calls)}: not measured, one of them failed: {error}")
+            measured = measure_in_turn(workers, title=f"measuring {name}", **options)
+        except UsageError as error:
+            notes.append(f"{', '.join(map(str, workers))}: not measured, {error}")
+            return []
+    notes += noise_notes({str(variant): result.timing for variant, result in measured.items()})
+    rows = []
+    for variant, result in measured.items():
+        rate = variant.batch / result.timing.median
+        speeds = (1000 * result.timing.median, result.timing.spread, rate)
+        memory, flops = result.device_memory or result.memory, rate * variant.network.training_operations / 1e9
+        rows.append(fill_row(STEP, variant.network.name, *variant[1:], *speeds, flops, memory / 1e9))
+    return rows
 
 
-def _row(variant: Variant, timing: Timing, memory: int) -> StepRow:
-    rate = variant.batch / timing.median
-    return {
-        "network": variant.network.name,
-        "framework": variant.framework,
-        "device": variant.device,
-        "threads": variant.threads,
-        "batch": variant.batch,
-        "ms": 1000 * timing.median,
-        "spread %": timing.spread,
-        "samples/s": rate,
-        "GFLOP/s": rate * variant.network.training_operations / 1e9,
-        "peak GB": memory / 1e9,
+def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[str]) -> Result:
+    names = [network.name for network in networks]
+    gains, printed = _list_gains(rows), published.list_gains(names)
+    slower = f"slower {BEYOND.split(' /')[0]}"
+    figures: dict[str, object] = {
+        "cores": cores(),
+        slower: published.count_slower(gains),
+        f"{slower}, {published.TABLE['source']}": published.count_slower(printed),
     }
+    sizes = []
+    for network in networks:
+        shape, count = " × ".join(map(str, network.shape)), network.parameters
+        about = (network.name, network.kind, shape, network.classes, count, count / 1e6, network.published)
+        sizes.append(fill_row(SIZE, *about, network.training_operations / 1e9))
+    tables: dict[str, Table] = {"sizes": sizes, "steps": list(rows), "scaling": gains + printed}
+    tables["published_seconds_by_threads"] = published.list_seconds(names)
+    return Result(figures, tables, notes, [drawn for name in names for drawn in _plot_seconds(name, rows)])
 
 
-def _size(network: Network) -> Row:
-    return {
-        "network": network.name,
-        "kind": network.kind,
-        "input": " × ".join(map(str, network.shape)),
-        "outputs": network.classes,
-        "parameters": network.parameters,
-        "millions": network.parameters / 1e6,
-        "Table 2": network.published,
-        "GFLOP per sample": network.training_operations / 1e9,
-    }
-
-
-def _unlike_the_paper(network: Network, shrink: int) -> list[str]:
+def _compare_size(network: Network, shrink: int) -> list[str]:
     """A note for sizes that are not those of Table 2."""
     millions = network.parameters / 1e6
     if shrink > 1:
@@ -189,51 +193,32 @@ def _unlike_the_paper(network: Network, shrink: int) -> list[str]:
     return [f"{network.name}: {millions:.1f} million parameters, {network.published:g} in Table 2; {products}"]
 
 
-def _scaling(rows: Sequence[StepRow]) -> list[GainRow]:
-    """Return the gain from threads and from a GPU for each network in each framework, with its first mini-batch: the
-    paper's, if that is measured.
-    """
+def _list_gains(rows: Sequence[Row]) -> list[Row]:
+    """The gain from threads and from a GPU, by network and framework, with the first mini-batch that was measured."""
     gains = []
     for network, framework in dict.fromkeys((row["network"], row["framework"]) for row in rows):
-        own = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
-        same = [row for row in own if row["batch"] == own[0]["batch"]]
-        cpu = {row["threads"]: row["ms"] for row in same if row["device"] == "cpu" and row["threads"] is not None}
+        those = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
+        same = [row for row in those if row["batch"] == those[0]["batch"]]
+        cpu = {row["threads"]: row["ms"] for row in same if row["device"] == "cpu"}
         gpu = next((row["ms"] for row in same if row["device"] == "gpu"), None)
-        gains.append(gain_row(network, framework, THIS_MACHINE, cores(), cpu, gpu))
+        gains.append(build_gain_row(network, framework, "this machine", cores(), cpu, gpu))
     return gains
 
 
-def _plots(rows: Sequence[StepRow]) -> list[Plot]:
-    """Seconds by the size of the mini-batch, as in Figure 1 of the paper, and by threads, for each network with more
-    than one of them.
-    """
-    plots = []
-    for network in dict.fromkeys(row["network"] for row in rows):
-        own = [row for row in rows if row["network"] == network]
-        by_batch, by_threads = _lines(own)
-        if by_batch:
-            plots.append(_plot(f"{network} by mini-batch", "samples in a mini-batch", by_batch))
-        if by_threads:
-            plots.append(_plot(f"{network} by threads", "threads", by_threads))
-    return plots
-
-
-def _lines(rows: Sequence[StepRow]) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
-    """Lines of seconds, by mini-batch and by threads, without those of a single point."""
+def _plot_seconds(network: str, rows: Sequence[Row]) -> list[Plot]:
+    """Seconds by the size of the mini-batch, as in Figure 1 of the paper, and by threads."""
     by_batch: dict[str, dict[int, float]] = {}
     by_threads: dict[str, dict[int, float]] = {}
     for row in rows:
+        if row["network"] != network:
+            continue
         framework, count, seconds = row["framework"], row["threads"], row["ms"] / 1000
         place = "GPU" if count is None else f"threads={count}"
         by_batch.setdefault(f"{framework}, {place}", {})[row["batch"]] = seconds
         if count is not None:
             by_threads.setdefault(f"{framework}, {row['batch']} samples", {})[count] = seconds
-    return _longer(by_batch), _longer(by_threads)
-
-
-def _longer(lines: Mapping[str, dict[int, float]]) -> dict[str, dict[int, float]]:
-    return {name: points for name, points in lines.items() if len(points) > 1}
-
-
-def _plot(title: str, x: str, lines: Mapping[str, Mapping[int, float]]) -> Plot:
-    return plot(title, "lines", x, "seconds per mini-batch", lines, log=True)
+    plots = []
+    for title, x, lines in (("mini-batch", "samples in a mini-batch", by_batch), ("threads", "threads", by_threads)):
+        if longer := {name: points for name, points in lines.items() if len(points) > 1}:
+            plots.append(plot(f"{network} by {title}", "lines", x, "seconds per mini-batch", longer, log=True))
+    return plots

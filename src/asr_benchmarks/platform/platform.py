@@ -1,14 +1,18 @@
 """One machine at the training of one model: throughput, utilisation, time to accuracy, price (Baunsgaard2020 §4)."""
 
 import copy
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import psutil
+import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from asr_ablations.config.entry import entry
+from asr_ablations.experiment.fit import TrainingRun
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import CONFIG
@@ -16,19 +20,21 @@ from asr_ablations.runs.process import command, wait_for
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.checks import is_number, is_whole, number
+from asr_ablations.tools.machine import rank
+from asr_ablations.training.assembly import device_count
 from asr_ablations.training.contracts import Decoder
-from asr_benchmarks.platform import tables as platform_plots
-from asr_benchmarks.platform import tables as platform_tables
-from asr_benchmarks.platform.beam_widths import by_beam_width
-from asr_benchmarks.tables import Result, Table, published
-from asr_benchmarks.timing import check_counts, noise_notes
+from asr_ablations.training.ddp import quiet
+from asr_ablations.training.signals import StopRequest
+from asr_benchmarks.platform import tables as measured
+from asr_benchmarks.platform.tables import compare_beam_widths
+from asr_benchmarks.tables import Result, Row, Table, published
+from asr_benchmarks.timing import check_counts
 from asr_verdicts.config import ranks
 from asr_verdicts.errors import choices
 from asr_verdicts.files import write
 from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import Record
 
-SCRIPT = Path(__file__).with_name("timed_training.py")
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
 """Columns that are also shown relative to the first machine where several stand together (Baunsgaard2020 table 4)."""
 
@@ -54,48 +60,7 @@ def platform(
     decoder: partial[Decoder],
     price: Mapping[str, float | None],
 ) -> Result:
-    """Train the config's model once, and tabulate throughput, phases, utilisation, accuracy, time to accuracy,
-    evaluation by beam width and price, beside what Baunsgaard2020 §5 printed. The run lies in `training` in the
-    benchmark's own folder.
-
-    Raises UsageError for values out of range, TrainingFailedError if the training does not finish.
-    """
-    _check(minutes, targets, beam_widths, utterances, repeats, price)
-    run = read_run(_train(cfg, minutes))
-    throughput = platform_tables.throughput(run)
-    reached = platform_tables.time_to_accuracy(run, targets)
-    evaluated = by_beam_width(run.folder, decoder, beam_widths, utterances, repeats)
-    return Result(
-        figures=platform_tables.figures(run),
-        tables={
-            "throughput": throughput,
-            "phases": platform_tables.phases(run),
-            "utilisation": platform_tables.utilisation(run),
-            "time_to_accuracy": reached,
-            "accuracy": platform_tables.accuracy(run),
-            "evaluation_by_beam_width": evaluated.rows,
-            "price": platform_tables.price(run, price),
-            **published_tables(),
-        },
-        notes=[
-            *_notes(run, minutes, reached),
-            f"evaluation by beam width: {evaluated.decoded}; a search takes longer where a model is unsure",
-            *noise_notes(evaluated.timings),
-        ],
-        plots=platform_plots.plots(run, throughput, reached, evaluated.rows),
-        relative=RELATIVE,
-        machine=_memory(),
-    )
-
-
-def _check(
-    minutes: float | None,
-    targets: Mapping[str, Sequence[float]],
-    beam_widths: Sequence[int],
-    utterances: int | None,
-    repeats: int,
-    price: Mapping[str, float | None],
-) -> None:
+    """Train the config's model once, in `training` in the benchmark's folder, and tabulate it beside the paper's."""
     check_counts(repeats=repeats, utterances=1 if utterances is None else utterances)
     if minutes is not None:
         number("benchmark.minutes", minutes, above=0, also="null for max_epochs")
@@ -108,37 +73,60 @@ def _check(
     if not beam_widths or not different or not all(is_whole(width, 1) for width in beam_widths):
         raise choices("benchmark.beam_widths", list(beam_widths), "different whole numbers, 1 or more")
     for part, amount in price.items():
-        if part not in platform_tables.PARTS:
-            raise choices("benchmark.price", part, tuple(platform_tables.PARTS))
+        if part not in measured.PARTS:
+            raise choices("benchmark.price", part, tuple(measured.PARTS))
         if amount is not None:
             number(f"benchmark.price.{part}", amount, least=0, also="null if unknown")
+    run = read_run(_train(cfg, minutes))
+    throughput = measured.list_throughput(run)
+    reached = measured.list_times_to_accuracy(run, targets)
+    evaluated, notes = compare_beam_widths(run.folder, decoder, beam_widths, utterances, repeats)
+    return Result(
+        figures=measured.list_figures(run),
+        tables={
+            "throughput": throughput,
+            "phases": measured.list_phases(run),
+            "utilisation": measured.list_utilisation(run),
+            "time_to_accuracy": reached,
+            "accuracy": measured.list_accuracy(run),
+            "evaluation_by_beam_width": evaluated,
+            "price": measured.list_prices(run, price),
+            **read_published_tables(),
+        },
+        notes=[*_explain(run, minutes, reached), *notes],
+        plots=measured.draw_plots(run, throughput, reached, evaluated),
+        relative=RELATIVE,
+        machine=_read_memory(),
+    )
 
 
 def _train(cfg: DictConfig, minutes: float | None) -> Path:
     """Train in processes of its own, and return the folder of the finished run."""
-    own, folder = copy.deepcopy(cfg), Run(cfg).folder
-    with open_dict(own):
-        own.benchmark = {"minutes": minutes}
-        own.outputs, own.sweep = str(folder.resolve()), "training"
-        own.overrides = [override for override in cfg.overrides if not override.lstrip("+").startswith("benchmark")]
-    run = set_up(own).record.folder  # raises for wrong values here, where the message is one line
+    training, folder = copy.deepcopy(cfg), Run(cfg).folder
+    with open_dict(training):
+        training.benchmark = {"minutes": minutes}
+        training.outputs, training.sweep = str(folder.resolve()), "training"
+        training.overrides = [
+            override for override in cfg.overrides if not override.lstrip("+").startswith("benchmark")
+        ]
+    run = set_up(training).record.folder  # raises for wrong values here, where the message is one line
     run.parent.mkdir(parents=True, exist_ok=True)
     config = run.parent / CONFIG
-    write(config, OmegaConf.to_yaml(own, resolve=True))
-    code = wait_for(command(SCRIPT, config, ranks(own)))
+    write(config, OmegaConf.to_yaml(training, resolve=True))
+    code = wait_for(command(Path(__file__), config, ranks(training)))
     if (reason := why_unfinished(run)) or code:
         raise TrainingFailedError(f"the training: {reason or 'ended early'}", code or 1)
     return run
 
 
-def _memory() -> dict[str, object]:
+def _read_memory() -> dict[str, object]:
     """Memory of the machine and of each GPU."""
     sizes = [torch.cuda.get_device_properties(i).total_memory / 2**30 for i in range(torch.cuda.device_count())]
     gpus = {"GPU memory": ", ".join(f"{size:.0f} GiB" for size in sizes)} if sizes else {}
     return {"memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB", **gpus}
 
 
-def _notes(run: Record, minutes: float | None, reached: Sequence[platform_tables.TargetRow]) -> list[str]:
+def _explain(run: Record, minutes: float | None, reached: Table) -> list[str]:
     spent, epochs = run.summary.seconds["train"] / 60, run.summary.epochs
     limit = f"max_epochs={run.config['max_epochs']}" if minutes is None else f"benchmark.minutes={minutes:g}"
     lines = [
@@ -152,22 +140,59 @@ def _notes(run: Record, minutes: float | None, reached: Sequence[platform_tables
     return lines
 
 
-def published_tables() -> dict[str, Table]:
+def read_published_tables() -> dict[str, Table]:
     """The tables of Baunsgaard2020 §4.2, §4.4.2, §5.1 and §5.3 on its three machines."""
     printed = published("platform")
     systems = [machine["machine"] for machine in printed["machines"]]
-    times: list[dict[str, object]] = []
+    times: list[Row] = []
     for row in printed["time_to_accuracy"]:
-        first = row[systems[0]]
+        first, *others = ((name, row[name]) for name in systems)
+        relative = {f"{name}, % of {first[0]}": None if t is None else 100 * t / first[1] for name, t in others}
         target = {"table": row["table"], "rate": row["rate"], "target %": f"{row['target']:g}"}
-        minutes = {f"minutes {name}": row[name] for name in systems}
-        relative = {
-            f"{name}, % of {systems[0]}": None if row[name] is None else 100 * row[name] / first for name in systems[1:]
-        }
-        times.append({**target, **minutes, **relative})
+        times.append({**target, **{f"minutes {name}": row[name] for name in systems}, **relative})
     return {
         "published_machines": printed["machines"],
         "published_time_to_accuracy": times,
         "published_accuracy": printed["accuracy"],
         "published_evaluation_by_beam_width": printed["beam_widths"],
     }
+
+
+class TimeLimit(pl.Callback):
+    """Ends training with the epoch in which the minutes run out. Its validation counts, as in time to accuracy."""
+
+    def __init__(self, minutes: float) -> None:
+        self.seconds = 60 * minutes
+        self.began = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.began = time.perf_counter()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        over = time.perf_counter() - self.began >= self.seconds
+        # a rank that stopped alone would leave the others waiting for its gradients
+        trainer.should_stop |= trainer.strategy.reduce_boolean_decision(over, all=False)
+
+
+class TimedTrainingRun(TrainingRun):
+    """The training and evaluation of a run, with a time limit."""
+
+    def callbacks(self) -> list[pl.Callback]:
+        minutes = self.cfg.benchmark.minutes
+        return [*super().callbacks(), *([] if minutes is None else [TimeLimit(minutes)])]
+
+
+@entry("benchmarks")
+def main(cfg: DictConfig) -> None:
+    """Train as one rank, from the beginning: what an earlier attempt left is kept beside."""
+    quiet()
+    stop = StopRequest()
+    stop.listen()
+    try:
+        record, task, data = set_up(cfg)
+        if not rank():
+            record.keep_previous()
+        with record:
+            TimedTrainingRun(cfg, device_count(cfg), record, task, data, stop, None).run()
+    finally:
+        stop.close()

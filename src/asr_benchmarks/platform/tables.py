@@ -1,21 +1,29 @@
-"""The tables of benchmark=platform, from the record of its training."""
+"""The tables of benchmark=platform, from its training's record, and from decoding with several beam widths."""
 
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
-from typing import TypedDict, TypeVar
+from typing import Any
 
 import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.comparison.time_to_accuracy import curve, times_of_arms
-from asr_ablations.comparison.validation_costs import TimeToAccuracy
+from asr_ablations.evaluation.evaluate import log_probs_of
 from asr_ablations.report.curves import smooth, throughput_curve
 from asr_ablations.report.figures.training_curves import SMOOTHED_STEPS
 from asr_ablations.runs.metrics_files import read_utilisation
-from asr_benchmarks.platform.beam_widths import BeamRow
+from asr_ablations.training.contracts import Decoder
+from asr_ablations.training.trained_model import load_run
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.tables import Table
+from asr_benchmarks.tables import Row, Table, fill_row
+from asr_benchmarks.timing import in_turn, noise_notes
 from asr_verdicts.arms import Arm
+from asr_verdicts.error_counts import character_errors, word_errors
 from asr_verdicts.files import Json
 from asr_verdicts.metrics import CER, CER_LONGER, WER, Metric, find_metric
 from asr_verdicts.record import Record
@@ -29,58 +37,30 @@ SAMPLED = {
 }
 """Rows of the table `utilisation`, and their columns in utilisation.csv."""
 
+FIGURES = (
+    "parameters | epochs | minutes of training | hours of audio trained | "
+    "waiting for data % | peak memory GiB | GPU kWh"
+)
+
 PARTS = {"total": "the machine", "gpus": "its GPUs", "cpus": "its CPUs"}
 """The keys of benchmark.price (Baunsgaard2020 table 1), and their rows of the table `price`."""
 
-ThroughputRow = TypedDict("ThroughputRow", {"of": str, "R": float, "times real time": float, "utterances/s": float})
 
-TargetRow = TypedDict(
-    "TargetRow",
-    {
-        "rate": str,
-        "target %": str,
-        "minutes": float | None,
-        "epochs trained": float | None,
-        "hours of audio": float | None,
-        "GPU kWh": float | None,
-        "cost": float | None,
-    },
-)
-"""What it took to reach a target; None for a target that was not reached."""
+def list_figures(run: Record) -> dict[str, object]:
+    """Single figures of the whole training. Waiting: the share of training that is not spent in steps."""
+    summary: Any = run.summary
+    trained = (summary.seconds["train"] / 60, summary.audio_hours_seen, _mean(run.metrics, "train/waiting_percent"))
+    memory, energy = summary.peak_memory_bytes / 2**30, sum_energy(read_utilisation(run.folder))
+    return fill_row(FIGURES, summary.parameters, summary.epochs, *trained, memory, energy)
 
 
-T = TypeVar("T")
-
-
-def figures(run: Record) -> dict[str, object]:
-    """Single figures of the whole training."""
-    return {
-        "parameters": run.summary.parameters,
-        "epochs": run.summary.epochs,
-        "minutes of training": run.summary.seconds["train"] / 60,
-        "hours of audio trained": recorded(run.summary.audio_hours_seen),
-        "waiting for data %": waiting(run),
-        "peak memory GiB": recorded(run.summary.peak_memory_bytes) / 2**30,
-        "GPU kWh": energy(read_utilisation(run.folder)),
-    }
-
-
-def recorded(value: T | None) -> T:
-    """A value that every finished run records."""
-    assert value is not None
-    return value
-
-
-def throughput(run: Record) -> list[ThroughputRow]:
-    """Throughput of the training steps, and of the training with its validations and checkpoints.
-
-    R: hours of audio per second; utterances are the elements of Baunsgaard2020 §4.1.3.
-    """
-    summary = run.summary
-    per_hour = recorded(summary.train_utterances) / recorded(summary.train_hours)
-    rates: dict[str, float] = {
-        "training steps": recorded(summary.audio_hours_per_second),
-        "with validations": recorded(summary.audio_hours_seen) / summary.seconds["train"],
+def list_throughput(run: Record) -> Table:
+    """Throughput of the steps and of the whole training. R: hours of audio per second (Baunsgaard2020 §4.1.3)."""
+    summary: Any = run.summary
+    per_hour = summary.train_utterances / summary.train_hours
+    rates = {
+        "training steps": summary.audio_hours_per_second,
+        "with validations": summary.audio_hours_seen / summary.seconds["train"],
     }
     return [
         {"of": name, "R": rate, "times real time": 3600 * rate, "utterances/s": per_hour * rate}
@@ -88,17 +68,14 @@ def throughput(run: Record) -> list[ThroughputRow]:
     ]
 
 
-def phases(run: Record) -> Table:
+def list_phases(run: Record) -> Table:
     """Seconds of each phase and its share of the time, from the set-up to the final evaluation."""
-    by_phase = recorded(run.summary.phase_seconds)
-    whole = sum(by_phase.values())
-    return [
-        {"phase": phase, "seconds": float(seconds), "share %": 100 * seconds / whole}
-        for phase, seconds in by_phase.items()
-    ]
+    phases: Any = run.summary.phase_seconds
+    whole = sum(phases.values())
+    return [{"phase": name, "seconds": float(s), "share %": 100 * s / whole} for name, s in phases.items()]
 
 
-def utilisation(run: Record) -> Table:
+def list_utilisation(run: Record) -> Table:
     """Means over the samples of the training steps and over all samples; None for what the machine does not report."""
     rows = read_utilisation(run.folder)
     steps = [row for row in rows if row["phase"] == "train"]
@@ -108,13 +85,7 @@ def utilisation(run: Record) -> Table:
     ]
 
 
-def waiting(run: Record) -> float | None:
-    """Share of training that is not spent in steps, in %, as the mean over the epochs."""
-    known = [value for row in run.metrics if (value := row.get("train/waiting_percent")) is not None]
-    return fmean(known) if known else None
-
-
-def energy(rows: Sequence[Json], until: float | None = None) -> float | None:
+def sum_energy(rows: Sequence[Json], until: float | None = None) -> float | None:
     """kWh that the GPUs used in the first `until` seconds of training; None where one of these samples has no power."""
     within = [row for row in rows if until is None or row["seconds"] <= until]
     if len(within) < 2 or any(row["gpu_power_watts"] is None for row in within):
@@ -123,61 +94,48 @@ def energy(rows: Sequence[Json], until: float | None = None) -> float | None:
     return float(joules) / 3.6e6
 
 
-def time_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) -> list[TargetRow]:
+def list_times_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) -> list[Row]:
     """Return time and cost until each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
     samples = read_utilisation(run.folder)
     return [
-        _target(find_metric(rate).label, attempt, samples)
+        {
+            "rate": find_metric(rate).label,
+            "target %": f"{100 * attempt.target:g}",
+            "minutes": None if attempt.seconds is None else attempt.seconds / 60,
+            "epochs trained": attempt.epochs,
+            "hours of audio": attempt.audio_hours,
+            "GPU kWh": None if attempt.seconds is None else sum_energy(samples, attempt.seconds),
+            "cost": attempt.cost,
+        }
         for rate, values in targets.items()
         for attempt in (times_of_arms([Arm("", [run])], find_metric(rate), values) if values else [])
     ]
 
 
-def _target(rate: str, attempt: TimeToAccuracy, samples: Sequence[Json]) -> TargetRow:
-    seconds = attempt.seconds
-    return {
-        "rate": rate,
-        "target %": f"{100 * attempt.target:g}",
-        "minutes": None if seconds is None else seconds / 60,
-        "epochs trained": attempt.epochs,
-        "hours of audio": attempt.audio_hours,
-        "GPU kWh": None if seconds is None else energy(samples, seconds),
-        "cost": attempt.cost,
-    }
-
-
-def accuracy(run: Record) -> Table:
+def list_accuracy(run: Record) -> Table:
     """Error rates of the last weights on every set, with the run's own decoder (Baunsgaard2020 table 5)."""
-    return [
-        {
-            "set": name,
-            **{
-                metric.heading: 100 * recorded(run.summary.value(name, metric.name))
-                for metric in (WER, CER, CER_LONGER)
-            },
-        }
-        for name in run.summary.sets
-    ]
+    summary: Any = run.summary
+    metrics = (WER, CER, CER_LONGER)
+    return [{"set": name, **{m.heading: 100 * summary.value(name, m.name) for m in metrics}} for name in summary.sets]
 
 
-def price(run: Record, bought: Mapping[str, float | None]) -> Table:
-    """Prices in any currency: the machine and its parts as bought, and an hour of the machine, this training and an
-    hour of audio trained as rented.
-    """
+def list_prices(run: Record, bought: Mapping[str, float | None]) -> Table:
+    """Prices in any currency: of the machine and its parts as bought, of this training as rented."""
     per_hour = (run.config.get("hardware") or {}).get("price_per_hour")
-    training = None if per_hour is None else float(per_hour) * run.summary.seconds["train"] / 3600
+    summary: Any = run.summary
+    training = None if per_hour is None else float(per_hour) * summary.seconds["train"] / 3600
     prices = {
         **{name: bought.get(part) for part, name in PARTS.items()},
         "an hour of the machine": per_hour,
         "this training": training,
-        "an hour of audio trained": None if training is None else training / recorded(run.summary.audio_hours_seen),
+        "an hour of audio trained": None if training is None else training / summary.audio_hours_seen,
     }
     return [{"of": name, "price": None if amount is None else float(amount)} for name, amount in prices.items()]
 
 
-def _mean(rows: Sequence[Json], column: str) -> float | None:
-    known = [row[column] for row in rows if row[column] is not None]
-    return fmean(known) if known else None
+def _mean(rows: Sequence[Row], column: str) -> float | None:
+    values = [row[column] for row in rows if row.get(column) is not None]
+    return fmean(values) if values else None
 
 
 WINDOW = 25.0
@@ -188,18 +146,16 @@ POINTS = 100
 Line = dict[float, float | None]
 
 
-def plots(
-    run: Record, throughput: Sequence[ThroughputRow], targets: Sequence[TargetRow], evaluated: Sequence[BeamRow]
-) -> list[Plot]:
+def draw_plots(run: Record, throughput: Table, targets: Table, evaluated: Table) -> list[Plot]:
     """The plots for which the run has something to show."""
-    rates = {metric.label: _rates(run, metric) for metric in (WER, CER_LONGER)}
+    rates = {metric.label: _list_rates(run, metric) for metric in (WER, CER_LONGER)}
     speeds = {"training": {row["of"]: row["times real time"] for row in throughput}}
     reached = {f"{row['rate']} {row['target %']} %": row["minutes"] for row in targets}
     seconds = {row["beam width"]: row["seconds"] for row in evaluated}
     minutes, over_time = "minutes of training", "seconds of audio per second"
     drawn = [
-        plot("Utilisation over 25 seconds", "lines", "seconds", "%", _window(read_utilisation(run.folder))),
-        plot("Throughput over time", "lines", minutes, over_time, {"training": _over_time(run)}),
+        plot("Utilisation over 25 seconds", "lines", "seconds", "%", _list_window(read_utilisation(run.folder))),
+        plot("Throughput over time", "lines", minutes, over_time, {"training": _list_throughput_over_time(run)}),
         plot("Throughput", "bars", "", over_time, speeds),
         plot("Rates over time", "lines", minutes, "%", rates, log=True),
         plot("Time to accuracy", "bars", "median over three validations", "minutes", {"reached": reached}),
@@ -208,7 +164,7 @@ def plots(
     return [shown for shown in drawn if any(y is not None for line in shown["series"].values() for _, y in line)]
 
 
-def _window(rows: Sequence[Json]) -> dict[str, Line]:
+def _list_window(rows: Sequence[Json]) -> dict[str, Line]:
     """CPU and each GPU in % over WINDOW seconds, in the middle of the samples of training."""
     steps = [row for row in rows if row["phase"] == "train"] or list(rows)
     if not steps:
@@ -217,19 +173,67 @@ def _window(rows: Sequence[Json]) -> dict[str, Line]:
     within = [row for row in rows if begin <= row["seconds"] <= begin + WINDOW]
     lines: dict[str, Line] = {"CPU": {round(row["seconds"] - begin, 2): row["cpu_percent"] for row in within}}
     for number in range(max((len(row["gpu_percents"]) for row in within), default=0)):
-        known = [row for row in within if len(row["gpu_percents"]) > number]
-        lines[f"GPU {number}"] = {round(row["seconds"] - begin, 2): row["gpu_percents"][number] for row in known}
+        having = [row for row in within if len(row["gpu_percents"]) > number]
+        lines[f"GPU {number}"] = {round(row["seconds"] - begin, 2): row["gpu_percents"][number] for row in having}
     return lines
 
 
-def _over_time(run: Record) -> Line:
+def _list_throughput_over_time(run: Record) -> Line:
     samples = throughput_curve(run)
     parts = np.array_split(np.arange(len(samples.y)), min(POINTS, max(1, len(samples.y))))
     values = smooth(samples.y, SMOOTHED_STEPS)
     return {float(samples.x[part].mean()) / 60: float(values[part].mean()) for part in parts if len(part)}
 
 
-def _rates(run: Record, metric: Metric) -> Line:
+def _list_rates(run: Record, metric: Metric) -> Line:
     """A rate in % by the minutes of training at each validation, without zeros, which have no logarithm."""
     points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}
+
+
+class Search:
+    """Decodes the same log-probabilities (T, V) at every call, which returns its seconds. texts: the last result."""
+
+    def __init__(self, decoder: Decoder, outputs: Sequence[torch.Tensor]) -> None:
+        self.decoder, self.texts = decoder, [""] * len(outputs)
+        self.lengths = torch.tensor([len(row) for row in outputs])
+        self.padded = pad_sequence(list(outputs), batch_first=True)  # (B, T, V)
+
+    def __call__(self) -> float:
+        started = time.perf_counter()
+        self.texts = self.decoder(self.padded, self.lengths)
+        return time.perf_counter() - started
+
+
+def compare_beam_widths(
+    folder: Path, decoder: partial[Decoder], widths: Sequence[int], utterances: int | None, repeats: int
+) -> tuple[list[Row], list[str]]:
+    """Decode `utterances` of a run's first validation set, None for all, with each beam width: rows and notes."""
+    trained = load_run(folder)
+    trained.data.corpus.prepare()
+    name = trained.data.corpus.validation[0]
+    stored = log_probs_of(trained, name)
+    count = len(stored.lengths)
+    chosen = np.linspace(0, count - 1, min(utterances or count, count)).astype(int)
+    log_probs = stored.read()
+    outputs = [torch.from_numpy(np.array(log_probs[i], dtype=np.float32)) for i in chosen]
+    spoken = [stored.utterances[i] for i in chosen]
+    searches = {width: Search(decoder(trained.task.alphabet, beam_width=width), outputs) for width in widths}
+    calls = {f"beam {width}": search for width, search in searches.items()}
+    timings = in_turn(calls, steps=repeats, warmup=0, title="decoding")
+    seconds = sum(utterance.duration for utterance in spoken)
+    forward = stored.seconds * seconds / stored.audio_seconds
+    rows: list[Row] = []
+    for width, search in searches.items():
+        texts = [(utterance.text, text) for utterance, text in zip(spoken, search.texts, strict=True)]
+        characters = [character_errors(*pair) for pair in texts]
+        counts = {
+            "WER %": [word_errors(*pair) for pair in texts],
+            "CER %": characters,
+            "CER (longer) %": [errors.over_longer for errors in characters],
+        }
+        rates = {rate: 100 * float(sum(errors[1:], errors[0]).rate) for rate, errors in counts.items()}
+        rows.append({"beam width": width, "seconds": forward + timings[f"beam {width}"].median, **rates})
+    decoded = f"{len(spoken)} utterances of {name}, {seconds / 60:.1f} minutes of speech"
+    note = f"evaluation by beam width: {decoded}; a search takes longer where a model is unsure"
+    return rows, [note, *noise_notes(timings)]

@@ -16,8 +16,11 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.language_models.ngram import estimate, write_arpa
 from asr_ablations.language_models.text import transcripts, units
 from asr_ablations.training.contracts import Decoder
-from asr_benchmarks.tables import Result, Row
-from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
+from asr_benchmarks.project.training import prepare_corpus
+from asr_benchmarks.tables import Result, fill_row
+from asr_benchmarks.timing import check_counts, in_turn, noise_notes
+
+COLUMNS = "decoder | beam_width | model | utterances_per_second | spread %"
 
 
 def decoding_speed(
@@ -30,53 +33,35 @@ def decoding_speed(
     utterances: int,
     repeats: int,
 ) -> Result:
-    """Utterances per second of one process, by its processor time: decoder × beam width × model.
-
-    The models' outputs are made up from the transcripts of the corpus's first validation set: logits are `sureness` for
-    what is said, plus normal noise for all symbols. A language model and a word list of the training transcripts serve
-    the decoders that need them.
+    """Utterances per second of processor time: decoder × beam width × model. Outputs are made up from transcripts:
+    `sureness` for what is said, plus normal noise; language models come from the training's.
     """
     check_counts(utterances=utterances, repeats=repeats)
     torch.set_num_threads(1)
-    corpus = build(cfg.data)
-    corpus.prepare()
+    corpus = prepare_corpus(cfg)
     alphabet = build(cfg.alphabet)(corpus)
     spoken = corpus.read(corpus.validation[0])[:utterances]
     with TemporaryDirectory() as folder:
-        files = _files(transcripts(corpus, "train"), Path(folder))
-        models = {name: _outputs(spoken, alphabet, sure, frames_per_second) for name, sure in sureness.items()}
-        built = {
-            (name, width): decoders[name](alphabet, **_changes(decoders[name], width, files))
-            for name in decoders
-            for width in _widths(decoders[name], beam_widths)
-        }
+        files = _write_files(transcripts(corpus, "train"), Path(folder))
+        models = {name: _invent_outputs(spoken, alphabet, sure, frames_per_second) for name, sure in sureness.items()}
+        built = {}
+        for name, decoder in decoders.items():
+            named = {key: str(files[value]) for key, value in decoder.keywords.items() if value in files}
+            for width in beam_widths if "beam_width" in decoder.keywords else [None]:
+                built[name, width] = decoder(alphabet, **named, **({"beam_width": width} if width else {}))
         labels = {case: f"{case[0]}, beam {case[1]}" if case[1] else case[0] for case in built}
         cases = {f"{label}, {model}": (*case, model) for case, label in labels.items() for model in models}
-        calls = {key: partial(_seconds, built[name, width], models[m]) for key, (name, width, m) in cases.items()}
-        for decoder in built.values():  # a decoder loads its files with its first utterance
-            _seconds(decoder, next(iter(models.values()))[:1])
+        calls = {key: partial(_time, built[name, width], models[m]) for key, (name, width, m) in cases.items()}
+        for search in built.values():  # a decoder loads its files with its first utterance
+            _time(search, next(iter(models.values()))[:1])
         timings = in_turn(calls, steps=repeats, warmup=0)
-    rows = [_row(*cases[key], len(spoken), timing) for key, timing in timings.items()]
+    rows = [
+        fill_row(COLUMNS, *cases[key], len(spoken) / timing.median, timing.spread) for key, timing in timings.items()
+    ]
     return Result({"utterances": len(spoken)}, {"decoding": rows}, noise_notes(timings))
 
 
-def _row(decoder: str, width: int | None, model: str, utterances: int, timing: Timing) -> Row:
-    rate = utterances / timing.median
-    names = {"decoder": decoder, "beam_width": width, "model": model}
-    return {**names, "utterances_per_second": rate, "spread %": timing.spread}
-
-
-def _widths(decoder: partial[Decoder], beam_widths: Sequence[int]) -> Sequence[int | None]:
-    return list(beam_widths) if "beam_width" in decoder.keywords else [None]
-
-
-def _changes(decoder: partial[Decoder], width: int | None, files: Mapping[str, Path]) -> dict[str, str | int]:
-    """The beam width, and a file in place of each <name> of a file."""
-    named = {key: str(files[value]) for key, value in decoder.keywords.items() if value in files}
-    return {**named, **({"beam_width": width} if width else {})}
-
-
-def _files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
+def _write_files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
     """Files by their <name>: a 3-gram model of words, a 5-gram model of characters, and the list of words."""
     sentences = [text.split() for text in texts]
     for name, unit, order in (("words", "word", 3), ("characters", "character", 5)):
@@ -85,7 +70,7 @@ def _files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
     return {f"<{name}>": folder / name for name in ("words", "characters", "list")}
 
 
-def _outputs(
+def _invent_outputs(
     spoken: Sequence[Utterance], alphabet: Alphabet, sure: float, frames_per_second: float
 ) -> list[torch.Tensor]:
     """Log-probabilities (T, V) of each utterance: its labels spread evenly over its frames, blanks between them."""
@@ -102,7 +87,7 @@ def _outputs(
     return outputs
 
 
-def _seconds(decoder: Decoder, outputs: Sequence[torch.Tensor]) -> float:
+def _time(decoder: Decoder, outputs: Sequence[torch.Tensor]) -> float:
     started = time.process_time()
     for row in outputs:
         decoder(row[None], torch.tensor([len(row)]))

@@ -7,22 +7,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-import torch
 from omegaconf import DictConfig
 
-from asr_ablations import SAMPLE_RATE
-from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.data.recording_cache import Cache
-from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.machine import cores, device_clock
-from asr_ablations.training.assembly import assemble, device_count, trainer
-from asr_ablations.training.task import CTCTask
-from asr_benchmarks.tables import Result, Row
-from asr_benchmarks.timing import Timing, in_turn, noise_notes
-from asr_verdicts.errors import choices
+from asr_benchmarks.project.training import BareTraining, prepare_corpus, sum_hours
+from asr_benchmarks.tables import Result, fill_row
+from asr_benchmarks.timing import check_counts, in_turn, noise_notes
+
+COLUMNS = "cache | workers | audio_hours_per_second | times_real_time_per_core | over_model | spread %"
 
 STEPS = 4
 """Batches that the model is measured on, spread over those that are read."""
@@ -32,33 +28,33 @@ def input_speed(
     cfg: DictConfig, *, caches: Mapping[str, Cache], workers: list[int], batches: int, repeats: int
 ) -> Result:
     """Hours of audio per second (median): of the model's training step, and of the loader alone from each cache."""
-    for name, values in {"workers": workers, "batches": [batches], "repeats": [repeats]}.items():
-        least = 0 if name == "workers" else 1
-        if not all(is_whole(value, least) for value in values):
-            raise choices(f"benchmark.{name}", values, f"whole numbers, {least} or more")
+    check_counts(0, workers=workers)
+    check_counts(batches=batches, repeats=repeats)
     # more workers than cores are what is measured here
     warnings.filterwarnings("ignore", ".*DataLoader will create.*")
-    corpus = build(cfg.data)
-    corpus.prepare()
-    task, data = assemble(cfg, corpus)
-    loaders = {(name, n): _loader(data, cache, n, batches) for name, cache in caches.items() for n in workers}
-    read = list(loaders[next(iter(loaders))])
+    training = BareTraining(cfg, prepare_corpus(cfg))
+    loaders = {
+        (name, n): _make_loader(training.data, cache, n, batches) for name, cache in caches.items() for n in workers
+    }
+    read = list(next(iter(loaders.values())))
     few = read[:: max(1, len(read) // STEPS)]
-    calls = {"model": partial(_seconds, _step(cfg, task, few))}
-    calls |= {_name(*key): partial(_seconds, partial(iter, loader)) for key, loader in loaders.items()}
+    step: Callable[[Batch], None] = training.make_step(training.task.model)
+    calls = {("model", 0): partial(_time, partial(_train, training, step, few))}
+    calls |= {key: partial(_time, partial(iter, loader)) for key, loader in loaders.items()}
     # the warm-up starts the workers and fills the page cache
     timings = in_turn(calls, steps=repeats, warmup=1)
-    model = _hours(few) / timings["model"].median
-    rows = [_row(*key, _hours(read), timings[_name(*key)], model) for key in loaders]
-    figures: dict[str, object] = {"model_audio_hours_per_second": model, "batches": len(read)}
-    return Result(figures, {"rows": rows}, noise_notes(timings))
+    names = {key: f"{key[0]}, {key[1]} workers" if key[0] != "model" else "model" for key in timings}
+    notes = noise_notes({names[key]: timing for key, timing in timings.items()})
+    model = sum_hours(few) / timings.pop(("model", 0)).median
+    rows = []
+    for (cache, count), timing in timings.items():
+        rate = sum_hours(read) / timing.median
+        per_core = rate * 3600 / min(max(1, count), cores())
+        rows.append(fill_row(COLUMNS, cache, count, rate, per_core, rate / model, timing.spread))
+    return Result({"model_audio_hours_per_second": model, "batches": len(read)}, {"rows": rows}, notes)
 
 
-def _name(cache: str, workers: int) -> str:
-    return f"{cache}, {workers} workers"
-
-
-def _loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> SpeechLoader:
+def _make_loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> SpeechLoader:
     """A loader of the first batches of the first epoch, read from this cache."""
     data.cache, data.workers, data.sets = cache, workers, {}
     data.setup()
@@ -67,47 +63,16 @@ def _loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> Speec
     return SpeechLoader(loader.dataset, first, workers, pinned=loader.pin_memory)
 
 
-def _step(cfg: DictConfig, task: CTCTask, batches: list[Batch]) -> Callable[[], Iterator[Batch]]:
-    """A function that trains on the batches, one after another, and yields them."""
-    device = torch.device("cuda" if device_count(cfg) else "cpu")
-    task.to(device).train()
-    optimizer = task.make_optimizer(task.model.parameters())
-    precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
-
-    def step() -> Iterator[Batch]:
-        for batch in batches:
-            moved = batch.to(device)
-            with precision.forward_context():
-                features, lengths = task.normalised_features(moved)
-                loss = task.loss(*task.log_probs(features, lengths), moved)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            device_clock(device)
-            yield batch
-
-    return step
+def _train(training: BareTraining, step: Callable[[Batch], None], batches: list[Batch]) -> Iterator[Batch]:
+    """Train on the batches, one after another, and yield them."""
+    for batch in batches:
+        step(batch.to(training.device))
+        device_clock(training.device)
+        yield batch
 
 
-def _seconds(batches: Callable[[], Iterator[Batch]]) -> float:
+def _time(batches: Callable[[], Iterator[Batch]]) -> float:
     """Seconds until all batches were yielded."""
     started = time.perf_counter()
     deque(batches(), maxlen=0)
     return time.perf_counter() - started
-
-
-def _hours(batches: list[Batch]) -> float:
-    """Hours of audio in the batches, without padding."""
-    return sum(int(batch.lengths.sum()) for batch in batches) / SAMPLE_RATE / 3600
-
-
-def _row(cache: str, workers: int, hours: float, timing: Timing, model: float) -> Row:
-    used, rate = min(max(1, workers), cores()), hours / timing.median
-    return {
-        "cache": cache,
-        "workers": workers,
-        "audio_hours_per_second": rate,
-        "times_real_time_per_core": rate * 3600 / used,
-        "over_model": rate / model,
-        "spread %": timing.spread,
-    }

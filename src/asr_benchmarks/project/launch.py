@@ -28,17 +28,20 @@ SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
 
 
 def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
-    """Seconds from the launch to the end of the first step, for `arms` short runs of the config that differ in the
-    seed, launched in three ways, `repeats` times each in turn.
-
-    <way>_median: median over all arms but the first of each time; <way>_first: median of the first arms; <way>_all:
-    median of the seconds until all arms were trained.
+    """Seconds from the launch to the end of the first step of short runs, launched in three ways: medians of all arms
+    but the first, of the first, and until all were trained.
     """
     whole("benchmark.arms", arms, 2)
     check_counts(repeats=repeats)
-    ways = {"forked": _forked, "processes": _processes, "in_one_process": _in_one_process}
+    # what an arm leaves behind in a process reaches the next there, which is why sweeps do not train so
+    together = [sys.executable, "-m", "asr_benchmarks.project.launch"]
+    ways: dict[str, Callable[[Sequence[FrozenArm]], None]] = {
+        "forked": _fork,
+        "processes": lambda frozen: _run_quietly(*(command(SCRIPT, arm.config) for arm in frozen)),
+        "in_one_process": lambda frozen: _run_quietly([*together, *(str(arm.config) for arm in frozen)]),
+    }
     launches: dict[str, list[list[float]]] = {name: [] for name in ways}
-    calls = {name: partial(_seconds, cfg, way, arms, launches[name]) for name, way in ways.items()}
+    calls = {name: partial(_time_way, cfg, way, arms, launches[name]) for name, way in ways.items()}
     timings = in_turn(calls, steps=repeats, warmup=0, title="ways to start an arm")
     later = {name: Timing(tuple(s for by_arm in times for s in by_arm[1:])) for name, times in launches.items()}
     figures: dict[str, object] = {"arms": arms, "repeats": repeats}
@@ -46,16 +49,21 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
         figures[f"{name}_median"] = later[name].median
         figures[f"{name}_first"] = statistics.median(by_arm[0] for by_arm in times)
         figures[f"{name}_all"] = timings[name].median
-    figures["processes_to_forked"] = later["processes"].median / later["forked"].median
+    figures["processes_to_fork"] = later["processes"].median / later["forked"].median
     return Result(figures, notes=noise_notes(later))
 
 
-def _seconds(
+def _time_way(
     cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, launches: list[list[float]]
 ) -> float:
     """Seconds until all arms were trained; the launch seconds of each arm are appended to `launches`."""
     with TemporaryDirectory() as folder:
-        frozen = freeze([_arm(cfg, seed, folder) for seed in range(arms)])
+        configs = [copy.deepcopy(cfg) for _ in range(arms)]
+        for seed, arm in enumerate(configs):
+            with open_dict(arm):
+                del arm["benchmark"]
+                arm.seed, arm.outputs, arm.sweep, arm.overrides = seed, folder, "launch", [f"seed={seed}"]
+        frozen = freeze(configs)
         began = time.perf_counter()
         way(frozen)
         seconds = time.perf_counter() - began
@@ -63,34 +71,16 @@ def _seconds(
     return seconds
 
 
-def _arm(cfg: DictConfig, seed: int, folder: str) -> DictConfig:
-    arm = copy.deepcopy(cfg)
-    with open_dict(arm):
-        del arm["benchmark"]
-        arm.seed, arm.outputs, arm.sweep, arm.overrides = seed, folder, "launch", [f"seed={seed}"]
-    return arm
-
-
-def _forked(arms: Sequence[FrozenArm]) -> None:
+def _fork(arms: Sequence[FrozenArm]) -> None:
     """Start the arms as a sweep does."""
     runner = Runner(arms, Machine(SCRIPT, arms, Slots([], jobs=1, per_gpu=1)), timeout=None, fail_fast=True)
     runner.run(lambda states: None)
 
 
-def _processes(arms: Sequence[FrozenArm]) -> None:
-    """Start each arm as a plain process."""
-    for arm in arms:
-        _quietly(command(SCRIPT, arm.config))
-
-
-def _in_one_process(arms: Sequence[FrozenArm]) -> None:
-    """Train all arms in one process. What an arm leaves behind reaches the next, which is why sweeps do not do so."""
-    _quietly([sys.executable, "-m", "asr_benchmarks.project.launch", *(str(arm.config) for arm in arms)])
-
-
-def _quietly(words: list[str]) -> None:
-    environment = {**child_environment(), LAUNCHED: repr(time.time())}
-    subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
+def _run_quietly(*commands: list[str]) -> None:
+    for words in commands:
+        environment = {**child_environment(), LAUNCHED: repr(time.time())}
+        subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def _run_all(configs: Sequence[str]) -> None:

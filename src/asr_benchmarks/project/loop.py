@@ -1,104 +1,128 @@
-"""Cost of Lightning's loop: the same model over the same batches, through the Trainer and in a bare loop."""
+"""Cost of Lightning's loop, against a bare one over the same batches, and of recording the utilisation in it."""
 
 import itertools
 import statistics
+import time
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
-from pytorch_lightning.loggers import CSVLogger
+from scipy import stats
 
-from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.machine import device_clock
-from asr_ablations.training.assembly import assemble, device_count, trainer
-from asr_ablations.training.callbacks.progress import ProgressBar
-from asr_ablations.training.callbacks.throughput import Throughput
-from asr_benchmarks.project.bare_step import update
-from asr_benchmarks.tables import Result
+from asr_ablations.training.callbacks.utilisation import Utilisation
+from asr_benchmarks.project.training import BareTraining, drop_figures, fit_steps, prepare_corpus
+from asr_benchmarks.tables import Result, fill_row
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
+
+FIGURES = "steps | lightning_seconds | bare_seconds | ratio | ratio_smallest | ratio_largest"
 
 
 class Clock(pl.Callback):
-    """Seconds from the start of the first training batch to the end of the last."""
+    """Seconds and seconds of processor time from the start of the first training batch to the end of the last."""
 
-    seconds = 0.0
+    seconds = cpu = 0.0
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.started = device_clock(pl_module.device)
+        self.started, self.cpu_started = device_clock(pl_module.device), time.process_time()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.seconds = device_clock(pl_module.device) - self.started
+        self.seconds, self.cpu = device_clock(pl_module.device) - self.started, time.process_time() - self.cpu_started
 
 
 def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> Result:
     """Median seconds of both loops over `steps` batches, measured in turn, and the median of their ratios."""
     check_counts(steps=steps, pairs=pairs)
-    corpus = build(cfg.data)
-    corpus.prepare()
-    loops = {"lightning": _through_lightning, "bare": _bare}
+    corpus = prepare_corpus(cfg)
+    loops = {"lightning": _time_lightning, "bare": _time_bare}
     calls = {name: partial(loop, cfg, corpus, steps) for name, loop in loops.items()}
     timings = in_turn(calls, steps=pairs, warmup=1, title="pairs")
     lightning, bare = timings.values()
     ratios = [a / b for a, b in zip(lightning.seconds, bare.seconds, strict=True)]
-    figures: dict[str, object] = {
-        "steps": steps,
-        "lightning_seconds": lightning.median,
-        "bare_seconds": bare.median,
-        "ratio": statistics.median(ratios),
-        "ratio_smallest": min(ratios),
-        "ratio_largest": max(ratios),
-    }
+    extent = (statistics.median(ratios), min(ratios), max(ratios))
+    figures = fill_row(FIGURES, steps, lightning.median, bare.median, *extent)
     return Result(figures, notes=noise_notes(timings))
 
 
-def _through_lightning(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
-    task, data = assemble(cfg, corpus)
-    data.setup()
+def _time_lightning(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
     clock = Clock()
-    with TemporaryDirectory() as folder:
-        callbacks = [Throughput(), ProgressBar(False, quiet=True), clock]
-        loggers = [CSVLogger(folder, name="", version="")]
-        fitter = trainer(
-            *(cfg, device_count(cfg), loggers, callbacks), max_epochs=1, limit_train_batches=steps, limit_val_batches=0
-        )
-        _read_ahead(data, steps)
-        fitter.fit(task, data)
+    fit_steps(cfg, corpus, steps, [clock], before=partial(read_ahead, steps=steps))
     return clock.seconds
 
 
-def _bare(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
-    task, data = assemble(cfg, corpus)
-    data.setup()
-    device = torch.device("cuda" if device_count(cfg) else "cpu")
-    task.to(device).train()
-    batches = _read_ahead(data, steps)
-    optimizer = task.make_optimizer(task.model.parameters())
-    schedule = task.make_schedule(optimizer, total_steps=len(batches))
-    precision = trainer(cfg, device_count(cfg), [], []).precision_plugin
+def _time_bare(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
+    training = BareTraining(cfg, corpus)
+    task, device = training.task, training.device
+    parameters = list(task.model.parameters())
+    optimizer = task.make_optimizer(parameters)
+    schedule = task.make_schedule(optimizer, total_steps=len(read_ahead(training.data, steps)))
+
+    def compute_features(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        features, lengths = task.normalised_features(batch)
+        return task.augment(features, lengths, batch.ids, cfg.seed, 0), lengths
+
+    step = training.make_step(task.model, compute_features, optimizer)
     started = device_clock(device)
-    for step, batch in enumerate(itertools.islice(data.train_dataloader(), steps)):
-        batch = batch.to(device)
-        with precision.forward_context():
-            features, lengths = task.normalised_features(batch)
-            features = task.augment(features, lengths, batch.ids, cfg.seed, 0)
-            loss = task.loss(*task.log_probs(features, lengths), batch)
-        parameters = list(task.model.parameters())
-        treat = partial(task.gradient.before_step, parameters, step=step, seed=cfg.seed, log=unlogged)
-        update(loss, optimizer, treat, getattr(precision, "scaler", None))
-        task.gradient.after_step(parameters, unlogged)
+    for batch in itertools.islice(training.data.train_dataloader(), steps):
+        step(batch.to(device))
+        task.gradient.after_step(parameters, drop_figures)
         schedule.step()
     return device_clock(device) - started
 
 
-def unlogged(*arguments: object, **options: object) -> None:
-    """A log function that drops the figures of a step."""
-
-
-def _read_ahead(data: SpeechData, steps: int) -> list[Batch]:
+def read_ahead(data: SpeechData, steps: int) -> list[Batch]:
     """Read the audio of the first batches, so that neither loop waits for the disk."""
     return list(itertools.islice(data.train_dataloader(), steps))
+
+
+FEWEST_PAIRS = 6
+"""With five pairs, no interval of a median holds 95 %."""
+
+
+def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float) -> Result:
+    """Time with the record over time without it: the median ratio and its 95 % interval by order statistics, by the
+    wall clock and by processor time. Each fit starts a sampler, a run only once.
+    """
+    whole("benchmark.steps", steps, 1)
+    whole("benchmark.pairs", pairs, FEWEST_PAIRS)
+    number("benchmark.interval", interval, above=0)
+    corpus = prepare_corpus(cfg)
+    clocks: dict[bool, list[Clock]] = {True: [], False: []}
+    with TemporaryDirectory() as folder:
+
+        def measure(recorded: bool) -> float:
+            clock = Clock()
+            recorders = [Utilisation(Path(folder), interval)] if recorded else []
+            try:
+                fit_steps(cfg, corpus, steps, [*recorders, clock], before=partial(read_ahead, steps=steps))
+            finally:
+                for recorder in recorders:
+                    recorder.close()
+            clocks[recorded].append(clock)
+            return clock.seconds
+
+        timings = in_turn({recorded: partial(measure, recorded) for recorded in clocks}, steps=pairs, warmup=1)
+    figures: dict[str, object] = {"steps": steps, "pairs": pairs, "interval": interval}
+    # the first of each warms up
+    cpu = {recorded: tuple(clock.cpu for clock in done[1:]) for recorded, done in clocks.items()}
+    seconds = {recorded: timing.seconds for recorded, timing in timings.items()}
+    for name, by_record in {"seconds": seconds, "cpu": cpu}.items():
+        figures[f"{name}_without"] = statistics.median(by_record[False])
+        ratios = estimate_ratio(by_record[True], by_record[False])
+        figures |= {f"{name}_{figure}": value for figure, value in ratios.items()}
+    return Result(figures)
+
+
+def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
+    """ratio: median of the ratios above / below, pair by pair; ratio_low and ratio_high: its 95 % interval."""
+    ratios = sorted(a / b for a, b in zip(above, below, strict=True))
+    rank = int(stats.binom.ppf(0.025, len(ratios), 0.5))
+    return {"ratio": statistics.median(ratios), "ratio_low": ratios[rank - 1], "ratio_high": ratios[-rank]}

@@ -1,13 +1,12 @@
 """DeepSpeech2 as it is usually ported to PyTorch: what benchmark=step is measured against.
 
-The structure is that of deepspeech.pytorch's model: each utterance's padding is overwritten in a loop after every
-convolution, norm and rectifier (MaskConv), every recurrent layer packs and unpacks (BatchRNN), and batch normalisation
-includes the padding.
+The structure is deepspeech.pytorch's: padding is overwritten utterance by utterance after every convolution, norm and
+rectifier (MaskConv), recurrent layers pack and unpack (BatchRNN), and batch normalisation includes the padding.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -17,13 +16,11 @@ from torch.utils.data import DataLoader, Dataset
 from asr_ablations.components.model.convolution import CEILING, PaddedConvolution
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.components.model.ds2 import DeepSpeech2
 from asr_ablations.components.norm.batch import BatchNorm
 from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.training.task import CTCTask
-from asr_benchmarks.project.parts import convolutions, model_of, recurrent_layers
 
 Item: TypeAlias = tuple[torch.Tensor, list[int]]
 """Features (T, F) and labels of one utterance."""
@@ -31,9 +28,7 @@ Item: TypeAlias = tuple[torch.Tensor, list[int]]
 
 @dataclass(frozen=True)
 class PortBatch:
-    """features (B, T, F), normalised over all values of an utterance; lengths (B,) in frames; targets of all utterances
-    one after another.
-    """
+    """features (B, T, F), normalised by utterance; lengths (B,) in frames; targets one after another."""
 
     features: torch.Tensor
     lengths: torch.Tensor
@@ -67,14 +62,14 @@ def port_loader(data: PortData, batches: Sequence[list[int]], workers: int) -> D
     return DataLoader(
         data,
         batch_sampler=batches,
-        collate_fn=_padded,
+        collate_fn=_collate,
         num_workers=workers,
         persistent_workers=workers > 0,
         pin_memory=torch.cuda.is_available(),
     )
 
 
-def _padded(items: Sequence[Item]) -> PortBatch:
+def _collate(items: Sequence[Item]) -> PortBatch:
     longest = max(len(features) for features, _ in items)
     inputs = torch.zeros(len(items), longest, items[0][0].shape[1])
     for row, (features, _) in zip(inputs, items, strict=True):
@@ -89,26 +84,26 @@ def _padded(items: Sequence[Item]) -> PortBatch:
 
 class PortedDeepSpeech2(nn.Module):
     """(features (B, T, D), lengths (B,)) → (logits (B, T', V), lengths (B,)), with copies of a DeepSpeech2's weights.
-
-    Raises ValueError for what the usual port does not have: other norms than batch, convolutions without padding,
-    recurrent layers that are not torch's own, directions that are not summed, hidden fully connected layers.
+    Raises ValueError for what the usual port does not have.
     """
 
-    def __init__(self, model: DeepSpeech2) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        padded = [layer for layer in convolutions(model) if isinstance(layer, PaddedConvolution)]
-        if len(padded) < len(model.convolutions) or not _portable(model):
+        padded = [layer for layer in model.convolutions if isinstance(layer, PaddedConvolution)]
+        if len(padded) < len(model.convolutions) or not _is_portable(model):
             raise ValueError("expected norm=batch, torch's own recurrent cells, both directions summed")
         self.output_lengths = model.output_lengths
         self.strides = [layer.time_stride for layer in padded]
         self.convolutions = nn.ModuleList(
             nn.Sequential(
-                _transposed(layer.convolve), _norm(layer.norm, nn.BatchNorm2d), nn.Hardtanh(0, CEILING, inplace=True)
+                _transpose(layer.convolve),
+                _copy_norm(layer.norm, nn.BatchNorm2d),
+                nn.Hardtanh(0, CEILING, inplace=True),
             )
             for layer in padded
         )
-        self.recurrent = nn.ModuleList(_bidirectional(layer) for layer in recurrent_layers(model))
-        self.norms = nn.ModuleList(_norm(norm, nn.BatchNorm1d) for norm in model.norms)
+        self.recurrent = nn.ModuleList(_join_directions(layer) for layer in model.recurrent)
+        self.norms = nn.ModuleList(_copy_norm(norm, nn.BatchNorm1d) for norm in model.norms)
         dropout = model.dropouts[0]
         assert isinstance(dropout, Dropout)
         self.rate = dropout.rate
@@ -120,39 +115,39 @@ class PortedDeepSpeech2(nn.Module):
         for convolution, stride in zip(self.convolutions, self.strides, strict=True):
             lengths = (lengths + stride - 1) // stride
             for part in convolution.children():
-                x = _without_padding(part(x), lengths)
-        x = self._dropped(x.flatten(1, 2).permute(2, 0, 1))  # (T', B, C·F')
+                x = _mask_padding(part(x), lengths)
+        x = self._drop(x.flatten(1, 2).permute(2, 0, 1))  # (T', B, C·F')
         for recurrent, norm in zip(self.recurrent, self.norms, strict=True):
             packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
             x, _ = pad_packed_sequence(recurrent(packed)[0])
             x = x.unflatten(2, (2, -1)).sum(2)
-            x = self._dropped(norm(x.flatten(0, 1)).unflatten(0, x.shape[:2]))
+            x = self._drop(norm(x.flatten(0, 1)).unflatten(0, x.shape[:2]))
         return self.output(x).transpose(0, 1), lengths
 
-    def _dropped(self, x: torch.Tensor) -> torch.Tensor:
+    def _drop(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.dropout(x, self.rate, self.training)
 
 
-def _portable(model: DeepSpeech2) -> bool:
-    """True if the usual port has these norms and recurrent layers."""
-    norms = [*(layer.norm for layer in convolutions(model)), *model.norms]
-    layers = recurrent_layers(model)
+def _is_portable(model: Any) -> bool:
+    """Return whether the usual port has these norms and recurrent layers."""
+    norms = [*(layer.norm for layer in model.convolutions), *model.norms]
+    layers = model.recurrent
     return (
         model.lookahead is None
         and not model.connected
         and all(isinstance(norm, BatchNorm) for norm in norms)
-        and all(_cell(layer.forwards) is not None for layer in layers)
+        and all(_get_cell(layer.forwards) is not None for layer in layers)
         and all(layer.backwards is not None and not layer.concatenate for layer in layers)
     )
 
 
-def _cell(direction: nn.Module | None) -> nn.RNNBase | None:
+def _get_cell(direction: nn.Module | None) -> nn.RNNBase | None:
     """torch's recurrent layer within one direction; None for a layer of another kind."""
     cell = getattr(direction, "cell", None)
     return cell if isinstance(cell, nn.RNNBase) else None
 
 
-def _without_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def _mask_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """(B, C, F, T) with zeros past the lengths, one utterance after another."""
     mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
     for row, length in enumerate(lengths):
@@ -162,43 +157,33 @@ def _without_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     return x.masked_fill(mask, 0)
 
 
-def _transposed(convolve: nn.Conv2d) -> nn.Conv2d:
+def _transpose(convolve: nn.Conv2d) -> nn.Conv2d:
     """A convolution over (B, C, T, F) as one over (B, C, F, T)."""
     assert not isinstance(convolve.padding, str)
-    (time, frequency), (time_stride, frequency_stride) = convolve.kernel_size, convolve.stride
-    time_padding, frequency_padding = convolve.padding
-    copied = nn.Conv2d(
-        convolve.in_channels,
-        convolve.out_channels,
-        kernel_size=(frequency, time),
-        stride=(frequency_stride, time_stride),
-        padding=(frequency_padding, time_padding),
-    )
-    copied.weight.data.copy_(convolve.weight.data.transpose(2, 3))
-    copied.get_parameter("bias").data.copy_(convolve.get_parameter("bias").data)
+    sizes: Any = (convolve.kernel_size[::-1], convolve.stride[::-1], convolve.padding[::-1])
+    copied = nn.Conv2d(convolve.in_channels, convolve.out_channels, *sizes)
+    copied.load_state_dict({"weight": convolve.weight.transpose(2, 3), "bias": convolve.get_parameter("bias")})
     return copied
 
 
-def _norm(norm: nn.Module, kind: type[nn.BatchNorm1d] | type[nn.BatchNorm2d]) -> nn.Module:
+def _copy_norm(norm: nn.Module, kind: type[nn.BatchNorm1d] | type[nn.BatchNorm2d]) -> nn.Module:
     assert isinstance(norm, BatchNorm)
     copied = kind(len(norm.weight), eps=norm.epsilon, momentum=norm.momentum)
-    copied.weight.data.copy_(norm.weight.data)
-    copied.bias.data.copy_(norm.bias.data)
-    copied.get_buffer("running_mean").copy_(norm.running_mean)
-    copied.get_buffer("running_var").copy_(norm.running_variance)
+    weights = {"weight": norm.weight, "bias": norm.bias}
+    statistics = {"running_mean": norm.running_mean, "running_var": norm.running_variance}
+    copied.load_state_dict({**weights, **statistics}, strict=False)  # without the count of batches
     return copied
 
 
-def _bidirectional(layer: Directions) -> nn.RNNBase:
-    forwards, backwards = _cell(layer.forwards), _cell(layer.backwards)
+def _join_directions(layer: Directions) -> nn.RNNBase:
+    forwards, backwards = _get_cell(layer.forwards), _get_cell(layer.backwards)
     assert forwards is not None
     assert backwards is not None
     options = {"nonlinearity": forwards.nonlinearity} if isinstance(forwards, nn.RNN) else {}
     kind: Callable[..., nn.RNNBase] = type(forwards)
     copied = kind(forwards.input_size, forwards.hidden_size, bidirectional=True, **options)
-    for name, value in forwards.named_parameters():
-        copied.get_parameter(name).data.copy_(value.data)
-        copied.get_parameter(f"{name}_reverse").data.copy_(backwards.get_parameter(name).data)
+    reversed_weights = {f"{name}_reverse": value for name, value in backwards.state_dict().items()}
+    copied.load_state_dict({**forwards.state_dict(), **reversed_weights})
     return copied
 
 
@@ -207,6 +192,6 @@ def usual_port(task: CTCTask, precision: int | str) -> PortedDeepSpeech2 | None:
     if str(precision).endswith("true"):
         return None  # its norms would run in 16 bits, too
     try:
-        return PortedDeepSpeech2(model_of(task)).to(task.device).train()
+        return PortedDeepSpeech2(task.model).to(task.device).train()
     except ValueError:
         return None

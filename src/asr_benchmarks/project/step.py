@@ -1,38 +1,33 @@
-"""One training step: how long it takes, what takes the time, how much of the machine it uses, and the usual port."""
+"""A training step: its time, what takes it, its share of the machine, the usual port's; and several side by side."""
 
 import copy
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypedDict
+from typing import Any
 
 import torch
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
+from torch import nn
 
-from asr_ablations import SAMPLE_RATE
-from asr_ablations.config.build import build
+from asr_ablations.components.model.directions import Directions
 from asr_ablations.config.plain_keys import PRECISIONS
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Unreadable, collate
 from asr_ablations.native.extension import NONE, use
-from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.machine import device_clock, peak_memory
-from asr_ablations.training.assembly import assemble, device_count, trainer, use_native
-from asr_benchmarks.project.bare_step import stepper
-from asr_benchmarks.project.parts import (
-    clock,
-    layer_flops,
-    microseconds_per_frame,
-    model_of,
-    recurrent_layers,
-    seconds_of_parts,
-    training_flops,
-)
+from asr_ablations.tools.checks import number
+from asr_ablations.tools.machine import cores, device_clock, mps_is_on, peak_memory
+from asr_ablations.training.assembly import device_count, use_native
+from asr_ablations.training.ddp import quiet
+from asr_ablations.training.task import CTCTask
 from asr_benchmarks.project.port import usual_port
-from asr_benchmarks.tables import Result, Row
-from asr_benchmarks.timing import Timing, in_turn, noise_notes
+from asr_benchmarks.project.training import BareTraining, Context, name_device, prepare_corpus, sum_hours
+from asr_benchmarks.tables import Result, Row, fill_row
+from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
+from asr_benchmarks.worker import Group
 from asr_verdicts.errors import choices
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
@@ -41,34 +36,19 @@ PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
 SIDE = 1024
 """Rows and columns of the square matrices whose product shows what this machine can do."""
 
-OURS, TORCH, PORT, PRODUCT = "ours", "torch", "port", "product"
-"""What is measured in turn."""
-
-
-ProcessorTime = TypedDict(
-    "ProcessorTime", {"CPU ms": float | None, "torch CPU ms": float | None, "torch / native": float | None}
-)
-StepRow = TypedDict(
-    "StepRow",
-    {
-        "ms": float,
-        "spread %": float,
-        "R": float,
-        "GFLOP/s": float,
-        "product GFLOP/s": float,
-        "MFU %": float,
-        "port ms": float | None,
-        "port / ours": float | None,
-        "native": str,
-        "CPU ms": float | None,
-        "torch CPU ms": float | None,
-        "torch / native": float | None,
-    },
+COLUMNS = (
+    "ms | spread % | R | GFLOP/s | product GFLOP/s | MFU % | port ms | port / ours | native | CPU ms | "
+    "torch CPU ms | torch / native"
 )
 """A training step. ms: median; R: hours of valid audio per second; MFU: share of the machine's arithmetic; native: the
 target of the native library; CPU ms: of processor time, which other work on the machine disturbs less; torch: the same
 step with native=false.
 """
+
+FIGURES = "model_width | model_layers | device | threads | product_gflops"
+
+OURS, TORCH, PORT, PRODUCT = "ours", "torch", "port", "product"
+"""What is measured in turn."""
 
 
 def step_speed(
@@ -81,183 +61,137 @@ def step_speed(
     repeats: int,
     frames: list[int],
 ) -> Iterator[Result]:
-    """Yields, after each recurrent layer, precision and batch size, what has been measured so far.
-
-    In `steps`: medians of milliseconds, R (hours of valid audio per second), the share of the machine's arithmetic, and
-    the usual port's milliseconds over ours. In `parts`: the times of parts alone as shares of the step, τ (microseconds
-    per frame of a recurrent layer), its GFLOP/s, and the peak of memory.
-    """
-    _check(precisions, batches, steps, repeats, frames)
-    device = torch.device("cuda" if device_count(cfg) else "cpu")
-    corpus = build(cfg.data)
-    corpus.prepare()
-    points = [(rnn, precision, batch) for rnn in rnns for precision in precisions for batch in batches]
-    rows: list[Row] = []
-    parts: list[Row] = []
-    products: list[float] = []
-    timings: dict[str, Timing] = {}
-    for rnn, precision, batch in points:
-        names: dict[str, object] = {"rnn": rnn, "precision": precision, "batch": batch}
-        label = f"{rnn}, precision {precision}, batch {batch}"
-        measured = Measured(_configured(cfg, rnn, precision, batch), corpus, steps, device)
-        of_point = measured.in_turn(repeats, label)
-        timings |= {f"{label}, {way}": timing for way, timing in of_point.items() if way != PRODUCT}
-        row = measured.row(of_point)
-        products.append(row["product GFLOP/s"])
-        rows.append({**names, **row})
-        parts.append({**names, **measured.parts(frames)})
-        figures: dict[str, object] = {
-            "model_width": cfg.width,
-            "model_layers": cfg.layers,
-            "device": _name(device),
-            "threads": torch.get_num_threads(),
-            "product_gflops": max(products),
-        }
-        yield Result(figures, {"steps": list(rows), "parts": list(parts)}, noise_notes(timings))
-
-
-def _check(precisions: list[int | str], batches: list[int], steps: int, repeats: int, frames: list[int]) -> None:
+    """Yields, after each recurrent layer, precision and batch size, what has been measured so far."""
     for precision in precisions:
         if precision not in PRECISIONS:
             raise choices("benchmark.precisions", precision, PRECISIONS)
-    for name, values in {"batches": batches, "steps": [steps], "repeats": [repeats], "frames": frames}.items():
-        if not all(is_whole(value, 1) for value in values):
-            raise choices(f"benchmark.{name}", values, "whole numbers, 1 or more")
+    check_counts(batches=batches, steps=steps, repeats=repeats, frames=frames)
     if len(frames) < 2 or frames[0] >= frames[-1]:
         raise choices("benchmark.frames", frames, "two whole numbers, the second larger")
+    corpus = prepare_corpus(cfg)
+    rows: list[Row] = []
+    parts: list[Row] = []
+    timings: dict[str, Timing] = {}
+    for rnn, precision, batch in [(rnn, p, batch) for rnn in rnns for p in precisions for batch in batches]:
+        point = copy.deepcopy(cfg)
+        with open_dict(point):
+            point.rnn, point.precision = point.benchmark.rnns[rnn], precision
+            point.batch.size, point.batch.seconds = batch, None
+        names = {"rnn": rnn, "precision": precision, "batch": batch}
+        label = f"{rnn}, precision {precision}, batch {batch}"
+        measured = MeasuredStep(point, corpus, steps)
+        by_way = measured.time_in_turn(repeats, label)
+        timings |= {f"{label}, {way}": timing for way, timing in by_way.items() if way != PRODUCT}
+        rows.append({**names, **measured.build_row(by_way)})
+        parts.append({**names, **measured.measure_parts(frames)})
+        place = (cfg.width, cfg.layers, name_device(measured.device), torch.get_num_threads())
+        figures = fill_row(FIGURES, *place, max(row["product GFLOP/s"] for row in rows))
+        yield Result(figures, {"steps": list(rows), "parts": list(parts)}, noise_notes(timings))
 
 
-def _configured(cfg: DictConfig, rnn: str, precision: int | str, batch: int) -> DictConfig:
-    point = copy.deepcopy(cfg)
-    with open_dict(point):
-        point.rnn, point.precision = point.benchmark.rnns[rnn], precision
-        point.batch.size, point.batch.seconds = batch, None
-    return point
-
-
-class Measured:
+class MeasuredStep(BareTraining):
     """A point of the grid: our step and, where the usual port has such a model, the port's, over the same batches."""
 
-    def __init__(self, cfg: DictConfig, corpus: Corpus, steps: int, device: torch.device) -> None:
-        self.cfg, self.device = cfg, device
-        self.task, data = assemble(cfg, corpus)
+    def __init__(self, cfg: DictConfig, corpus: Corpus, steps: int) -> None:
+        super().__init__(cfg, corpus)
         self.native = use_native(cfg, device_count(cfg))
         self.processor: dict[str, list[float]] = {OURS: [], TORCH: []}
-        data.setup()
-        by_duration = sorted(range(len(data.sets["train"])), key=lambda i: data.sets["train"].durations[i])
-        size = cfg.batch.size
+        speech, size = self.data.sets["train"], cfg.batch.size
+        by_duration = sorted(range(len(speech)), key=lambda i: speech.durations[i])
         starts = [int((len(by_duration) - size) * (n + 0.5) / steps) for n in range(steps)]
         chosen = [by_duration[max(0, start) : max(0, start) + size] for start in starts]
-        read = [collate([data.sets["train"][i] for i in indices]) for indices in chosen]
-        self.batches = [batch.to(device) for batch in read if not isinstance(batch, Unreadable)]
-        plugin = trainer(cfg, device_count(cfg), [], []).precision_plugin
-        plugin.convert_module(self.task)
-        self.task.to(device).train()
-        self.precision, self.scaler = plugin.forward_context, getattr(plugin, "scaler", None)
+        read = [collate([speech[i] for i in indices]) for indices in chosen]
+        self.batches = [batch.to(self.device) for batch in read if not isinstance(batch, Unreadable)]
+        self.model: Any = self.task.model
         self.port = usual_port(self.task, cfg.precision)
-        self.step = self._stepper(self.task.model)
+        self.step: Callable[[Batch], None] = self.make_step(self.task.model)
 
-    def row(self, timings: Mapping[str, Timing]) -> StepRow:
-        ours, port = timings[OURS], timings.get(PORT)
-        seconds, product = ours.median, 2 * SIDE**3 / min(timings[PRODUCT].seconds)
-        # the data sheet's peak for a known GPU in 16 bits, else what was measured beside the steps
-        known = next((peak for part, peak in PEAKS.items() if part in _name(self.device)), product)
-        peak = product if self.cfg.precision == 32 else known
-        valid = sum(int(batch.lengths.sum()) for batch in self.batches) / SAMPLE_RATE
-        frames = [self.task.features.frames(batch.lengths) for batch in self.batches]
-        flops = sum(training_flops(model_of(self.task), counts) for counts in frames)
-        return {
-            "ms": _milliseconds(seconds / len(self.batches)),
-            "spread %": ours.spread,
-            "R": valid / 3600 / seconds,
-            "GFLOP/s": flops / seconds / 1e9,
-            "product GFLOP/s": product / 1e9,
-            "MFU %": 100 * flops / seconds / peak,
-            "port ms": None if port is None else _milliseconds(port.median / len(self.batches)),
-            "port / ours": None if port is None else _median_ratio(port, ours),
-            "native": self.native,
-            **self._processor_time(),
-        }
-
-    def _processor_time(self) -> ProcessorTime:
-        if self.device.type == "cuda":
-            return {"CPU ms": None, "torch CPU ms": None, "torch / native": None}
-        mine, torchs = self.processor[OURS][1:], self.processor[TORCH][1:]  # without the first, which warms up
-        per_batch = [
-            _milliseconds(statistics.median(seconds) / len(self.batches)) for seconds in (mine, torchs) if seconds
-        ]
-        ratio = statistics.median(b / a for a, b in zip(mine, torchs, strict=True)) if torchs else None
-        return {"CPU ms": per_batch[0], "torch CPU ms": per_batch[1] if torchs else None, "torch / native": ratio}
-
-    def parts(self, frames: list[int]) -> dict[str, float | None]:
-        """Shares of the step's parts in %, microseconds per frame of a recurrent layer, and the peak of memory. The
-        layer's rate is None where its time does not grow with the frames: too few, or other work on the machine.
-        """
-        peak = self.peak()
-        # the whole step once more, next to its parts, so that other work on the machine disturbs both alike
-        whole = 0.0
-        for batch in self.batches:
-            started = clock(self.device)
-            self.step(batch)
-            whole += clock(self.device) - started
-        parts = [seconds_of_parts(self.task, batch, self.precision) for batch in self.batches]
-        shares = {f"{kind} %": 100 * sum(seconds[kind] for seconds in parts) / whole for kind in parts[0]}
-        last = recurrent_layers(model_of(self.task))[-1]
-        tau = microseconds_per_frame(last, self.cfg.batch.size, frames, self.precision)
-        rate = layer_flops(last) * self.cfg.batch.size / (tau / 1e6) / 1e9 if tau > 0 else None
-        return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
-
-    def rate(self, seconds: float) -> float:
-        """Hours of valid audio per second, from whole passes over the batches that take at least so many seconds."""
-        started, passes = device_clock(self.device), 0
-        while not passes or device_clock(self.device) - started < seconds:
-            for batch in self.batches:
-                self.step(batch)
-            passes += 1
-        valid = sum(int(batch.lengths.sum()) for batch in self.batches) / SAMPLE_RATE
-        return passes * valid / 3600 / (device_clock(self.device) - started)
-
-    def peak(self) -> int:
-        """Bytes of memory at most: of the GPU, on a CPU of the process."""
-        return _peak_memory(self.device)
-
-    def in_turn(self, repeats: int, title: str) -> dict[str, Timing]:
+    def time_in_turn(self, repeats: int, title: str) -> dict[str, Timing]:
         """Time our step and the port's over all batches, and a matrix product, in turn."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        calls = {OURS: partial(self._time, self.step, self.batches), PRODUCT: partial(product_seconds, self.device)}
+        calls = {OURS: partial(self._time, self.step), PRODUCT: partial(_time_product, self.device)}
         if self.device.type == "cpu":
-            calls[OURS] = partial(self._on_processor, OURS, self.native)
+            calls[OURS] = partial(self._time_on_processor, OURS, self.native)
         if self.native != NONE:
-            calls[TORCH] = partial(self._on_processor, TORCH, False)
+            calls[TORCH] = partial(self._time_on_processor, TORCH, False)
         if self.port is not None:
-            calls[PORT] = partial(self._time, self._stepper(self.port), self.batches)
+            calls[PORT] = partial(self._time, self.make_step(self.port))
         return in_turn(calls, steps=repeats, warmup=1, title=title)
 
-    def _on_processor(self, way: str, native: str | bool) -> float:
+    def build_row(self, timings: Mapping[str, Timing]) -> Row:
+        """The row of COLUMNS."""
+
+        def per_batch(seconds: Sequence[float]) -> float | None:
+            if not seconds:
+                return None
+            milliseconds = 1000 * statistics.median(seconds) / len(self.batches)
+            return round(milliseconds, 1 if milliseconds < 1000 else None)
+
+        ours, port = timings[OURS], timings.get(PORT)
+        seconds, product = ours.median, 2 * SIDE**3 / min(timings[PRODUCT].seconds)
+        # the data sheet's peak for a known GPU in 16 bits, else what was measured beside the steps
+        sheet = next((peak for part, peak in PEAKS.items() if part in name_device(self.device)), product)
+        peak = product if self.cfg.precision == 32 else sheet
+        frames = [self.task.features.frames(batch.lengths) for batch in self.batches]
+        flops = sum(count_training_flops(self.model, counts) for counts in frames)
+        # without the first, which warms up
+        mine, theirs = self.processor[OURS][1:], self.processor[TORCH][1:]
+        speeds = (sum_hours(self.batches) / seconds, flops / seconds / 1e9, product / 1e9, 100 * flops / seconds / peak)
+        ported = (None, None) if port is None else (per_batch(port.seconds), _compare(port.seconds, ours.seconds))
+        native = (self.native, per_batch(mine), per_batch(theirs), _compare(theirs, mine) if theirs else None)
+        return fill_row(COLUMNS, per_batch(ours.seconds), ours.spread, *speeds, *ported, *native)
+
+    def measure_parts(self, frames: list[int]) -> dict[str, Any]:
+        """Shares of the step's parts in %, and the layer's rate, None where its time does not grow with the frames."""
+        peak = self.read_peak()
+        # the whole step once more, next to its parts, so that other work on the machine disturbs both alike
+        whole = 0.0
+        for batch in self.batches:
+            started = read_clock(self.device)
+            self.step(batch)
+            whole += read_clock(self.device) - started
+        parts = [time_parts(self.task, batch, self.precision) for batch in self.batches]
+        shares = {f"{kind} %": 100 * sum(seconds[kind] for seconds in parts) / whole for kind in parts[0]}
+        last, size = self.model.recurrent[-1], self.cfg.batch.size
+        tau = measure_microseconds_per_frame(last, size, frames, self.precision)
+        rate = count_layer_flops(last) * size / (tau / 1e6) / 1e9 if tau > 0 else None
+        return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
+
+    def measure_rate(self, seconds: float) -> float:
+        """Hours of valid audio per second, from whole passes over the batches that take at least so many seconds."""
+        started, passes = device_clock(self.device), 0
+        while not passes or device_clock(self.device) - started < seconds:
+            self._time(self.step)
+            passes += 1
+        return passes * sum_hours(self.batches) / (device_clock(self.device) - started)
+
+    def read_peak(self) -> int:
+        """Peak of memory in bytes: of the GPU since this point began, the port's included; on a CPU of the process."""
+        return int(torch.cuda.max_memory_allocated()) if self.device.type == "cuda" else peak_memory()
+
+    def _time_on_processor(self, way: str, native: str | bool) -> float:
         """Seconds of the step with or without the native library; keeps its processor time."""
         use(native if native != NONE else False)
         started = time.process_time()
-        seconds = self._time(self.step, self.batches)
+        seconds = self._time(self.step)
         self.processor[way].append(time.process_time() - started)
         use(self.native if self.native != NONE else False)
         return seconds
 
-    def _stepper(self, model: torch.nn.Module) -> Callable[[Batch], None]:
-        return stepper(self.task, model, self.precision, self.task.normalised_features, self.scaler)
-
-    def _time(self, step: Callable[[Batch], None], batches: Sequence[Batch]) -> float:
+    def _time(self, step: Callable[[Batch], None]) -> float:
         started = device_clock(self.device)
-        for batch in batches:
+        for batch in self.batches:
             step(batch)
         return device_clock(self.device) - started
 
 
-def _median_ratio(above: Timing, below: Timing) -> float:
-    return statistics.median(a / b for a, b in zip(above.seconds, below.seconds, strict=True))
+def _compare(above: Sequence[float], below: Sequence[float]) -> float:
+    """The median of the ratios, pair by pair."""
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
-def product_seconds(device: torch.device) -> float:
+def _time_product(device: torch.device) -> float:
     """Seconds of the product of two square float32 matrices, the best of three."""
     x, y = (torch.randn(SIDE, SIDE, device=device) for _ in range(2))
     seconds = []
@@ -268,16 +202,128 @@ def product_seconds(device: torch.device) -> float:
     return min(seconds)
 
 
-def _milliseconds(seconds: float) -> float:
-    return round(1000 * seconds, 1) if seconds < 1 else round(1000 * seconds)
+def read_clock(device: torch.device) -> float:
+    """Seconds: of the processor on a CPU, else of the device."""
+    return time.process_time() if device.type == "cpu" else device_clock(device)
 
 
-def _name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+GATES: dict[type[nn.Module], int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
 
-def _peak_memory(device: torch.device) -> int:
-    """Peak of memory in bytes: of the GPU since this point began, the port's included; on a CPU of the process."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated())
-    return peak_memory()
+def count_training_flops(model: Any, frames: torch.Tensor) -> float:
+    """Operations of the forward and backward pass over `frames` (B,) without padding, in convolutions, recurrent cells
+    and linear layers. A gradient costs a product more for inputs and for weights; the first input needs none.
+    """
+    counted = list(_count_forward(model, frames))
+    return 3 * sum(counted) - counted[0]
+
+
+def _count_forward(model: Any, frames: torch.Tensor) -> Iterator[float]:
+    """Operations of the forward pass: those of each convolution, then those of all other layers."""
+    for convolution in model.convolutions:
+        frames = convolution.output_lengths(frames)
+        yield 2 * convolution.convolve.weight.numel() * convolution.bins * float(frames.sum())
+    others = [model.recurrent, model.lookahead, model.connected, model.output]
+    layers = itertools.chain.from_iterable(part.modules() for part in others if isinstance(part, nn.Module))
+    yield sum(_count_per_frame(layer) for layer in layers) * float(frames.sum())
+
+
+def count_layer_flops(layer: Directions) -> float:
+    """Operations of a recurrent layer's forward and backward pass over a frame of an utterance."""
+    return 3 * sum(map(_count_per_frame, layer.modules()))
+
+
+def _count_per_frame(layer: nn.Module) -> float:
+    if isinstance(layer, nn.RNNBase) and type(layer) in GATES:
+        return 2.0 * GATES[type(layer)] * layer.hidden_size * (layer.input_size + layer.hidden_size)
+    return 2.0 * layer.weight.numel() if isinstance(layer, (nn.Linear, nn.Conv1d)) else 0.0
+
+
+def time_parts(task: CTCTask, batch: Batch, precision: Context) -> dict[str, float]:
+    """Seconds of conv, rnn, norm and ctc over one batch, each in the second of two runs."""
+    kinds = _sort_parts(task.model)
+    inputs: dict[nn.Module, tuple[torch.Tensor, ...]] = {}
+    hooks = [part.register_forward_pre_hook(lambda module, x: inputs.update({module: x})) for part in kinds]
+    with torch.no_grad(), precision():
+        features, frames = task.normalised_features(batch)
+        log_probs, lengths = task.log_probs(features, frames)
+    for hook in hooks:
+        hook.remove()
+    spent = dict.fromkeys(("conv", "rnn", "norm", "ctc"), 0.0)
+    for part, kind in kinds.items():
+        x, *others = inputs[part]
+        spent[kind] += _time_part(part, x, others, precision)
+    spent["ctc"] = _time_part(task.loss, log_probs, [lengths, batch], precision)
+    return spent
+
+
+def measure_microseconds_per_frame(layer: Directions, batch: int, frames: list[int], precision: Context) -> float:
+    """Microseconds per frame of a recurrent layer, forwards and backwards: the slope of its time over the frames."""
+    weight = next(layer.parameters())
+    size = next(parameter.shape[-1] for parameter in layer.forwards.parameters() if parameter.dim() == 2)
+    seconds = []
+    for count in (frames[0], frames[-1]):
+        x = torch.randn(batch, count, size, device=weight.device, dtype=weight.dtype)
+        lengths = torch.full((batch,), count)
+        seconds.append(min(_time_part(layer, x, [lengths], precision) for _ in range(3)))
+    return 1e6 * (seconds[1] - seconds[0]) / (frames[-1] - frames[0])
+
+
+def _sort_parts(model: Any) -> dict[nn.Module, str]:
+    """The parts of a model whose time is measured, and the kind that each counts to."""
+    first = list(model.convolutions)
+    products = {convolution.convolve: "conv" for convolution in first}
+    norms = dict.fromkeys((*(convolution.norm for convolution in first), *model.norms), "norm")
+    return {**products, **norms, **dict.fromkeys(model.recurrent, "rnn")}
+
+
+def _time_part(
+    part: Callable[..., torch.Tensor], x: torch.Tensor, others: Sequence[object], precision: Context
+) -> float:
+    """Seconds of the second of two passes, forwards and, where there is a gradient, backwards."""
+    seconds = 0.0
+    for _ in range(2):
+        x = x.detach().requires_grad_()
+        started = read_clock(x.device)
+        with precision():
+            y = part(x, *others)
+        if y.requires_grad:
+            y.sum().backward()
+        seconds = read_clock(x.device) - started
+    return seconds
+
+
+BATCHES = 20
+"""Batches that a training goes through again and again, those that its first epoch begins with."""
+
+
+def load_step(config: str) -> MeasuredStep:
+    """The step of a training in a process of its own. config: that of its run, as YAML."""
+    quiet()
+    cfg: Any = OmegaConf.create(config)
+    return MeasuredStep(cfg, prepare_corpus(cfg), BATCHES)
+
+
+def sharing(cfg: DictConfig, *, side_by_side: list[int], seconds: float, repeats: int) -> Iterator[Result]:
+    """Yields a row for each number side by side. R: hours of audio per second of all, the median of `repeats`; gain: R
+    over the first number's; MPS: whether processes can compute on a GPU at the same time.
+    """
+    check_counts(side_by_side=side_by_side, repeats=repeats)
+    number("benchmark.seconds", seconds, above=0)
+    rows: list[dict[str, Any]] = []
+    config = OmegaConf.to_yaml(cfg, resolve=True)
+    for count in side_by_side:
+        rows.append(_train_side_by_side(config, count, seconds, repeats))
+        rows[-1]["gain"] = rows[-1]["R"] / rows[0]["R"]
+        best = max(rows, key=lambda row: row["R"])
+        figures: dict[str, object] = {"best": best["side by side"], "best gain": best["gain"], "MPS": mps_is_on()}
+        yield Result(figures, {"sharing": list(rows)})
+
+
+def _train_side_by_side(config: str, count: int, seconds: float, repeats: int) -> dict[str, Any]:
+    with Group(partial(load_step, config), count, max(1, cores() // count)) as group:
+        group.call("measure_rate", 0.0)  # compiles, allocates, and waits for the last
+        rates = [sum(group.call("measure_rate", seconds)) for _ in range(repeats)]
+        memory = max(group.call("read_peak")) / 1e9
+    together = statistics.median(rates)
+    return {"side by side": count, "R": together, "each": together / count, "gain": None, "memory GB": memory}

@@ -1,93 +1,64 @@
 """Scaling of training over ranks: with a fixed batch per rank (weak), or a fixed batch of all ranks (strong)."""
 
 import copy
+import math
 import os
-import re
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TypedDict
+from functools import partial
+from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.data.batch import Batch
 from asr_ablations.experiment.run import set_up
-from asr_ablations.runs.folder import Run
-from asr_ablations.runs.process import LAUNCHER, announce_launcher, child_environment, command
 from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.files import read_json
-from asr_ablations.tools.machine import cores
+from asr_ablations.tools.machine import cores, device_clock, peak_memory
+from asr_ablations.training.assembly import device_count, trainer
+from asr_ablations.training.ddp import quiet
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.tables import Result, published
+from asr_benchmarks.tables import Result, Row, fill_row, published
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
+from asr_benchmarks.worker import Group, WorkerError
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.files import write
 
-SCRIPT = Path(__file__).with_name("rank_steps.py")
-ERROR = re.compile(r"[Ee]rror: ")
-
-ScalingRow = TypedDict(
-    "ScalingRow",
-    {
-        "scaling": str,
-        "ranks": int,
-        "batch per rank": int,
-        "total batch": int,
-        "ms per step": float | None,
-        "R": float | None,
-        "efficiency %": float | None,
-        "utterances per step": float | None,
-        "peak MiB per rank": float | None,
-    },
+COLUMNS = (
+    "scaling | ranks | batch per rank | total batch | ms per step | R | efficiency % | utterances per step | "
+    "peak MiB per rank"
 )
-"""A number of ranks, weak or strong; None where training failed. R: hours of audio per second, of all ranks."""
-
-PublishedRow = TypedDict(
-    "PublishedRow",
-    {
-        "source (published)": str,
-        "setting": str,
-        "GPUs": int,
-        "epoch, as printed": float | None,
-        "speed-up": float | None,
-        "efficiency %": float | None,
-    },
-)
+PUBLISHED = "source (published) | setting | GPUs | epoch, as printed | speed-up | efficiency %"
 
 
 @dataclass
 class Point:
-    """A number of ranks with a batch per rank: the measurements of its launches, or the reason of the first failure."""
+    """A number of ranks with a batch per rank: the measurements of its launches, or why the first failed."""
 
     ranks: int
     batch: int
-    config: Path
-    threads: int
+    config: str
+    options: Mapping[str, int]
     measurements: list[dict[str, float]] = field(default_factory=list)
     failed: str | None = None
 
-    @property
-    def name(self) -> str:
-        return f"{self.ranks} x {self.batch}"
-
-    def __call__(self) -> float:
+    def measure(self) -> float:
         """Train a few steps in fresh processes, and return the mean seconds of a step; NaN if that fails."""
         if self.failed is None:
-            log, file = self.config.with_suffix(".log"), self.config.with_suffix(".json")
-            file.unlink(missing_ok=True)
-            if _launch(self.config, self.ranks, self.threads, log) or not file.exists():
-                self.failed = failure_reason(log)
-            else:
-                self.measurements.append(read_json(file))
-        return float("nan") if self.failed is not None else self.measurements[-1]["seconds"]
+            make = partial(RankSteps, self.config, **self.options)
+            try:
+                with Group(make, self.ranks, self.options["threads"], ranks=True) as group:
+                    self.measurements.append(group.call("measure")[0])
+                return self.measurements[-1]["seconds"]
+            except WorkerError as error:
+                self.failed = str(error)
+        return float("nan")
 
     def median(self, key: str) -> float | None:
         """Median of a measured value over the launches; None if a launch has failed."""
-        if self.failed is not None:
-            return None
-        return statistics.median(measurement[key] for measurement in self.measurements)
+        return None if self.failed is not None else statistics.median(row[key] for row in self.measurements)
 
 
 def scaling(
@@ -101,42 +72,35 @@ def scaling(
     repeats: int,
     threads: int,
 ) -> Result:
-    """Rows of weak and strong scaling: milliseconds per step, hours of audio per second (R) of all ranks together, and
-    the efficiency R(n) / (n R(1)). Frozen configs and the output of the processes lie in `launches` in the run's
-    folder.
-
-    Raises UsageError for values out of range, a total that the ranks cannot share, and too small a training set.
-    """
+    """Rows of weak and strong scaling, with the efficiency R(n) / (n R(1))."""
     check_counts(batch=batch, total=total, steps=steps, repeats=repeats, threads=threads)
     if not is_whole(warmup, 1):
         raise choices("benchmark.warmup", warmup, "a whole number, 1 or more: the first step sets things up")
     gpus = 0 if cfg.gpus == 0 else torch.cuda.device_count()
-    counts = rank_counts(cfg, ranks, gpus)
+    counts = choose_counts(cfg, ranks, gpus)
     if any(total % count for count in counts):
         shared = ", ".join(map(str, counts))
         raise choices("benchmark.total", total, f"a multiple of each number of ranks, {shared}")
-    _check_data(cfg, max(total, batch * counts[-1]))
+    largest = max(total, batch * counts[-1])
+    if (utterances := len(set_up(cfg).data.sets["train"])) < largest:
+        raise choices("benchmark.batch and total", largest, f"at most the {utterances} training utterances per step")
     cases = [("weak", n, batch) for n in counts] + [("strong", n, total // n) for n in counts]
-    folder = Run(cfg).folder / "launches"
-    options = {"steps": steps, "warmup": warmup, "threads": threads}
-    points = {(n, size): _point(cfg, folder, n, size, bool(gpus), options) for _, n, size in cases}
-    timings = in_turn({p.name: p for p in points.values()}, steps=repeats, warmup=0, title="training steps")
+    options = {"warmup": warmup, "steps": steps, "threads": threads}
+    points = {(n, size): Point(n, size, _write_config(cfg, n, size, bool(gpus)), options) for _, n, size in cases}
+    calls = {f"{n} x {size}": point.measure for (n, size), point in points.items()}
+    timings = in_turn(calls, steps=repeats, warmup=0, title="training steps")
     if all(reasons := [point.failed for point in points.values()]):
         raise UsageError(f"no number of ranks could train: {reasons[0]}")
-    rows = [scaling_row(kind, points[n, size], points[1, size if kind == "weak" else total]) for kind, n, size in cases]
+    rows = [build_row(kind, points[n, size], points[1, size if kind == "weak" else total]) for kind, n, size in cases]
     return Result(
-        tables={"scaling": rows, "published": published_rows()},
-        notes=scaling_notes(list(points.values()), timings, gpus, threads),
-        plots=scaling_plots(rows),
+        tables={"scaling": rows, "published": list_published()},
+        notes=explain_rows(list(points.values()), timings, gpus, threads),
+        plots=draw_plots(rows),
     )
 
 
-def rank_counts(cfg: DictConfig, ranks: Sequence[int] | None, gpus: int) -> list[int]:
-    """The numbers of ranks in rising order. ranks: None for 1, 2, 4, … up to the key `ranks`, else up to the GPUs or
-    the cores. gpus: of this machine, 0 to use the CPU.
-
-    Raises UsageError for numbers that are not whole, different, and 1 among them, and for more than the GPUs.
-    """
+def choose_counts(cfg: DictConfig, ranks: Sequence[int] | None, gpus: int) -> list[int]:
+    """The numbers of ranks in rising order; None for 1, 2, 4, … up to the key `ranks`, the GPUs or the cores."""
     if ranks is None:
         largest = cfg.ranks or gpus or cores()
         ranks = [1 << power for power in range(largest.bit_length())]
@@ -148,75 +112,38 @@ def rank_counts(cfg: DictConfig, ranks: Sequence[int] | None, gpus: int) -> list
     return sorted(ranks)
 
 
-def _check_data(cfg: DictConfig, largest: int) -> None:
-    """Make the corpus. Raises UsageError if it does not fill the largest step."""
-    data = set_up(cfg).data
-    if (utterances := len(data.sets["train"])) < largest:
-        raise choices("benchmark.batch and total", largest, f"at most the {utterances} training utterances per step")
+def _write_config(cfg: DictConfig, ranks: int, batch: int, gpus: bool) -> str:
+    point = copy.deepcopy(cfg)
+    with open_dict(point):
+        point.ranks, point.gpus = ranks, "auto" if gpus else 0
+        point.batch.size, point.batch.seconds = batch, None
+    return OmegaConf.to_yaml(point, resolve=True)
 
 
-def _point(cfg: DictConfig, folder: Path, ranks: int, batch: int, gpus: bool, options: Mapping[str, int]) -> Point:
-    own, path = copy.deepcopy(cfg), folder / f"{ranks}x{batch}.yaml"
-    measurement = str(path.with_suffix(".json").resolve())
-    with open_dict(own):
-        own.benchmark = {"steps": options["steps"], "warmup": options["warmup"], "measurement": measurement}
-        own.ranks, own.gpus, own.threads = ranks, "auto" if gpus else 0, options["threads"]
-        own.batch.size, own.batch.seconds = batch, None
-    folder.mkdir(parents=True, exist_ok=True)
-    write(path, OmegaConf.to_yaml(own, resolve=True))
-    return Point(ranks, batch, path, options["threads"])
-
-
-def _launch(config: Path, ranks: int, threads: int, log: Path) -> int:
-    """Start the ranks as those of a run are started, and return the exit code."""
-    own = {"OMP_NUM_THREADS": str(threads), LAUNCHER: announce_launcher()}
-    words = command(SCRIPT, config, ranks, threads)
-    with log.open("ab") as file:
-        done = subprocess.run(words, env={**child_environment(), **own}, stdout=file, stderr=file, check=False)
-    return done.returncode
-
-
-def failure_reason(log: Path) -> str:
-    """The last line in which the processes name an error."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line.strip() for line in lines if ERROR.search(line) and "ChildFailedError" not in line]
-    return next(reversed(errors), f"see {log}")
-
-
-def scaling_row(kind: str, point: Point, single: Point) -> ScalingRow:
-    """The row of a point. kind: weak or strong; single: the point of one rank that it is compared with."""
+def build_row(kind: str, point: Point, single: Point) -> Row:
+    """The row of a point, weak or strong, compared with a single rank's; None where training failed."""
     seconds, rate, base, peak = point.median("seconds"), point.median("R"), single.median("R"), point.median("peak")
     gain = None if rate is None or base is None else rate / base
-    return {
-        "scaling": kind,
-        "ranks": point.ranks,
-        "batch per rank": point.batch,
-        "total batch": point.ranks * point.batch,
-        "ms per step": None if seconds is None else 1000 * seconds,
-        "R": rate,
-        "efficiency %": None if gain is None else 100 * gain / point.ranks,
-        "utterances per step": point.median("utterances"),  # fewer than the batch at the end of an epoch
-        "peak MiB per rank": None if peak is None else peak / 2**20,
-    }
+    efficiency = None if gain is None else 100 * gain / point.ranks
+    place = (kind, point.ranks, point.batch, point.ranks * point.batch)
+    speeds = (None if seconds is None else 1000 * seconds, rate, efficiency)
+    # utterances: fewer than the batch at the end of an epoch
+    return fill_row(COLUMNS, *place, *speeds, point.median("utterances"), None if peak is None else peak / 2**20)
 
 
-def published_rows() -> list[PublishedRow]:
+def list_published() -> list[Row]:
     """The papers' times of an epoch by number of GPUs, with the same efficiency."""
-    return [
-        {
-            "source (published)": experiment["source"],
-            "setting": experiment["setting"],
-            "GPUs": n,
-            "epoch, as printed": time,
-            "speed-up": None if time is None else experiment["epoch"][1] / time,
-            "efficiency %": None if time is None else 100 * experiment["epoch"][1] / time / n,
-        }
-        for experiment in published("scaling")
-        for n, time in experiment["epoch"].items()
-    ]
+    rows = []
+    for experiment in published("scaling"):
+        for count, time in experiment["epoch"].items():
+            gain = None if time is None else experiment["epoch"][1] / time
+            efficiency = None if gain is None else 100 * gain / count
+            place = (experiment["source"], experiment["setting"], count, time)
+            rows.append(fill_row(PUBLISHED, *place, gain, efficiency))
+    return rows
 
 
-def scaling_notes(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
+def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
     """Notes for readers of the rows: backend, threads, other work on the machine, failures, noise, sources."""
     backend = "GPUs, NCCL" if gpus else "processes on the CPU, gloo"
     lines = [f"ranks are {backend}, threads of each: {threads}; R: hours of audio trained per second, of all together"]
@@ -226,21 +153,69 @@ def scaling_notes(points: Sequence[Point], timings: Mapping[str, Timing], gpus: 
     if (load := os.getloadavg()[0]) > cores() + largest * threads:
         lines.append(f"the machine is busy with other work, too: {load:.1f} processes compete for {cores()} cores")
     lines += [f"{p.ranks} ranks, batch {p.batch} per rank, failed: {p.failed}" for p in points if p.failed is not None]
-    lines += noise_notes({p.name: timings[p.name] for p in points if p.failed is None})
+    lines += noise_notes({name: timing for name, timing in timings.items() if not math.isnan(timing.median)})
     unclear = "in seconds, says the text, though 960 h in 119 s is not likely; it leaves full precision open (???)"
     return [*lines, f"published: Ambroszczyk2019 §2.5 gives epochs {unclear}"]
 
 
-def scaling_plots(rows: Sequence[ScalingRow]) -> list[Plot]:
+def draw_plots(rows: Sequence[Row]) -> list[Plot]:
     """Efficiency and throughput by ranks, the papers' efficiency beside."""
-    kinds = ("weak", "strong")
-    own = {kind: {row["ranks"]: row["efficiency %"] for row in rows if row["scaling"] == kind} for kind in kinds}
-    rates = {kind: {row["ranks"]: row["R"] for row in rows if row["scaling"] == kind} for kind in kinds}
-    papers: dict[str, dict[int, float | None]] = {}
-    for row in published_rows():
+    lines: dict[str, dict[str, dict[int, float | None]]] = {"efficiency %": {}, "R": {}}
+    for column, by_name in lines.items():
+        for kind in ("weak", "strong"):
+            by_name[kind] = {row["ranks"]: row[column] for row in rows if row["scaling"] == kind}
+    for row in list_published():
         if row["efficiency %"] is not None:
-            papers.setdefault(f"published, {row['source (published)']}", {})[row["GPUs"]] = row["efficiency %"]
+            name = f"published, {row['source (published)']}"
+            lines["efficiency %"].setdefault(name, {})[row["GPUs"]] = row["efficiency %"]
     return [
-        plot("Efficiency by ranks", "lines", "ranks", "R(n) / n R(1) in %", {**own, **papers}),
-        plot("Throughput by ranks", "lines", "ranks", "hours of audio per second", rates),
+        plot("Efficiency by ranks", "lines", "ranks", "R(n) / n R(1) in %", lines["efficiency %"]),
+        plot("Throughput by ranks", "lines", "ranks", "hours of audio per second", lines["R"]),
     ]
+
+
+class RankSteps:
+    """Timed training steps of one rank among those that train together. config: that of its run, as YAML."""
+
+    def __init__(self, config: str, *, warmup: int, steps: int, threads: int) -> None:
+        quiet()
+        self.cfg: Any = OmegaConf.create(config)
+        self.cfg.threads, self.warmup, self.steps = threads, warmup, steps
+
+    def measure(self) -> dict[str, float]:
+        """Seconds of a step, utterances and hours of audio per second (R) of all ranks, peak bytes of memory."""
+        _, task, data = set_up(self.cfg)
+        clock = StepClock(self.warmup, self.steps)
+        limits: Any = {"max_epochs": -1, "max_steps": self.warmup + self.steps, "limit_val_batches": 0}
+        fitter = trainer(self.cfg, device_count(self.cfg), [], [clock], **limits)
+        fitter.fit(task, data)
+        seconds = clock.ended - clock.started
+        hours, utterances = float(clock.audio[0]) / SAMPLE_RATE / 3600, float(clock.audio[1])
+        on_gpu = fitter.strategy.root_device.type == "cuda"
+        peak = torch.cuda.max_memory_reserved() if on_gpu else peak_memory()
+        each = {"seconds": seconds / self.steps, "utterances": utterances / self.steps}
+        return {**each, "R": hours / seconds, "peak": peak}
+
+
+class StepClock(pl.Callback):
+    """Times `steps` steps after `warmup` others; the device is waited for twice, since a run never waits between."""
+
+    def __init__(self, warmup: int, steps: int) -> None:
+        self.warmup, self.steps = warmup, steps
+        self.started = self.ended = 0.0
+        self.audio = torch.zeros(2, dtype=torch.float64)  # samples and utterances of this rank
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
+    ) -> None:
+        # the gradient's reduction keeps the ranks in step: one clock is enough
+        if trainer.global_step == self.warmup:
+            self.started = device_clock(pl_module.device)
+        if trainer.global_step == self.warmup + self.steps:
+            self.ended = device_clock(pl_module.device)
+        if trainer.global_step > self.warmup:
+            self.audio += torch.tensor([float(batch.lengths.sum()), len(batch.ids)], dtype=torch.float64)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.world_size > 1:
+            self.audio = trainer.strategy.reduce(self.audio.to(pl_module.device), reduce_op="sum").cpu()

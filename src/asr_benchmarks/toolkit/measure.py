@@ -7,15 +7,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.tools.checks import is_number, is_whole
-from asr_benchmarks.tables import Result, Row, published
-from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
-from asr_benchmarks.toolkit.averaged import averaged_workers
-from asr_benchmarks.toolkit.network import Engine, Epoch, Settings, generate
-from asr_benchmarks.worker import Worker, missing
-from asr_verdicts.errors import choices
+from asr_ablations.tools.checks import is_whole, number
+from asr_ablations.training.assembly import device_count
+from asr_benchmarks.plots import plot
+from asr_benchmarks.tables import Result, Row, fill_row, published
+from asr_benchmarks.timing import check_counts, in_turn, noise_notes
+from asr_benchmarks.toolkit.network import Settings, generate
+from asr_benchmarks.worker import (
+    Group,
+    Implementation,
+    choose_runnable,
+    make_trainer,
+    measure_in_turn,
+    run_workers,
+)
+from asr_verdicts.errors import UsageError, choices
+
+TOOLKIT = "toolkit | s per epoch | spread % | frames/s | peak GB | FER %"
+
+LEARNING = "toolkit | epochs | frames per epoch | first loss | last loss"
 
 WARMUP = 1
 """Epochs that each trains without being timed: the first compiles, allocates and reads the files."""
@@ -24,8 +37,8 @@ WARMUP = 1
 def toolkit_speed(
     cfg: DictConfig,
     *,
-    engines: Mapping[str, partial[Engine]],
-    worker: partial[Engine],
+    engines: Mapping[str, Implementation],
+    worker: Implementation,
     utterances: int,
     frames: int,
     noise: float,
@@ -37,154 +50,85 @@ def toolkit_speed(
     worker_threads: int,
     **shared: Any,
 ) -> Iterator[Result]:
-    """Yields seconds per epoch, memory and frame error rate of each engine; then also those of the engine `worker` in
-    1, 2, … processes.
-
-    shared: the fields of Settings except seed and device. Raises UsageError for values out of range.
-    """
-    from asr_ablations.training.assembly import device_count
-
-    check_counts(utterances=utterances, frames=frames, epochs=epochs, worker_epochs=worker_epochs)
+    """Yields the rows of each engine, then also those of `worker` in 1, 2, … processes. shared: fields of Settings."""
+    sizes = {key: shared[key] for key in ("features", "labels", "chunk", "layers", "width", "batch")}
+    check_counts(utterances=utterances, frames=frames, epochs=epochs, worker_epochs=worker_epochs, **sizes)
     check_counts(worker_threads=worker_threads)
-    _check(noise, held_out, workers, every, shared)
-    settings = Settings(**shared, seed=cfg.seed, device="cuda" if device_count(cfg) else "cpu")
-    installed, absent_notes = runnable(engines, settings.device)
-    counts, worker_notes = _possible(workers, settings.device)
-    notes = [
-        *absent_notes,
-        *worker_notes,
-        *_choices(settings, utterances, frames, noise, held_out, worker_threads),
-    ]
+    if workers:
+        check_counts(workers=workers)
+    number("benchmark.lr", shared["lr"], above=0)
+    for key, value in {"noise": noise, "held_out": held_out, "momentum": shared["momentum"]}.items():
+        number(f"benchmark.{key}", value, least=0)
+    if not every or not all(span is None or is_whole(span, 1) for span in every):
+        raise choices("benchmark.every", every, "a list of whole numbers, 1 or more, null for once per epoch")
+    on_gpu, gpus = device_count(cfg) > 0, torch.cuda.device_count()
+    settings = Settings(**shared, seed=cfg.seed, device="cuda" if on_gpu else "cpu")
+    runnable, notes = choose_runnable(engines, "gpu" if on_gpu else "cpu")
+    counts = [count for count in workers if not on_gpu or count <= gpus]
+    if many := [count for count in workers if count not in counts]:
+        listed = ", ".join(map(str, many))
+        notes.append(f"{listed} workers left out: each needs a GPU, and this machine has {gpus}")
+    notes += _explain_choices(settings, utterances, frames, noise, held_out, worker_threads)
     with TemporaryDirectory() as folder:
         generate(Path(folder), settings, utterances=utterances, frames=frames, noise=noise, held_out=held_out)
-        make = partial(_maker, folder, settings)
-        makers = {name: make(engine, cfg) for name, engine in installed.items()}
-        trained = _engines(makers, threads=cfg.threads, epochs=epochs, utterances=utterances)
+        trained = _compare_engines(runnable, (folder, settings, OmegaConf.to_yaml(cfg, resolve=True)), cfg, epochs)
         notes += trained.notes
         yield Result(tables=trained.tables, notes=list(notes))
         if counts:
-            averaged = averaged_workers(
-                cfg,
-                partial(make, worker),
-                counts=counts,
-                every=every,
-                threads=worker_threads,
-                epochs=worker_epochs,
-                warmup=WARMUP,
+            make = partial(make_trainer, worker.trainer, folder, settings, **worker.model)
+            averaged = average_workers(
+                cfg, make, counts=counts, every=every, threads=worker_threads, epochs=worker_epochs, warmup=WARMUP
             )
             tables = {**trained.tables, **averaged.tables}
             yield Result(tables=tables, notes=[*notes, *averaged.notes], plots=averaged.plots)
 
 
-def _maker(folder: str, settings: Settings, engine: partial[Engine], cfg: DictConfig) -> Callable[[], Engine]:
-    return partial(engine, folder, settings, OmegaConf.to_yaml(cfg, resolve=True))
-
-
-def _check(
-    noise: float, held_out: float, workers: list[int], every: list[int | None], shared: Mapping[str, object]
-) -> None:
-    """Raises UsageError for a value of which no data, network or step can be made."""
-    check_counts(**{key: shared[key] for key in ("features", "labels", "chunk", "layers", "width", "batch")})
-    if not (is_number(shared["lr"]) and shared["lr"] > 0):
-        raise choices("benchmark.lr", shared["lr"], "a number, above 0")
-    for key, value in {"noise": noise, "held_out": held_out, "momentum": shared["momentum"]}.items():
-        if not (is_number(value) and value >= 0):
-            raise choices(f"benchmark.{key}", value, "a number, 0 or more")
-    if not all(is_whole(count, 1) for count in workers):
-        raise choices("benchmark.workers", workers, "whole numbers, 1 or more, or [] for none")
-    if not every or not all(span is None or is_whole(span, 1) for span in every):
-        raise choices("benchmark.every", every, "a list of whole numbers, 1 or more, null for once per epoch")
-
-
-def runnable(engines: Mapping[str, partial[Engine]], device: str) -> tuple[dict[str, partial[Engine]], list[str]]:
-    """The engines that this device and these packages can run, and a note for each other."""
-    elsewhere = [name for name, engine in engines.items() if device not in getattr(engine.func, "devices", (device,))]
-    absent = {name: missing(getattr(engine.func, "requires", ())) for name, engine in engines.items()}
-    notes = [f"{name} left out: its packages are TensorFlow's for a CPU" for name in elsewhere]
-    notes += [
-        f"{name} left out, without {', '.join(packages)}: pip install '.[benchmarks]'"
-        for name, packages in absent.items()
-        if packages and name not in elsewhere
-    ]
-    left = {name: engine for name, engine in engines.items() if name not in elsewhere and not absent[name]}
-    return left, notes
-
-
-def _possible(workers: list[int], device: str) -> tuple[list[int], list[str]]:
-    """The numbers of workers that this machine can run, each on its own GPU, and a note of the others."""
-    import torch
-
-    gpus = torch.cuda.device_count()
-    many = [count for count in workers if device == "cuda" and count > gpus]
-    listed = ", ".join(map(str, many))
-    notes = [f"{listed} workers left out: each needs a GPU, and this machine has {gpus}"] if many else []
-    return [count for count in workers if count not in many], notes
-
-
-def _engines(
-    makers: Mapping[str, Callable[[], Engine]], *, threads: int | None, epochs: int, utterances: int
+def _compare_engines(
+    engines: Mapping[str, Implementation], arguments: tuple[str, Settings, str], cfg: DictConfig, epochs: int
 ) -> Result:
     """Train all engines in turn, each in a process of its own, and compare them with the published ones."""
-    with ExitStack() as stack:
-        running = {name: stack.enter_context(Worker(make, threads, children=True)) for name, make in makers.items()}
-        trained: dict[str, list[Epoch]] = {name: [] for name in running}
-        turns = {name: partial(_epoch, engine, trained[name]) for name, engine in running.items()}
-        timings = in_turn(turns, steps=epochs, warmup=WARMUP, title="epochs of the toolkits")
-        rows = [_row(name, running[name], timings[name], trained[name], utterances) for name in running]
-        versions = {engine.call("about")["version"]: None for engine in running.values()}
-    printed = [
-        {
-            **dict.fromkeys(rows[0]),
-            "toolkit": f"{name}, 2016",
-            "published s": figures["seconds"],
-            "published GB": figures["gigabytes"],
-        }
-        for name, figures in published("toolkit")["toolkits"].items()
-    ]
-    learning = [_learning(name, epochs_of) for name, epochs_of in trained.items()]
-    notes = [f"versions: {', '.join(versions)}", *noise_notes(timings)]
-    return Result(tables={"toolkits": [*rows, *printed], "learning": learning}, notes=notes)
-
-
-def _epoch(engine: Worker, trained: list[Epoch]) -> float:
-    """Train one epoch, append it to `trained`, and return its seconds."""
-    trained.append(engine.call("epoch"))
-    return trained[-1]["seconds"]
-
-
-def _row(name: str, engine: Worker, timing: Timing, trained: Sequence[Epoch], utterances: int) -> Row:
-    rate = engine.call("error_rate")
-    memory = engine.call("about")["memory"] or engine.peak_memory()
-    paper = published("toolkit")["utterances"]
-    return {
-        "toolkit": name,
-        "s per epoch": timing.median,
-        "spread %": timing.spread,
-        "frames/s": trained[-1]["frames"] / timing.median,
-        "peak GB": memory / 1e9,
-        "FER %": float(rate),
-        f"s for {paper} utterances": timing.median * paper / utterances,
-        "published s": None,
-        "published GB": None,
+    device = "cpu" if arguments[1].device == "cpu" else "gpu"
+    starts = {
+        name: partial(engine.start, *arguments, device=device, threads=cfg.threads, keys={})
+        for name, engine in engines.items()
     }
+    notes: list[str] = []
+    with run_workers(starts, lambda name, worker: None, "starting the toolkits", notes) as workers:
+        if not workers:
+            raise UsageError(f"no toolkit could start: {'; '.join(notes)}")
+        measured = measure_in_turn(workers, steps=epochs, warmup=WARMUP, title="epochs of the toolkits")
+        errors = {name: worker.call("error_rate") for name, worker in workers.items()}
+    printed = published("toolkit")
+    columns = f"{TOOLKIT} | s for {printed['utterances']} utterances | published s | published GB"
+    scale = printed["utterances"] / cfg.benchmark.utterances
+    rows: list[Row] = []
+    learning: list[Row] = []
+    versions: dict[str, str] = {}
+    for name, (timing, steps, memory, device_memory, packages) in measured.items():
+        memory = device_memory or memory
+        rates = (timing.spread, steps[-1].frames / timing.median, memory / 1e9, errors[name], timing.median * scale)
+        rows.append(fill_row(columns, name, timing.median, *rates, None, None))
+        # evidence that it learnt, on as many frames as the others
+        counts = (name, len(steps), steps[-1].frames, steps[0].loss, steps[-1].loss)
+        learning.append(fill_row(LEARNING, *counts))
+        versions |= packages
+    nothing = [None] * 6
+    for name, figures in printed["toolkits"].items():
+        rows.append(fill_row(columns, f"{name}, 2016", *nothing, figures["seconds"], figures["gigabytes"]))
+    listed = ", ".join(f"{package} {version}" for package, version in versions.items())
+    noisy = noise_notes({name: result.timing for name, result in measured.items()})
+    return Result(tables={"toolkits": rows, "learning": learning}, notes=[*notes, f"versions: {listed}", *noisy])
 
 
-def _learning(name: str, trained: Sequence[Epoch]) -> Row:
-    """Evidence that the engine learnt, on as many frames as the others: losses of the first and of the last epoch in
-    nats per frame.
-    """
-    first, last = trained[0], trained[-1]
-    counts = {"toolkit": name, "epochs": len(trained), "frames per epoch": int(last["frames"])}
-    return {**counts, "first loss": float(first["loss"]), "last loss": float(last["loss"])}
-
-
-def _choices(
+def _explain_choices(
     settings: Settings, utterances: int, frames: int, noise: float, held_out: float, threads: int
 ) -> list[str]:
     """List the settings that the paper leaves open, with the values assumed here."""
-    own = f"{settings.layers} layers of {settings.width}, batches of {settings.batch} chunks of {settings.chunk} frames"
+    sizes = (
+        f"{settings.layers} layers of {settings.width}, batches of {settings.batch} chunks of {settings.chunk} frames"
+    )
     return [
-        f"Doetsch2016 §6 gives neither width nor batch nor learning rate: {own}, SGD lr {settings.lr:g}, momentum "
+        f"Doetsch2016 §6 gives neither width nor batch nor learning rate: {sizes}, SGD lr {settings.lr:g}, momentum "
         f"{settings.momentum:g}, float32 unless an engine says otherwise, the same first weights everywhere",
         f"{utterances} utterances of {frames} frames of 10 ms (CHiME's 8,738 are about 18 hours, 7.4 s each; here "
         f"whole chunks), {100 * held_out:g} % of them held out, as the paper's rates are of 10 %",
@@ -194,3 +138,74 @@ def _choices(
         f"here each worker has {threads} thread(s) or a GPU",
         "memory: the peak of the process, libraries and mapped files included; on a GPU what torch reserved",
     ]
+
+
+LOCAL_SGD = "asr_ablations.components.trainer.local_sgd.LocalSGD"
+
+SOURCE = "Doetsch2016 §6"
+"""The source in published/scaling.yaml whose times stand beside those measured."""
+
+COLUMNS = (
+    "workers | averaged | epochs | s per epoch | speed-up | FER % | smallest FER % | published s | "
+    "published speed-up | spread %"
+)
+
+
+def average_workers(
+    cfg: DictConfig,
+    make: Callable[[str], object],
+    *,
+    counts: list[int],
+    every: Sequence[int | None],
+    threads: int,
+    epochs: int,
+    warmup: int,
+) -> Result:
+    """A row for each number of workers and way to average. make: from a run's config, as YAML, to its engine."""
+    ways = list_ways(counts, every)
+    curves: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    """Seconds of training and the frame error rate in %, after each epoch."""
+    with ExitStack() as stack:
+
+        def train_epoch(group: Group, curve: list[tuple[float, float]]) -> float:
+            seconds = max(step.seconds for step in group.call("step"))  # of the slowest rank
+            curve.append(((curve[-1][0] if curve else 0.0) + seconds, group.workers[0].call("error_rate")))
+            return seconds
+
+        turns = {}
+        for name, (count, span) in ways.items():
+            text = OmegaConf.to_yaml(set_averaging(cfg, span), resolve=True)
+            group = stack.enter_context(Group(partial(make, text), count, threads, ranks=True))
+            turns[name] = partial(train_epoch, group, curves[name])
+        timings = in_turn(turns, steps=epochs, warmup=warmup, title="epochs of the workers")
+    (printed,) = (experiment["epoch"] for experiment in published("scaling") if experiment["source"] == SOURCE)
+    alone = timings["1 worker"].median if "1 worker" in timings else None
+    rows: list[Row] = []
+    for name, timing in timings.items():
+        count, span = ways[name]
+        seconds = printed.get(count) if span is None else None
+        averaged = "never" if count == 1 else "once per epoch" if span is None else f"every {span} steps"
+        rates = [rate for _, rate in curves[name]]
+        speeds = (len(rates), timing.median, alone / timing.median if alone else None, rates[-1], min(rates))
+        paper = (seconds, printed[1] / seconds if seconds else None)
+        rows.append(fill_row(COLUMNS, count, averaged, *speeds, *paper, timing.spread))
+    series = {name: dict(curve) for name, curve in curves.items()}
+    drawn = plot("Frame error rate over time", "lines", "seconds of training", "frame error rate, %", series)
+    return Result(tables={"workers": rows}, notes=noise_notes(timings), plots=[drawn])
+
+
+def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple[int, int | None]]:
+    """Workers, and steps between two averagings or None for once per epoch, by name. One has nothing to average."""
+    pairs = [(count, span) for count in counts for span in (every if count > 1 else [None])]
+    return {
+        f"{count} worker{'s' if count > 1 else ''}{f', every {span} steps' if span else ''}": (count, span)
+        for count, span in pairs
+    }
+
+
+def set_averaging(cfg: DictConfig, every: int | None) -> DictConfig:
+    """The config with LocalSGD as its trainer. every: steps between two averagings, None for once per epoch."""
+    averaged = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True))
+    assert isinstance(averaged, DictConfig)
+    averaged.trainer = {"_target_": LOCAL_SGD, "every": every}
+    return averaged

@@ -3,17 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict
 
 import numpy as np
 import torch
 from torch import nn
 
 from asr_verdicts.errors import choices
-
-if TYPE_CHECKING:
-    import torch
-
 
 STAY = 0.8
 """Probability that a frame keeps the label before it: five frames of 10 ms per state, as in a tied allophone."""
@@ -39,12 +34,8 @@ class Settings:
 
 
 def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, noise: float, held_out: float) -> None:
-    """Write features.npy (U, T, D) float32, labels.npy (U, T) int32, the held-out utterances last, and train.txt, the
-    number of utterances that are not held out.
-
-    A label lasts some frames. A frame is its label's point, drawn once from a normal distribution in D dimensions, plus
-    normal noise of the deviation `noise`. Raises UsageError for utterances that are not a whole number of chunks, and
-    for a share of held-out utterances that leaves none to train on.
+    """Write features.npy (U, T, D) and labels.npy (U, T), the held-out utterances last, and train.txt, the others'
+    number. A frame is its label's point plus noise. Raises UsageError for parts of chunks, and for none to train on.
     """
     if frames % settings.chunk:
         raise choices("benchmark.frames", frames, f"a multiple of benchmark.chunk={settings.chunk}")
@@ -58,15 +49,12 @@ def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, 
     labels = np.lib.format.open_memmap(folder / "labels.npy", "w+", np.int32, shape[:2])
     for start in range(0, utterances, BLOCK):
         part = slice(start, min(start + BLOCK, utterances))
-        labels[part] = _states(draw, labels[part].shape, settings.labels)
+        count = len(labels[part])
+        visited = (draw.random((count, frames)) > STAY).cumsum(axis=1)
+        labels[part] = np.take_along_axis(draw.integers(settings.labels, size=(count, frames + 1)), visited, axis=1)
         features[part] = points[labels[part]]
         features[part] += noise * draw.standard_normal(features[part].shape, dtype=np.float32)
     (folder / "train.txt").write_text(str(utterances - for_test))
-
-
-def _states(draw: np.random.Generator, shape: tuple[int, ...], labels: int) -> np.ndarray:
-    visited = (draw.random(shape) > STAY).cumsum(axis=1)
-    return np.take_along_axis(draw.integers(labels, size=(shape[0], shape[1] + 1)), visited, axis=1)
 
 
 class Frames:
@@ -82,9 +70,8 @@ class Frames:
         self._labels = self.labels.reshape(-1, settings.chunk)
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> list[np.ndarray]:
-        """The chunks of each batch of an epoch, in RETURNN's order: the utterances in a new random order, their chunks
-        one after another. Several ranks have different batches, the same number each; up to ranks - 1 of the last
-        batches are left out.
+        """The chunks of each batch of an epoch, in RETURNN's order: utterances shuffled, their chunks one after
+        another. Ranks have different batches, the same number each.
         """
         order = np.random.default_rng([self.settings.seed, number]).permutation(self.train_utterances)
         chunks = (order[:, None] * self.chunks + np.arange(self.chunks)).ravel()
@@ -96,22 +83,18 @@ class Frames:
         chunks = np.arange(self.train_utterances * self.chunks, len(self._labels))
         return [chunks[start : start + self.settings.batch] for start in range(0, len(chunks), self.settings.batch)]
 
-    def read(self, chunks: np.ndarray) -> "tuple[torch.Tensor, torch.Tensor]":
+    def read(self, chunks: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """Features (B, T, D) float32 and labels (B, T) int64 of these chunks, on the settings' device."""
-        import torch
-
         x, y = torch.from_numpy(self._features[chunks]), torch.from_numpy(self._labels[chunks])
         return x.to(self.settings.device, non_blocking=True), y.to(self.settings.device, non_blocking=True).long()
 
-    def batches(self, number: int, rank: int = 0, ranks: int = 1) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":
+    def batches(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Features and labels, as of `read`, of each batch of an epoch."""
         return map(self.read, self.epoch(number, rank, ranks))
 
 
 class Network(nn.Module):
-    """Features (B, T, D) → logits (B, T, V): unidirectional LSTM layers and a linear layer. The same settings give the
-    same weights.
-    """
+    """Features (B, T, D) → logits (B, T, V): LSTM layers and a linear one. Equal settings give equal weights."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -135,43 +118,23 @@ def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Fra
     return 100 * wrong / count
 
 
-def device_memory(device: str) -> int | None:
-    """Bytes of the GPU that torch reserved at most; None on a CPU, where the memory of the process counts."""
-    return torch.cuda.max_memory_reserved() if device == "cuda" else None
-
-
-class Epoch(TypedDict):
-    """A trained epoch: its seconds, its frames, and the mean loss in nats per frame."""
-
-    seconds: float
-    frames: int
-    loss: float
-
-
-class CountedEpoch(Epoch):
-    """A trained epoch with the number of its steps."""
-
-    steps: int
-
-
-class About(TypedDict):
-    """version: package and version; memory: bytes of the GPU that were reserved at most, None on a CPU."""
-
-    version: str
-    memory: int | None
-
-
-class Engine(Protocol):
-    """Trains the network of Settings on the Frames of a folder. It is called with the folder, the Settings, and the
-    config of the run as YAML; every engine has the same first weights. A class attribute `requires` names the packages
-    that it needs beyond this project's, `devices` those that it runs on, if not all.
+class Engine:
+    """A Trainer of the Network on the Frames of a folder, whose step is an epoch; of several ranks, each counts its own
+    frames. config: that of the run, as YAML. All engines have the same first weights.
     """
 
-    def epoch(self) -> Epoch:
-        """Train one epoch. Of several ranks, each counts its own frames."""
+    def __init__(self, folder: str, settings: Settings, config: str) -> None:
+        self.folder, self.settings = Path(folder), settings
+        self.frames = Frames(self.folder, settings)
+
+    def compute_logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Features (B, T, D) → logits (B, T, V)."""
+        raise NotImplementedError
 
     def error_rate(self) -> float:
-        """Frame error rate on the held-out frames, in %."""
+        """Held-out frames whose best label is wrong, in %."""
+        return frame_error_rate(self.compute_logits, self.frames)
 
-    def about(self) -> About:
-        """The engine's version and memory."""
+    def device_memory(self) -> int | None:
+        """Bytes of the GPU that torch reserved at most; None on a CPU, where the memory of the process counts."""
+        return torch.cuda.max_memory_reserved() if self.settings.device == "cuda" else None

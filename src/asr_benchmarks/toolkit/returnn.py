@@ -1,7 +1,9 @@
-"""RETURNN's own PyTorch engine, and what its engines share: data sets, chunking, batching and loop."""
+"""RETURNN's own engines: over PyTorch, and over TensorFlow with its LSTM cell in a loop over the frames."""
 
 import logging
-from abc import ABC, abstractmethod
+import os
+import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib.metadata import version
@@ -9,18 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch.nn.functional import cross_entropy
 
 from asr_ablations.tools.machine import device_clock
-from asr_benchmarks.toolkit.network import (
-    About,
-    CountedEpoch,
-    Frames,
-    Network,
-    Settings,
-    device_memory,
-    frame_error_rate,
-)
+from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings
+from asr_benchmarks.worker import Step
 
 if TYPE_CHECKING:
     from returnn.tensor import TensorDict
@@ -30,11 +26,6 @@ class CountingNetwork(Network):
     """The network, with a count of the frames that it was trained on."""
 
     trained_frames = 0
-
-    def take_frames(self) -> int:
-        """The frames since the last call."""
-        frames, self.trained_frames = self.trained_frames, 0
-        return frames
 
 
 def get_model(**options: object) -> CountingNetwork:
@@ -56,19 +47,17 @@ def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: 
     rf.get_run_ctx().mark_as_loss(loss, "ce", dims=list(classes.dims), use_normalized_loss=True)
 
 
-class ReturnnEngine(ABC):
+class ReturnnEngine(Engine):
     """What RETURNN's engines share: the data, the loop over epochs that RETURNN has, and its log."""
 
-    requires: tuple[str, ...] = ("returnn", "tree", "h5py")  # returnn imports the latter two without requiring them
-
-    def __init__(self, folder: str, settings: Settings) -> None:
+    def __init__(self, folder: str, settings: Settings, config: str) -> None:
         from returnn import __main__ as program
 
-        self.frames, self.settings = Frames(Path(folder), settings), settings
-        data = Path(folder) / "train.hdf"
+        super().__init__(folder, settings, config)
+        data = self.folder / "train.hdf"
         if not data.exists():
             write_hdf(self.frames, data)
-        self.log = (Path(folder) / f"{type(self).__name__.lower()}.log").open("w", buffering=1)
+        self.log = (self.folder / f"{type(self).__name__.lower()}.log").open("w", buffering=1)
         with redirect_stdout(self.log):
             program.init(config_updates={**_options(settings, data), **self.options()})
             self.engine = program.engine
@@ -86,31 +75,31 @@ class ReturnnEngine(ABC):
         self.engine.train_epoch()
 
     @abstractmethod
-    def trained(self, error: Mapping[str, float]) -> tuple[int, float]:
-        """The frames of the epoch that was trained, and the mean loss among RETURNN's figures for it."""
+    def read_epoch(self, error: Mapping[str, float]) -> tuple[float, int]:
+        """The mean loss among RETURNN's figures for the epoch that was trained, and its frames."""
 
-    def epoch(self) -> CountedEpoch:
-        """Train one epoch; frames, loss and steps are those that RETURNN counted."""
+    def step(self) -> Step:
+        """Train one epoch; frames, loss and updates are those that RETURNN counted."""
         self.epochs += 1
         started = device_clock(self.settings.device)
         with redirect_stdout(self.log):
             self.train(self.epochs)
         seconds = device_clock(self.settings.device) - started
         record = self.engine.learning_rate_control.epoch_data[self.epochs]
-        frames, loss = self.trained(record.error)
-        return {"seconds": seconds, "frames": frames, "loss": loss, "steps": record.meta["epoch_num_train_steps"]}
+        return Step(seconds, *self.read_epoch(record.error), record.meta["epoch_num_train_steps"])
+
+    def versions(self) -> dict[str, str]:
+        return {"returnn": version("returnn")}
 
 
 class Returnn(ReturnnEngine):
-    """An engine. loader_processes: those of RETURNN's data loader; 0 reads in the training process, as the other
-    engines do.
-    """
+    """An engine. loader_processes: of RETURNN's data loader; 0 reads in this process, as the other engines do."""
 
     def __init__(self, folder: str, settings: Settings, config: str, *, loader_processes: int) -> None:
         # it warns of a missing GPU where none is wanted
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         self.loader_processes = loader_processes
-        super().__init__(folder, settings)
+        super().__init__(folder, settings, config)
 
     def options(self) -> dict[str, object]:
         """PyTorch's network and step."""
@@ -123,22 +112,17 @@ class Returnn(ReturnnEngine):
             "optimizer": {"class": "SGD", "momentum": self.settings.momentum},
         }
 
-    def trained(self, error: Mapping[str, float]) -> tuple[int, float]:
-        """The frames that the network counted."""
-        return self._network.take_frames(), float(error["train_loss_ce"])
+    def read_epoch(self, error: Mapping[str, float]) -> tuple[float, int]:
+        frames, self._network.trained_frames = self._network.trained_frames, 0
+        return float(error["train_loss_ce"]), frames
 
-    def error_rate(self) -> float:
-        """Frame error rate on the held-out frames, in %."""
-        return frame_error_rate(self._network.eval(), self.frames)
+    def compute_logits(self, x: torch.Tensor) -> torch.Tensor:
+        return self._network.eval()(x)
 
     @property
-    def _network(self) -> "CountingNetwork":
+    def _network(self) -> CountingNetwork:
         network: CountingNetwork = self.engine._pt_model  # RETURNN has no public name for it
         return network
-
-    def about(self) -> About:
-        """RETURNN's version, and the memory."""
-        return {"version": f"returnn {version('returnn')}", "memory": device_memory(self.settings.device)}
 
 
 def _options(settings: Settings, data: Path) -> dict[str, object]:
@@ -149,10 +133,7 @@ def _options(settings: Settings, data: Path) -> dict[str, object]:
         "device": {"cpu": "cpu", "cuda": "gpu"}[settings.device],
         # no cache of its own: a thread fills it while the first batches are read, and is sometimes too late
         "train": {"class": "HDFDataset", "files": [str(data)], "cache_byte_size": 0, "seq_ordering": "random"},
-        "extern_data": {
-            "data": {"dim": settings.features},
-            "classes": {"dim": settings.labels, "sparse": True},
-        },
+        "extern_data": {"data": {"dim": settings.features}, "classes": {"dim": settings.labels, "sparse": True}},
         "chunking": f"{settings.chunk}:{settings.chunk}",
         "batch_size": settings.batch * settings.chunk,
         "max_seqs": settings.batch,
@@ -174,3 +155,86 @@ def write_hdf(frames: Frames, path: Path) -> None:
         for number in range(frames.train_utterances):
             x, y = frames.features[number : number + 1], frames.labels[number : number + 1]
             file.insert_batch(np.asarray(x), [x.shape[1]], [f"utterance-{number}"], extra={"classes": np.asarray(y)})
+
+
+class ReturnnTensorflow(ReturnnEngine):
+    """An engine. Its cells have one bias where PyTorch's have two, both updated: from the second step on its weights
+    are others. RETURNN's own kernel needs CUDA's headers with TensorFlow 2.21, on a CPU as well.
+    """
+
+    def __init__(self, folder: str, settings: Settings, config: str) -> None:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        warnings.filterwarnings("ignore", module="tensorflow.*")
+        warnings.filterwarnings("ignore", module="returnn.*")
+        logging.getLogger("tensorflow").setLevel(logging.ERROR)
+        super().__init__(folder, settings, config)
+        network, session = self.engine.network, self.engine.tf_session
+        with redirect_stdout(self.log):
+            for layer, values in draw_first_weights(settings).items():
+                network.layers[layer].set_param_values_by_dict(values, session=session)
+        self._logits = network.get_default_output_layer().output_before_activation.get_logits()  # (T, B, V)
+
+    def options(self) -> dict[str, object]:
+        """The network, and the optimizer of TensorFlow that is plain momentum."""
+        settings, source, layers = self.settings, "data", {}
+        for number in range(settings.layers):
+            layers[f"lstm{number}"] = {
+                "class": "rec",
+                "unit": "StandardLSTM",
+                "unit_opts": {"forget_bias": 0.0},
+                "n_out": settings.width,
+                "from": source,
+            }
+            source = f"lstm{number}"
+        output = {"class": "softmax", "loss": "ce", "loss_opts": {"use_normalized_loss": True}, "from": source}
+        return {
+            "backend": "tensorflow-net-dict",
+            "network": {**layers, "output": output},
+            "optimizer": {"class": "momentum", "momentum": settings.momentum},
+        }
+
+    def train(self, number: int) -> None:
+        """Train one epoch, its utterances in a new order."""
+        self.engine.epoch = number
+        self.engine.dataset_batches.clear()
+        self.engine.train_data.init_seq_order(epoch=number)
+        self.engine.init_train_epoch()
+        self.engine.train_epoch()
+
+    def read_epoch(self, error: Mapping[str, float]) -> tuple[float, int]:
+        batches = self.engine.dataset_batches["train"].cache
+        frames = sum(int(sequence.frame_length["classes"]) for batch in batches for sequence in batch.seqs)
+        return float(error["train_score"]), frames
+
+    def compute_logits(self, x: torch.Tensor) -> torch.Tensor:
+        network = self.engine.network
+        data = network.extern_data.data["data"]
+        fed = {
+            data.placeholder: x.numpy(),
+            data.get_sequence_lengths(): np.full(len(x), x.shape[1], np.int32),
+            network.train_flag: False,
+        }
+        logits = self.engine.tf_session.run(self._logits, feed_dict=fed)
+        return torch.from_numpy(np.ascontiguousarray(logits.transpose(1, 0, 2)))
+
+    def versions(self) -> dict[str, str]:
+        import tensorflow
+
+        return {**super().versions(), "tensorflow": str(tensorflow.__version__)}
+
+
+def draw_first_weights(settings: Settings) -> dict[str, dict[str, np.ndarray]]:
+    """The first weights of the Network, by layer and parameter, as TensorFlow's cells have them: input above recurrent
+    weights (in + width, 4 × width), the gates in the order input, candidate, forget, output.
+    """
+    network = Network(settings)
+    output = {"W": network.output.weight.detach().numpy().T, "b": network.output.bias.detach().numpy()}
+    by_layer = {"output": output}
+    for number in range(settings.layers):
+        w, u, b, c = (
+            parameter.detach().numpy().reshape(4, settings.width, -1)[[0, 2, 1, 3]].reshape(4 * settings.width, -1)
+            for parameter in network.lstm.all_weights[number]
+        )
+        cell = {"lstm_cell/kernel": np.concatenate([w, u], axis=1).T, "lstm_cell/bias": (b + c)[:, 0]}
+        by_layer[f"lstm{number}"] = cell
+    return by_layer

@@ -94,9 +94,7 @@ class FrameTask(CTCTask):
 
 
 class MinimalTask(FrameTask):
-    """The task with softmax and loss in one call, without the norm of the gradient and without rates of training
-    frames; the loss is logged once per epoch.
-    """
+    """The task with softmax and loss in one call, without the gradient's norm and rates of training frames."""
 
     def training_step(self, batch: object, batch_index: int) -> torch.Tensor:
         assert isinstance(batch, FrameBatch)
@@ -109,10 +107,8 @@ class MinimalTask(FrameTask):
         """Leave the gradient as it is."""
 
 
-def project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
-    """The project's model without convolutions, with the recurrent layers `rnn`. With LSTM layers, its first weights
-    are those of Network.
-    """
+def build_project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
+    """The project's model without convolutions. With LSTM layers, its first weights are those of Network."""
     model = DeepSpeech2(
         settings.features,
         settings.labels,
@@ -127,16 +123,10 @@ def project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> D
         fully_connected=1,
         dropout=0.0,
     )
-    start = renamed_weights(Network(settings).state_dict())
+    start = {}
+    for key, value in Network(settings).state_dict().items():
+        name, _, layer = key.removeprefix("lstm.").rpartition("_l")
+        start[f"recurrent.{layer}.forwards.cell.{name}_l0" if key.startswith("lstm.") else key] = value
     if start.keys() == {key for key in model.state_dict() if not key.endswith("_extra_state")}:
         model.load_state_dict(start, strict=False)
     return model
-
-
-def renamed_weights(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights of a Network under the names that they have in the project's model."""
-    named = {}
-    for key, value in state.items():
-        name, _, layer = key.removeprefix("lstm.").rpartition("_l")
-        named[f"recurrent.{layer}.forwards.cell.{name}_l0" if key.startswith("lstm.") else key] = value
-    return named

@@ -1,0 +1,297 @@
+"""Networks as lists of layers, which every framework builds in its own way, and the weights and samples that each gets.
+
+The axes of arrays are in TensorFlow's order: images (B, height, width, channels), products (inputs, outputs), filters
+(size, size, inputs, outputs), gates of an LSTM in the order input, forget, cell, output.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+Shape: TypeAlias = tuple[int, ...]
+
+Weight: TypeAlias = tuple[Shape, float, float]
+"""Shape, mean and standard deviation of the values with which a weight begins."""
+
+LEARNING_RATE = 0.01
+"""Learning rate of the plain gradient descent in all frameworks."""
+
+EPSILON, MOMENTUM = 1e-5, 0.1
+"""Constants of batch norm in all frameworks, as in PyTorch."""
+
+
+class Layer:
+    """Maps a sample of shape `shape` to one of shape `out(shape)`."""
+
+    def weights(self) -> dict[str, Weight]:
+        """The trained weights, by name."""
+        return {}
+
+    def out(self, shape: Shape) -> Shape:
+        return shape
+
+    def operations(self, shape: Shape) -> float:
+        """Multiplications and additions of the matrix products in the forward pass of one sample."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Dense(Layer):
+    """A product with a matrix over the last axis, and a bias."""
+
+    inputs: int
+    outputs: int
+
+    def weights(self) -> dict[str, Weight]:
+        kernel = (self.inputs, self.outputs)
+        return {"kernel": (kernel, 0.0, math.sqrt(2 / self.inputs)), "bias": ((self.outputs,), 0.0, 0.01)}
+
+    def out(self, shape: Shape) -> Shape:
+        return (*shape[:-1], self.outputs)
+
+    def operations(self, shape: Shape) -> float:
+        return 2.0 * math.prod(shape) * self.outputs
+
+
+@dataclass(frozen=True)
+class Convolution(Layer):
+    """A two-dimensional convolution, padded with `padding` zeros on each side."""
+
+    inputs: int
+    outputs: int
+    size: int
+    stride: int = 1
+    padding: int = 0
+    bias: bool = True
+
+    def weights(self) -> dict[str, Weight]:
+        fan_in = self.size**2 * self.inputs
+        kernel = ((self.size, self.size, self.inputs, self.outputs), 0.0, math.sqrt(2 / fan_in))
+        return {"kernel": kernel, **({"bias": ((self.outputs,), 0.0, 0.01)} if self.bias else {})}
+
+    def out(self, shape: Shape) -> Shape:
+        return (*_places(shape, self.size, self.stride, self.padding), self.outputs)
+
+    def operations(self, shape: Shape) -> float:
+        return 2.0 * math.prod(self.out(shape)) * self.size**2 * self.inputs
+
+
+@dataclass(frozen=True)
+class BatchNorm(Layer):
+    """Batch norm with the statistics of the batch, whose running means are kept."""
+
+    channels: int
+
+    def weights(self) -> dict[str, Weight]:
+        return {"scale": ((self.channels,), 1.0, 0.1), "shift": ((self.channels,), 0.0, 0.1)}
+
+
+@dataclass(frozen=True)
+class Activation(Layer):
+    kind: str
+    """relu or sigmoid."""
+
+
+@dataclass(frozen=True)
+class MaxPool(Layer):
+    """A pool after a ReLU, where padding with zeros changes no maximum."""
+
+    size: int
+    stride: int
+    padding: int = 0
+
+    def out(self, shape: Shape) -> Shape:
+        return (*_places(shape, self.size, self.stride, self.padding), shape[2])
+
+
+@dataclass(frozen=True)
+class Reshape(Layer):
+    """Without weights. kind: mean, over the whole image; flat, in one axis; last, the last frame of a sequence."""
+
+    kind: str
+
+    def out(self, shape: Shape) -> Shape:
+        return {"mean": shape[-1:], "flat": (math.prod(shape),), "last": shape[1:]}[self.kind]
+
+
+@dataclass(frozen=True)
+class Embedding(Layer):
+    words: int
+    width: int
+
+    def weights(self) -> dict[str, Weight]:
+        return {"table": ((self.words, self.width), 0.0, 1.0)}
+
+    def out(self, shape: Shape) -> Shape:
+        return (*shape, self.width)
+
+
+@dataclass(frozen=True)
+class LSTM(Layer):
+    """From (T, inputs) to (T, hidden · directions); the second direction reads backwards within each length."""
+
+    inputs: int
+    hidden: int
+    layers: int
+    directions: int = 1
+
+    @property
+    def input_sizes(self) -> list[int]:
+        """The number of inputs of each layer."""
+        return [self.inputs] + [self.hidden * self.directions] * (self.layers - 1)
+
+    def places(self) -> list[tuple[int, int, str]]:
+        """Layer, direction, and the end of the names of the weights there: kernel, recurrent and bias."""
+        return [(n, side, f"{n}{'r' * side}") for n in range(self.layers) for side in range(self.directions)]
+
+    def weights(self) -> dict[str, Weight]:
+        weights: dict[str, Weight] = {}
+        gates, deviation = 4 * self.hidden, 1 / math.sqrt(self.hidden)
+        for n, _, end in self.places():
+            weights[f"kernel{end}"] = ((self.input_sizes[n], gates), 0.0, deviation)
+            weights[f"recurrent{end}"] = ((self.hidden, gates), 0.0, deviation)
+            weights[f"bias{end}"] = ((gates,), 0.0, 0.1)
+        return weights
+
+    def out(self, shape: Shape) -> Shape:
+        return (shape[0], self.hidden * self.directions)
+
+    def operations(self, shape: Shape) -> float:
+        products = sum(self.input_sizes) + self.layers * self.hidden
+        return 2.0 * shape[0] * 4 * self.hidden * self.directions * products
+
+
+@dataclass(frozen=True)
+class Residual(Layer):
+    """The sum branch(x) + shortcut(x); an empty shortcut is x itself."""
+
+    branch: tuple[Layer, ...]
+    shortcut: tuple[Layer, ...] = ()
+
+    def out(self, shape: Shape) -> Shape:
+        for layer in self.branch:
+            shape = layer.out(shape)
+        return shape
+
+    def operations(self, shape: Shape) -> float:
+        return _sum_operations(self.branch, shape) + _sum_operations(self.shortcut, shape)
+
+
+def _sum_operations(layers: tuple[Layer, ...], shape: Shape) -> float:
+    total = 0.0
+    for layer in layers:
+        total += layer.operations(shape)
+        shape = layer.out(shape)
+    return total
+
+
+def _places(shape: Shape, size: int, stride: int, padding: int) -> Shape:
+    return tuple((length + 2 * padding - size) // stride + 1 for length in shape[:2])
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network and how it is trained.
+
+    kind: FCN, CNN or RNN; shape: of one sample, (values,), (height, width, channels), (words,) or (frames, features);
+    batch, published: the paper's mini-batch and millions of parameters. loss: ce at each output, or ctc, whose
+    utterances have `shortest` frames or more and `labels` labels. optimizer: sgd or adam; bound: weights begin
+    uniformly within ±bound, None for as each layer says; copied: whether each step copies the batch to the device.
+    """
+
+    name: str
+    kind: str
+    shape: Shape
+    classes: int
+    layers: tuple[Layer, ...]
+    batch: int
+    published: float = 0.0
+    loss: str = "ce"
+    shortest: int = 0
+    labels: int = 1
+    optimizer: str = "sgd"
+    bound: float | None = None
+    copied: bool = False
+
+    @property
+    def words(self) -> int | None:
+        """Size of the vocabulary if the input consists of words, else None."""
+        first = self.layers[0]
+        return first.words if isinstance(first, Embedding) else None
+
+    @property
+    def variable(self) -> bool:
+        """Whether utterances may differ in length."""
+        return self.loss == "ctc" and self.shortest < self.shape[0]
+
+    @property
+    def parameters(self) -> int:
+        return sum(math.prod(shape) for _, shape, _, _ in self.weights())
+
+    @property
+    def forward_operations(self) -> float:
+        return _sum_operations(self.layers, self.shape)
+
+    @property
+    def training_operations(self) -> float:
+        """Operations of the forward and backward pass of one sample: each product costs one more for the gradient of
+        the weights and one for that of its input, which the first layer does not need.
+        """
+        return 3 * self.forward_operations - self.layers[0].operations(self.shape)
+
+    def weights(self) -> Iterator[tuple[str, Shape, float, float]]:
+        """Path, shape, mean and standard deviation of each trained weight, in order."""
+        for path, layer in walk(self.layers):
+            for name, weight in layer.weights().items():
+                yield (f"{path}.{name}", *weight)
+
+
+def walk(layers: tuple[Layer, ...], path: str = "") -> Iterator[tuple[str, Layer]]:
+    """The layers outside and within residual connections, with their paths."""
+    for n, layer in enumerate(layers):
+        if isinstance(layer, Residual):
+            yield from walk(layer.branch, f"{path}{n}.branch.")
+            yield from walk(layer.shortcut, f"{path}{n}.shortcut.")
+        else:
+            yield f"{path}{n}", layer
+
+
+def draw_weights(network: Network, seed: int) -> dict[str, np.ndarray]:
+    """The weights by path, the same in every framework."""
+    generator = np.random.default_rng(seed)
+    if network.bound is not None:
+        low, high = -network.bound, network.bound
+        return {path: generator.uniform(low, high, shape).astype(np.float32) for path, shape, *_ in network.weights()}
+    return {
+        path: mean + deviation * generator.standard_normal(shape, dtype=np.float32)
+        for path, shape, mean, deviation in network.weights()
+    }
+
+
+class Samples(NamedTuple):
+    """inputs (B, *shape), zeros past each length; lengths (B,), longest first; targets: classes (B,), of words (B, T),
+    for CTC labels (B, L) from 1 on, since 0 is the blank.
+    """
+
+    inputs: np.ndarray
+    lengths: np.ndarray
+    targets: np.ndarray
+
+
+def draw_samples(network: Network, batch: int, seed: int) -> Samples:
+    """Draw words, or values from N(0, 1), and classes. At least one utterance has full length (Braun2018 §3.3)."""
+    generator = np.random.default_rng((seed, batch))
+    shape, lengths = (batch, *network.shape), np.full(batch, network.shape[0], dtype=np.int32)
+    if network.words is not None:
+        words = generator.integers(network.words, size=shape, dtype=np.int32)
+        return Samples(words, lengths, generator.integers(network.classes, size=shape, dtype=np.int32))
+    inputs: np.ndarray = generator.standard_normal(shape, dtype=np.float32)
+    if network.loss == "ce":
+        return Samples(inputs, lengths, generator.integers(network.classes, size=batch, dtype=np.int32))
+    drawn = generator.integers(network.shortest, network.shape[0] + 1, batch, dtype=np.int32)
+    lengths[1:] = np.sort(drawn)[::-1][1:]
+    inputs *= (np.arange(network.shape[0]) < lengths[:, None])[..., None]
+    return Samples(inputs, lengths, generator.integers(1, network.classes, (batch, network.labels), dtype=np.int32))

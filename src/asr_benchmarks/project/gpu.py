@@ -1,0 +1,213 @@
+"""One command for whoever has a GPU: every figure that this project has goals for, and which of them are missed."""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig, open_dict
+from torch.profiler import ProfilerActivity, profile
+
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.runs.checkpoint import first_line
+from asr_ablations.tools.checks import number, whole
+from asr_ablations.tools.files import REPOSITORY
+from asr_ablations.training.assembly import device_count
+from asr_benchmarks.project.training import fit_steps, prepare_corpus
+from asr_benchmarks.tables import Result, Row
+from asr_verdicts.errors import UsageError
+
+WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
+"""Calls in which the host waits. A copy to pageable memory waits, too, in a cudaStreamSynchronize of its own."""
+
+BEFORE = 5
+"""Steps whose waits are not counted: what is allocated, chosen and compiled once waits."""
+
+LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
+"""Goals that are to be reached; the others are not to be passed."""
+
+GOALS: Mapping[str, tuple[str, str, str, Row]] = {
+    "step": ("port_ratio", "steps", "port / ours", {}),
+    "input": ("loader_hours_per_second", "rows", "audio_hours_per_second", {"workers": 1, "cache": "pcm"}),
+    "scaling": ("efficiency_percent", "scaling", "efficiency %", {"scaling": "weak"}),
+}
+"""Parts whose worst figure has a goal: the goal, the table and column, and what a row has that counts."""
+
+Part: TypeAlias = Callable[[DictConfig], Result | Iterator[Result]]
+"""Another benchmark."""
+
+
+def gpu(
+    cfg: DictConfig,
+    *,
+    minutes: float | None,
+    parts: Mapping[str, Part | None],
+    waits: int | None,
+    losses: int | None,
+    tests: bool,
+    goals: Mapping[str, float | None],
+) -> Iterator[Result]:
+    """Yields what has been measured after each part; one that fails is a note, and the others go on."""
+    if minutes is not None:
+        number("benchmark.minutes", minutes, above=0, also="null for no limit")
+    for name, count in {"waits": waits, "losses": losses}.items():
+        if count is not None:
+            whole(f"benchmark.{name}", count, 1, also="null")
+    measured = Measurements(cfg, prepare_corpus(cfg))
+    steps: dict[str, Callable[[], None]] = {}
+    if tests:
+        steps["tests"] = measured.run_tests
+    if losses is not None:
+        steps["losses"] = partial(measured.compare_losses, losses)
+    if waits is not None:
+        steps["waits"] = partial(measured.count_waits, waits)
+    steps |= {name: partial(measured.run_part, name, part) for name, part in parts.items() if part is not None}
+    left_out, ends = list[str](), time.monotonic() + 60 * (minutes or float("inf"))
+    if not device_count(cfg):
+        measured.notes.append("no figure is a GPU's: everything ran on the CPU, and the goals are for a GPU")
+    for name, step in steps.items():
+        if time.monotonic() > ends:
+            left_out.append(f"{name}: the {minutes:g} minutes are over")
+            continue
+        try:
+            step()
+        except _NotHereError as reason:
+            left_out.append(f"{name}: {reason}")
+        except UsageError:
+            raise
+        except Exception as error:
+            left_out.append(f"{name}: {type(error).__name__}: {first_line(error)}")
+        yield measured.judge(goals, left_out)
+
+
+class _NotHereError(Exception):
+    """A part that this machine cannot do, with the reason."""
+
+
+class Measurements:
+    """Measurements so far. reached: figures that have a goal, the worst of each."""
+
+    def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
+        self.cfg, self.corpus = cfg, corpus
+        self.figures: dict[str, Any] = {}
+        self.tables: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self.reached: dict[str, float] = {}
+
+    def judge(self, goals: Mapping[str, float | None], left_out: list[str]) -> Result:
+        """The result with a line on what falls short."""
+        missed, unknown = [], []
+        for name, goal in goals.items():
+            if goal is not None and name not in self.reached:
+                unknown.append(name)
+            elif goal is not None and (self.reached[name] < goal if name in LEAST else self.reached[name] > goal):
+                bound = "at least" if name in LEAST else "at most"
+                missed.append(f"{name} {self.reached[name]:.3g}, goal {bound} {goal:g}")
+        lines = [f"short of the goals: {'; '.join(missed) or 'nothing'}"]
+        lines += [f"not measured: {', '.join(unknown)}"] if unknown else []
+        lines += [f"left out: {line}" for line in left_out]
+        return Result({**self.figures, **self.reached}, dict(self.tables), [*lines, *self.notes])
+
+    def run_tests(self) -> None:
+        """Run the tests marked gpu, in a process of their own."""
+        self._need_gpus(1)
+        folder = REPOSITORY / "tests"
+        if not folder.is_dir():
+            raise _NotHereError("the tests are in the repository alone")
+        files = sorted(str(file) for file in folder.rglob("test_*.py") if "mark.gpu" in file.read_text("utf-8"))
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", "-n", "0", *files]
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+        last = (done.stdout.strip().splitlines() or ["pytest printed nothing"])[-1]
+        self.figures["tests_exit_code"] = done.returncode
+        self.notes.append(f"tests: {last}")
+
+    def compare_losses(self, steps: int) -> None:
+        """Compare the losses of the first steps on a GPU, in exact float32, with a CPU's."""
+        self._need_gpus(1)
+        by_gpus = {}
+        for gpus in (1, 0):
+            callback = _Losses()
+            self._fit({"gpus": gpus, "precision": 32, "tf32": False}, steps, callback)
+            by_gpus[gpus] = [float(loss) for loss in callback.losses]
+        pairs = list(zip(by_gpus[1], by_gpus[0], strict=True))
+        self.tables["losses"] = [{"step": step, "GPU": a, "CPU": b} for step, (a, b) in enumerate(pairs, start=1)]
+        self.reached["largest_loss_difference"] = max(abs(a - b) / abs(b) for a, b in pairs)
+
+    def count_waits(self, steps: int) -> None:
+        """Count the host's waits per step, by the name of the call in CUDA, in float32 and in 16 bits."""
+        self._need_gpus(1)
+        rows: list[dict[str, Any]] = []
+        for precision in (32, 16):
+            counted = _WaitCount()
+            self._fit({"precision": precision}, BEFORE + steps, counted)
+            counts = {"all": counted.counts.total(), **counted.counts}
+            rows.append({"precision": precision, **{name: count / steps for name, count in counts.items()}})
+        self.tables["waits_per_step"] = rows
+        self.reached["waits_per_step"] = max(row["all"] for row in rows)
+
+    def _fit(self, changes: Mapping[str, object], steps: int, callback: pl.Callback) -> None:
+        point = self.cfg.copy()
+        with open_dict(point):
+            point.update(changes)
+        pl.seed_everything(point.seed, verbose=False)
+        fit_steps(point, self.corpus, steps, [callback])
+
+    def run_part(self, name: str, part: Part) -> None:
+        """Run another benchmark, and take over its result under the part's name."""
+        if name == "scaling":
+            self._need_gpus(2)
+        point = self.cfg.copy()
+        with open_dict(point):  # a part finds its own keys where it stands alone
+            point.benchmark = self.cfg.benchmark.parts[name]
+        measured = part(point)
+        result = measured if isinstance(measured, Result) else list(measured)[-1]
+        self.tables |= {f"{name}_{table}": rows for table, rows in result.tables.items()}
+        self.figures |= {f"{name}_{figure}": value for figure, value in result.figures.items()}
+        self.notes += [f"{name}: {note}" for note in result.notes]
+        if name == "loop":
+            self.reached["loop_ratio"] = float(str(result.figures["ratio"]))
+        if name in GOALS:  # how much several small models gain on one GPU is not known beforehand
+            goal, table, column, expected = GOALS[name]
+            rows = [row for row in result.tables.get(table, []) if expected.items() <= row.items()]
+            values = [row[column] for row in rows if row[column] is not None]
+            self.reached |= {goal: min(values)} if values else {}
+
+    def _need_gpus(self, least: int) -> None:
+        if device_count(self.cfg) < 1 or torch.cuda.device_count() < least:
+            raise _NotHereError(f"it needs {least} GPU{'s' if least > 1 else ''}")
+
+
+class _WaitCount(pl.Callback):
+    """Counts the host's waits after BEFORE steps, in CUDA's own record, by the name of the call."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, n: int) -> None:
+        if n == BEFORE:
+            torch.cuda.synchronize()
+            self._profile.start()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._profile.stop()
+        self.counts.update(event.name for event in self._profile.events() or () if event.name in WAITS)
+
+
+class _Losses(pl.Callback):
+    """The loss of each step, kept on the device until the end."""
+
+    def __init__(self) -> None:
+        self.losses: list[torch.Tensor] = []
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        loss = outputs["loss"] if isinstance(outputs, dict) else outputs
+        assert isinstance(loss, torch.Tensor)
+        self.losses.append(loss.detach())

@@ -1,0 +1,135 @@
+"""The training of a config for benchmarks of its speed: bare steps, or the first through Lightning's Trainer."""
+
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias, TypeVar, cast
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+from pytorch_lightning.loggers import CSVLogger
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.config.build import build
+from asr_ablations.data.batch import Batch
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.datamodule import SpeechData
+from asr_ablations.training.assembly import assemble, device_count, trainer
+from asr_ablations.training.callbacks.progress import ProgressBar
+from asr_ablations.training.callbacks.throughput import Throughput
+
+B = TypeVar("B")
+
+Context: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""Makes the context of a forward pass, in which the precision is set."""
+
+Features: TypeAlias = Callable[[B], tuple[torch.Tensor, torch.Tensor]]
+"""Batch → features (B, T, D) and their lengths (B,)."""
+
+
+def prepare_corpus(cfg: DictConfig) -> Corpus:
+    """The corpus of a config, ready to be read."""
+    corpus: Corpus = build(cfg.data)
+    corpus.prepare()
+    return corpus
+
+
+def choose_device(cfg: DictConfig) -> torch.device:
+    """The device that the config trains on."""
+    return torch.device("cuda" if device_count(cfg) else "cpu")
+
+
+def name_device(device: torch.device) -> str:
+    """The name of a GPU, or CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+def sum_hours(batches: Sequence[Batch]) -> float:
+    """Hours of audio in the batches, without padding."""
+    return sum(int(batch.lengths.sum()) for batch in batches) / SAMPLE_RATE / 3600
+
+
+class BareTraining:
+    """A config's task on its device, in its precision, and bare steps of it. features: the config's, on the CPU."""
+
+    def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
+        self.cfg, self.device = cfg, choose_device(cfg)
+        self.task, self.data = assemble(cfg, corpus)
+        self.data.setup()
+        self.features = copy.deepcopy(self.task.features)
+        plugin = trainer(cfg, device_count(cfg), [], []).precision_plugin
+        plugin.convert_module(self.task)
+        self.task.to(self.device).train()
+        self.precision: Context = plugin.forward_context
+        self.scaler: torch.amp.GradScaler | None = getattr(plugin, "scaler", None)
+
+    def make_step(
+        self,
+        model: torch.nn.Module,
+        features: Features[B] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> Callable[[B], None]:
+        """A function that makes a training step of `model` on a batch, with the task's loss and optimizer."""
+        parameters = list(model.parameters())
+        stepped = optimizer or self.task.make_optimizer(parameters)
+        weights = next(iter(parameters)).dtype
+        compute = features or cast(Features[B], self.task.normalised_features)
+
+        def step(batch: B) -> None:
+            with self.precision():
+                x, lengths = compute(batch)
+                if model is self.task.model:
+                    log_probs, lengths = self.task.log_probs(x, lengths)
+                else:
+                    logits, lengths = model(x.to(weights), lengths)
+                    log_probs = logits.float().log_softmax(dim=-1)
+                with torch.autocast(x.device.type, enabled=False):
+                    # the loss reads the targets, which the port's batches have, too
+                    loss = self.task.loss(log_probs, lengths, cast(Batch, batch))
+            treat = partial(self.task.gradient.before_step, parameters, step=0, seed=0, log=drop_figures)
+            update(loss, stepped, treat, self.scaler)
+
+        return step
+
+
+def drop_figures(*arguments: object, **options: object) -> None:
+    """A log function that drops the figures of a step."""
+
+
+def update(
+    loss: torch.Tensor, optimizer: torch.optim.Optimizer, treat: Callable[[], None], scaler: torch.amp.GradScaler | None
+) -> None:
+    """The backward pass, `treat` for the gradients, and the optimizer's step: with a scaled loss as in a training."""
+    optimizer.zero_grad()
+    if scaler is None:
+        loss.backward()
+        treat()
+        optimizer.step()
+    else:
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        treat()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def fit_steps(
+    cfg: DictConfig,
+    corpus: Corpus,
+    steps: int,
+    callbacks: Sequence[pl.Callback],
+    before: Callable[[SpeechData], object] | None = None,
+) -> None:
+    """Train the first steps through Lightning's Trainer, as a run does. before: called with the data first."""
+    task, data = assemble(cfg, corpus)
+    data.setup()
+    with TemporaryDirectory() as folder:
+        every = [Throughput(), ProgressBar(False, quiet=True), *callbacks]
+        limits: Any = {"max_epochs": 1, "limit_train_batches": steps, "limit_val_batches": 0}
+        fitter = trainer(cfg, device_count(cfg), [CSVLogger(folder, name="", version="")], every, **limits)
+        if before is not None:
+            before(data)
+        fitter.fit(task, data)
