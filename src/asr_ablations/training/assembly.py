@@ -16,8 +16,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from asr_ablations.config.build import build, build_optional, content_of
-from asr_ablations.config.component_arguments import by_key
+from asr_ablations.config.build import build, build_optional, by_key, content_of
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.components.logger.wandb_run import RECORDING, begin_part, end, log_row, sync_command
-from asr_ablations.config.option_names import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
