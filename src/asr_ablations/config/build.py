@@ -27,8 +27,8 @@ from asr_verdicts.config import SHA256
 from asr_verdicts.errors import UsageError, choices
 
 LONGEST = 300
-"""Letters of values that stand before a message."""
-KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys"}
+"""Letters of values before a message, and of a line with an example."""
+KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys and values"}
 
 
 def check_targets(cfg: DictConfig) -> None:
@@ -77,9 +77,7 @@ def _record_sources(node: object) -> None:
 
 
 def _copy_words(cfg: DictConfig) -> None:
-    """Give the config the words of the command line that it refers to: they are Hydra's, and a word with an
-    interpolation could not be resolved there.
-    """
+    """Give the config Hydra's words of the command line: a word with an interpolation could not be resolved there."""
     node = cfg._get_node("overrides")
     if isinstance(node, Node) and node._is_interpolation():
         cfg.overrides = OmegaConf.to_container(node._dereference_node(), resolve=False)
@@ -91,10 +89,9 @@ def one_line(error: Exception) -> str:
         text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
         return harmless_line(f"{typed}: Hydra cannot read this value; as text it is quoted twice: {text}")
     if (name := getattr(error, "missing_cfg_file", None)) is not None:  # Hydra's, of a file that is not there
-        group, _, value = str(name).rpartition("/")
-        options = ", ".join(getattr(error, "options", None) or [])
-        expected = f"{group}={value}: expected {options}"
-        return expected if options else f"-cn {name}: there is no such file in conf/, nor in the folder of -cd"
+        options, choice = ", ".join(getattr(error, "options", None) or []), "=".join(str(name).rsplit("/", 1))
+        nowhere = f"-cn {name}: there is no such file in conf/, nor in the folder of -cd"
+        return f"{choice}: expected {options}" if options else nowhere
     behind = error.__context__
     return harmless_line(str(behind if isinstance(behind, UsageError) else error))
 
@@ -116,6 +113,9 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     options = content_of(node)
     key = node._key()
     check_trusted(str(key) if key in groups() else None, options)
+    for value, line in _compare_kinds(str(key), options):
+        if isinstance(value, bool) or value != value or KINDS[bool] in line:
+            raise UsageError(line)  # torch would take it for another value: true for 1, any text for true
     logging.getLogger(get_object.__module__).disabled = True  # it prints what is raised, too, in two lines
     for target in list_targets(options):
         try:
@@ -138,11 +138,6 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         if cause is not None and is_lack_of_memory(cause):
             raise cause from None  # by its own name: who checks arms goes on without this one's model
         raise
-
-
-def build_optional(node: DictConfig | None, *positional: object, **keywords: object) -> Any:
-    """The object that a node describes; None for a group without a choice (null)."""
-    return None if node is None else build(node, *positional, **keywords)
 
 
 def _why_not_found(target: str, error: ImportError) -> str:
@@ -181,9 +176,9 @@ def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, obj
     if is_key and (names := [(key, value) for key, value in leaves if key.rpartition(".")[2] == first]):
         # of several keys of this name, the one with the value that is mentioned
         return f"{next((key for key, value in names if rest.startswith(f'{value}')), names[0][0])}={rest}"
-    nodes = options_by_name(str(group)).values() if group in groups() and not isinstance(error, ValueError) else ()
-    if lines := [line for node in nodes for line in _name_kind(str(group), options, node)]:
-        return lines[0]
+    for value, line in [] if isinstance(error, ValueError) else _compare_kinds(str(group), options):
+        if value is not None or "NoneType" in message:
+            return line
     mentioned = [(key, value) for key, value in leaves if _mentions(message, value)]
     values = ", ".join(f"{key}={value}" for key, value in mentioned or leaves)[:LONGEST]
     if isinstance(error, (TypeError, AttributeError)):  # of Python's: the name of the class may help
@@ -191,13 +186,21 @@ def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, obj
     return f"{values or target}: {message}"
 
 
-def _name_kind(place: str, value: object, example: object) -> Iterator[str]:
-    """Lines on values, at any depth, of another kind than their example in a file of conf/ that builds the same."""
+def _compare_kinds(group: str, options: Mapping[str, object]) -> list[tuple[object, str]]:
+    """The values of another kind than in the file of the option that was chosen, each with a line that says so."""
+    nodes = options_by_name(group).values() if group in groups() else ()
+    same = [node for node in nodes if node["_target_"] == options.get("_target_") and node.keys() <= options.keys()]
+    longest = max(map(len, same), default=0)
+    lists = [[*_name_kind(group, options, node)] for node in same if len(node) == longest]
+    return min(lists, key=len, default=[])
+
+
+def _name_kind(place: str, value: object, example: object) -> Iterator[tuple[object, str]]:
     kind = KINDS.get(type(example))
-    if kind is None or value is None or (isinstance(example, str) and "${" in example):
+    if kind is None or (isinstance(example, str) and "${" in example):
         return
-    if KINDS.get(type(value)) != kind:
-        yield str(choices(place, value, f"{kind}, as {example}"))
+    if KINDS.get(type(value)) != kind or value != value:
+        yield value, str(choices(place, value, f"{kind}, as {example}"))[:LONGEST]
     elif isinstance(value, dict) and isinstance(example, dict) and value.get("_target_") == example.get("_target_"):
         for key, entry in value.items():
             yield from _name_kind(f"{place}.{key}", entry, example.get(key))

@@ -11,11 +11,9 @@ from asr_verdicts.errors import choices
 
 
 def look_up_in(conf: Path) -> None:
-    """From now on ${characters_of:<language>} stands for the characters of that language's file in `conf`, and
-    ${sha256_of_weights:<path>} for the hash of a file of weights.
+    """From now on ${characters_of:<language>} is read from that language's file in `conf`, once.
 
-    The configs of a process are composed from one folder conf/, except where it reproduces a run by its recorded code.
-    The files are read once from then on: a resolved config asks several times.
+    The configs of a process are composed from one folder conf/, unless it reproduces a run by its recorded code.
     """
     alphabets.cache_clear()
     # a launcher's jobs get the resolver with the configs: it must be picklable, and so hold nothing but the folder

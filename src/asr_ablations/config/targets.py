@@ -68,8 +68,8 @@ def null_option(group: str) -> str | None:
 
 @cache
 def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The targets that a node of a group may have, and those that may stand below it: whatever the group's files name
-    at any depth, and what may stand below nodes of the groups that these files refer to.
+    """The targets that a node of a group may have, and the targets below it: whatever the group's files name at any
+    depth, and the targets below nodes of the groups that these files refer to.
     """
     nodes = options_by_name(group).values()
     files = [_read(file) for file in sorted((CONF / group).rglob("*.yaml"))]
