@@ -28,7 +28,7 @@ from asr_verdicts.errors import UsageError, choices
 
 LONGEST = 300
 """Letters of values before a message, and of a line with an example."""
-KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys and values"}
+KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys"}
 
 
 def check_targets(cfg: DictConfig) -> None:
