@@ -38,21 +38,17 @@ def check_targets(cfg: DictConfig) -> None:
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
-    content = OmegaConf.to_container(cfg)
-    assert isinstance(content, dict)
+    content: dict[str, Any] = OmegaConf.to_container(cfg)  # type: ignore[assignment]
     content.pop("overrides", None)  # what the user typed, with interpolations; nothing is built from it
     for group, node in content.items():
+        null = null_option(group) if group in groups() else None
         if isinstance(read_every_key().get(group), dict) and not isinstance(node, dict):
             raise expect_keys(group, node)
-        if group not in groups():
-            check_trusted(str(group), node)
-        elif isinstance(node, dict) and ("_target_" in node or null_option(group) is None):
-            check_trusted(group, node)
-        elif isinstance(node, dict):  # +penalty.scale=1 adds keys to null
-            added = ", ".join(f"{group}.{name}" for name in node)
-            raise UsageError(f"{added}: {group}={null_option(group)} has no such key")
-        elif node is not None or null_option(group) is None:
+        if null and isinstance(node, dict) and "_target_" not in node:  # +penalty.scale=1 adds keys to null
+            raise UsageError(f"{', '.join(f'{group}.{name}' for name in node)}: {group}={null} has no such key")
+        if group in groups() and not isinstance(node, dict) and (node is not None or null is None):
             raise choices(group, node, f"an option of conf/{group}")
+        check_trusted(group, node)
     _record_sources(cfg)
 
 
@@ -114,7 +110,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     key = node._key()
     check_trusted(str(key) if key in groups() else None, options)
     for value, line in _compare_kinds(str(key), options):
-        if isinstance(value, bool) or value != value or KINDS[bool] in line:
+        if isinstance(value, bool) or value != value or (KINDS[bool] in line and value is not None):
             raise UsageError(line)  # torch would take it for another value: true for 1, any text for true
     logging.getLogger(get_object.__module__).disabled = True  # it prints what is raised, too, in two lines
     for target in list_targets(options):

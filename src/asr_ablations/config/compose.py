@@ -145,7 +145,9 @@ def _refuse_file(config_name: str | None, repository: Repository) -> None:
         raise UsageError(f"{config_name}.yaml: _self_ stands before /config, which sets its values; expected it last")
     for key in ("hydra.job_logging", "hydra.hydra_logging"):
         node = OmegaConf.select(loaded.config, key)
-        if isinstance(node, DictConfig) and any(name.endswith("()") for name in flatten({**node})):
+        if isinstance(node, DictConfig) and any(
+            name.endswith("()") for name in flatten({str(k): v for k, v in node.items()})
+        ):
             raise UsageError(f"{config_name}.yaml: {key}: refused, its () would call a function")
 
 
@@ -192,7 +194,7 @@ def list_files(repo: IConfigRepository, overrides_list: list[Override], **option
 def use_loader() -> None:
     """From now on Hydra composes with `Loader`. Hydra has no plugin for it: it names the two in its modules."""
     hydra_core.ConfigLoaderImpl = Loader  # type: ignore[misc]
-    hydra_loader.create_defaults_list = list_files
+    hydra_loader.create_defaults_list = list_files  # type: ignore[assignment]
 
 
 def compose(

@@ -103,8 +103,8 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
     read = {*plain, *chosen, *FREE, *(key for key, path in placed.items() if path.split("/")[0] not in groups())}
     wrong = [key for key in map(str, cfg) if key not in read]
     for key, values in plain.items():
-        if isinstance(values, dict) and key not in FREE and OmegaConf.is_dict(node := cfg._get_node(key)):
-            wrong += [f"{key}.{name}" for name in node if name not in values]
+        if isinstance(values, dict) and key not in FREE and isinstance(node := cfg._get_node(key), DictConfig):
+            wrong += [f"{key}.{name}" for name in map(str, node) if name not in values]
     if not wrong:
         return
     options = "\n".join(file.read_text("utf-8") for folder in folders for file in folder.glob("*/*.yaml"))
