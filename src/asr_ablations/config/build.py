@@ -159,21 +159,24 @@ def _without_hashes(node: Any) -> Any:
 def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, object], error: Exception) -> str:
     """Reword an error of a class or of torch so that it names the key that the user typed.
 
-    parts: what the class is built from besides its options, by the group of each. The message follows the key that it
-    begins with (`channels=0` of convolutions.1.channels), else the keys whose values it mentions, else all. An error of
-    Python's becomes a line on the first value of another kind than in conf/, if there is one.
+    parts: what the class is built from besides its options, by group. The message follows the key that it begins with
+    (`channels=0` of convolutions.1.channels), else the keys whose values it mentions, else all. An error of Python's
+    becomes a line on the first value of another kind than in conf/, if there is one.
     """
     message, target = str(error), options.get("_target_")
     leaves = [(f"{group}.{key}" if group else key, value) for key, value in _leaves(options)]
+    kinds = _compare_kinds(str(group), options)
     for name, part in parts.items():
         if isinstance(part, functools.partial):
             leaves += [(f"{name}.{key}", value) for key, value in _leaves(part.keywords)]
+            built = {"_target_": f"{part.func.__module__}.{part.func.__qualname__}", "_partial_": True}
+            kinds += _compare_kinds(name, {**built, **part.keywords})
     first, is_key, rest = message.partition("=")
     if is_key and (names := [(key, value) for key, value in leaves if key.rpartition(".")[2] == first]):
         # of several keys of this name, the one with the value that is mentioned
         return f"{next((key for key, value in names if rest.startswith(f'{value}')), names[0][0])}={rest}"
-    for value, line in [] if isinstance(error, ValueError) else _compare_kinds(str(group), options):
-        if value is not None or "NoneType" in message:
+    for value, line in kinds:
+        if not isinstance(error, ValueError) and (value is not None or "NoneType" in message):
             return line
     mentioned = [(key, value) for key, value in leaves if _mentions(message, value)]
     values = ", ".join(f"{key}={value}" for key, value in mentioned or leaves)[:LONGEST]
@@ -183,7 +186,7 @@ def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, obj
 
 
 def _compare_kinds(group: str, options: Mapping[str, object]) -> list[tuple[object, str]]:
-    """The values of another kind than in the file of the option that was chosen, each with a line that says so."""
+    """The values of another kind than in the file of the chosen option, each with a line that says so."""
     nodes = options_by_name(group).values() if group in groups() else ()
     same = [node for node in nodes if node["_target_"] == options.get("_target_") and node.keys() <= options.keys()]
     longest = max(map(len, same), default=0)

@@ -117,9 +117,8 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
 
 
 def refuse_key(key: str, primary: str) -> UsageError:
-    """The error for a key that a command does not read, with the nearest keys that it does.
-
-    A group that no default chooses from is added, if its files are of keys outside it.
+    """The error for a key that a command does not read, with the nearest keys that it does; for a group that no default
+    chooses from, with its options, if they are added.
     """
     if files := sorted((CONF / key).glob("*.yaml")):
         added = [file.stem for file in files if "@package _global_" in file.read_text(encoding="utf-8")]

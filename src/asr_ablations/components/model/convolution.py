@@ -76,8 +76,10 @@ class PaddedConvolution(nn.Module):
         super().__init__()
         whole("model.convolutions: channels", channels, 1, MOST_WIDTH)
         for name, sizes in {"kernel": kernel, "stride": stride}.items():
-            if not (isinstance(sizes, (list, tuple)) and len(sizes) == 2 and all(is_whole(size, 1) for size in sizes)):
-                raise choices(f"model.convolutions: {name}", sizes, "two whole numbers from 1: frequency and time")
+            is_pair = isinstance(sizes, (list, tuple)) and len(sizes) == 2 and all(is_whole(size, 1) for size in sizes)
+            if not (is_pair and max(sizes) <= MOST_WIDTH):
+                expected = f"two whole numbers from 1 to {MOST_WIDTH}: frequency and time"
+                raise choices(f"model.convolutions: {name}", sizes, expected)
         if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
             raise ValueError(f"convolution kernel {list(kernel)}: expected odd sizes, which have a middle")
         (frequency, time), self.time_stride = kernel, stride[1]

@@ -109,7 +109,7 @@ class DeepSpeech2(nn.Module):
             size = layer.size
         self.norms = nn.ModuleList(norm([size]) for _ in range(layers))
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(layers + 1))
-        self.lookahead = Lookahead(size, lookahead) if lookahead else None
+        self.lookahead = Lookahead(size, lookahead) if lookahead != 0 else None
         self.connected = nn.ModuleList(hidden_layers(fully_connected, size, width, norm=norm, dropout=dropout))
         self.output = nn.Linear(width if len(self.connected) else size, outputs)
         self.active_layers = layers
