@@ -11,7 +11,7 @@ import pytest
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, to_record
-from asr_ablations.config.option_names import plain_config
+from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.report.training_columns import TRAINING_COLUMNS

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.components.until.verdict import UntilVerdict
-from asr_ablations.config.build import build
-from asr_ablations.config.component_arguments import by_key
-from asr_ablations.config.option_names import plain_config
+from asr_ablations.config.build import build, by_key
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, group_options
 

@@ -11,9 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build, one_line
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data import audio
+from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import slug
-from tests.helpers.support import CONF, compose, defaults, group_options, groups
+from tests.helpers.support import CONF, compose, defaults, group_options, groups, standing_corpus
 
 WRONG = {
     "precision": ([8, "16", "fp16", None, True], "32, 16, bf16, 16-master, 16-true, bf16-true"),
@@ -80,10 +81,17 @@ def with_value(key: str, value: Any) -> DictConfig:
     return cfg
 
 
+def refuse(cfg: DictConfig, key: str) -> None:
+    """The model checks its sizes when it is built."""
+    check(cfg)
+    if key in ("width", "layers"):
+        assemble(cfg, standing_corpus())
+
+
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, (values, _) in WRONG.items() for value in values])
 def test_a_wrong_value_is_named_with_its_choices(key: str, value: Any) -> None:
     with pytest.raises(UsageError) as told:
-        check(with_value(key, value))
+        refuse(with_value(key, value), key)
     assert str(told.value).startswith(f"{key}={value}: expected ")
     assert WRONG[key][1] in str(told.value)
     assert "\n" not in str(told.value)

@@ -68,10 +68,10 @@ def test_the_arms_of_every_sweep_file_are_as_hydra_composes_them(name: str) -> N
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["augment=speed", "rnn=gru", "seed=3"], ["+decoder@second=beam", "batch={size:4}"],
-        ["+new=1", "++seed=2", "optimizer.lr=0.1", "seeds.init=4"],
+        ["augment=speed", "rnn=gru", "seed=3"], ["+decoder@ablation.second=beam", "batch={size:4}"],
+        ["+ablation.new=1", "++seed=2", "optimizer.lr=0.1", "seeds.init=4"],
         ["hydra.launcher.jobs=3", "hydra/job_logging=none"], ["hydra.searchpath=[pkg://hydra.conf]", "norm=none"],
-        ["rnn=nothing"], ["nothing=1"], ["+rnn=gru"], ["++rnn=gru"], ["rnn=lstm,gru"],
+        ["rnn=nothing"], ["+rnn=gru"], ["++rnn=gru"], ["rnn=lstm,gru"],
     ],
 )  # fmt: skip
 def test_any_override_is_as_hydra_takes_it_the_first_time_and_later(overrides: list[str]) -> None:

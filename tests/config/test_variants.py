@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hydra.utils import get_object
 
-from asr_ablations.config import variants
+from asr_ablations.config import targets
 from asr_ablations.config.build import _why_not_found
-from asr_ablations.config.variants import FOLDERS, own_folders, source_hash, use_folder
+from asr_ablations.config.targets import FOLDERS, own_folders, source_hash, use_folder
 from asr_verdicts.errors import UsageError
 
 
@@ -94,17 +94,17 @@ def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPat
     (package / "__init__.py").write_text("raise SystemExit  # nothing is imported to find the folder\n")
     (own / "kept").rename(package / "conf")
     monkeypatch.syspath_prepend(str(own))
-    point = EntryPoint("mine", "speech_package.conf", variants.ENTRY_POINTS)
-    monkeypatch.setattr(variants, "_points", lambda: iter([point]))
-    variants._own_folders.cache_clear()
+    point = EntryPoint("mine", "speech_package.conf", targets.ENTRY_POINTS)
+    monkeypatch.setattr(targets, "entry_points", lambda group: [point])
+    targets._own_folders.cache_clear()
     try:
         assert own_folders() == (package / "conf",)
-        monkeypatch.setattr(variants, "_points", lambda: iter([EntryPoint("mine", "speech_package.none", "x")]))
-        variants._own_folders.cache_clear()
+        monkeypatch.setattr(targets, "entry_points", lambda group: [EntryPoint("mine", "speech_package.none", "x")])
+        targets._own_folders.cache_clear()
         with pytest.raises(UsageError, match=r"entry point mine = speech_package\.none .*expected a folder of configs"):
             own_folders()
     finally:
-        variants._own_folders.cache_clear()
+        targets._own_folders.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from asr_ablations.config.build import build
 from asr_ablations.config.compose import compose
 from asr_ablations.config.entry import arranged
 from asr_ablations.config.plain_keys import check
@@ -21,6 +22,8 @@ from tests.helpers.support import standing_corpus
 
 
 def build_parts(cfg: DictConfig) -> None:
+    check(cfg)
+    build(cfg.data)
     assemble(cfg, standing_corpus())
 
 

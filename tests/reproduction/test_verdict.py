@@ -13,7 +13,6 @@ import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.config.resolvers import OWN_VARIABLES, of_the_environment_only
 from asr_ablations.reproduction.evidence import (
     ANY_ORDER,
     DETERMINING,
@@ -27,6 +26,7 @@ from asr_ablations.reproduction.evidence import (
 from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
 from asr_ablations.reproduction.reproduce import open_attempt
 from asr_ablations.reproduction.seed_tolerance import from_seeds, noise, published
+from asr_ablations.reproduction.variation import OWN_VARIABLES, read_environment_only
 from asr_ablations.reproduction.verdict import (
     CANNOT_TELL,
     DIFFERS,
@@ -496,7 +496,7 @@ def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
     node = OmegaConf.create({"question": "${oc.env:MY_TOKEN,none}", "root": "${oc.env:HOME}"})
-    with of_the_environment_only(OWN_VARIABLES):
+    with read_environment_only(OWN_VARIABLES):
         assert node.root == os.environ["HOME"]
         with pytest.raises(OmegaConfBaseException, match="MY_TOKEN") as refused:
             OmegaConf.resolve(node)

@@ -6,7 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
-from asr_ablations.config.keys import unread
+from asr_ablations.config.keys import list_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models import lmplz
@@ -35,7 +35,7 @@ def make(cfg: DictConfig) -> Path:
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
-    if line := unread(OmegaConf.to_container(cfg.overrides), "language_model"):
+    if line := list_unread(OmegaConf.to_container(cfg.overrides), "language_model"):
         print(line)
     return record.folder
 

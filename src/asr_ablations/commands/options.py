@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from asr_ablations.config.reference import GLOBAL, Key, defaults, head, headed, leaves, meaning, overrides
 from asr_ablations.tools.files import CONF, REPOSITORY
+from asr_ablations.tools.reference import GLOBAL, Key, defaults, head, headed, leaves, meaning, overrides
 from asr_verdicts.files import write
 
 PAGE = REPOSITORY / "docs" / "options.md"

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
-from asr_ablations.config.keys import unread
+from asr_ablations.config.keys import list_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.complaints import EXAMPLES, complaints
 from asr_ablations.data.corpus import Corpus
@@ -52,7 +52,7 @@ def prepare(cfg: DictConfig) -> None:
         if sentences := counts["sentences"]:
             print(f"{sentences} of {len(used[name])} sentences of {harmless_line(name)} are in training, word for word")
     print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
-    if line := unread(OmegaConf.to_container(cfg.overrides), "prepare"):
+    if line := list_unread(OmegaConf.to_container(cfg.overrides), "prepare"):
         print(line)
 
 

@@ -1,77 +1,79 @@
 """From a resolved config to objects."""
 
+import functools
 import logging
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.config.component_arguments import by_key, check_kinds
-from asr_ablations.config.keys import check_added, check_shapes, not_keys, refused_by_hydra
-from asr_ablations.config.targets import SOURCE_HASH, check_free, check_group, check_node, groups, null_option
-from asr_ablations.config.variants import source_hash
+from asr_ablations.config.keys import expect_keys, read_every_key
+from asr_ablations.config.targets import (
+    MARKS,
+    SOURCE_HASH,
+    check_trusted,
+    groups,
+    list_targets,
+    null_option,
+    options_by_name,
+    source_hash,
+)
 from asr_ablations.tools.errors import is_lack_of_memory, missing
 from asr_ablations.tools.files import format_override, quote_word
 from asr_ablations.tools.streams import harmless_line
 from asr_verdicts.config import SHA256
 from asr_verdicts.errors import UsageError, choices
 
+LONGEST = 300
+"""Letters of values before a message, and of a line with an example."""
+KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys"}
+
 
 def check_targets(cfg: DictConfig) -> None:
-    """Resolve any config and check what it would build. Raises UsageError for what is missing or not trusted."""
+    """Resolve any config and check what it would build. Raise UsageError for what is missing or not trusted."""
     try:
         _copy_words(cfg)
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
-    content = OmegaConf.to_container(cfg)
-    assert isinstance(content, dict)
-    # what the user typed, with interpolations; nothing is built from it
-    check_added(content.pop("overrides", None), {str(key): value for key, value in content.items()})
-    check_shapes({str(key): value for key, value in content.items()})
-    for key, value in content.items():
-        if str(key) not in groups():
-            check_free(str(key), value)
-            continue
-        if option := null_option(str(key)):
-            if value is None:
-                continue
-            if isinstance(value, dict) and "_target_" not in value:  # +penalty.scale=1 adds keys to null
-                added = ", ".join(f"{key!s}.{name!s}" for name in value)
-                raise UsageError(f"{added}: {key!s}={option} has no such key")
-        if not isinstance(value, dict):
-            raise choices(str(key), value, f"an option of conf/{key!s}")
-        check_group(str(key), value)
-        check_kinds(str(key), value)
+    content: dict[str, Any] = OmegaConf.to_container(cfg)  # type: ignore[assignment]
+    content.pop("overrides", None)  # what the user typed, with interpolations; nothing is built from it
+    for group, node in content.items():
+        null = null_option(group) if group in groups() else None
+        if isinstance(read_every_key().get(group), dict) and not isinstance(node, dict):
+            raise expect_keys(group, node)
+        if null and isinstance(node, dict) and "_target_" not in node:  # +penalty.scale=1 adds keys to null
+            raise UsageError(f"{', '.join(f'{group}.{name}' for name in node)}: {group}={null} has no such key")
+        if group in groups() and not isinstance(node, dict) and (node is not None or null is None):
+            raise choices(group, node, f"an option of conf/{group}")
+        check_trusted(group, node)
     _record_sources(cfg)
 
 
 def _record_sources(node: object) -> None:
-    """Give every node with a class of the user's own the hash of its source, which is a part of what a run is. Raises
-    UsageError where the node was composed when the source was another one.
+    """Give every node with a class of the user's the hash of its source, which is part of a run's identity. Raise
+    UsageError if the source has changed since the node was composed.
     """
     if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
         return
     for key in list(node) if isinstance(node, DictConfig) else range(len(node)):
-        _record_sources(node._get_node(key))  # a node as it is: one that has to be typed yet is an error to read
+        _record_sources(node._get_node(key))  # the node itself: reading a missing value is an error
     if not isinstance(node, DictConfig) or "_target_" not in node:
         return
     target = node._get_node("_target_")
     if (actual := source_hash(str(target))) is None:
         return
     if node.get(SOURCE_HASH, actual) != actual:
-        raise UsageError(
-            f"_target_={target}: its source has changed since this config was composed; what was trained with "
-            f"the earlier one needs that one (SHA-256 {node[SOURCE_HASH]})"
-        )
+        changed = "its source has changed since this config was composed; what it trained needs the earlier one"
+        raise UsageError(f"_target_={target}: {changed} (SHA-256 {node[SOURCE_HASH]})")
     with flag_override(node, ["struct", "readonly"], False):
         node[SOURCE_HASH] = actual
 
 
 def _copy_words(cfg: DictConfig) -> None:
-    """Give the config the words of the command line that it refers to: those are Hydra's, and one with an interpolation
-    could not be resolved there.
-    """
+    """Give the config Hydra's words of the command line: a word with an interpolation could not be resolved there."""
     node = cfg._get_node("overrides")
     if isinstance(node, Node) and node._is_interpolation():
         cfg.overrides = OmegaConf.to_container(node._dereference_node(), resolve=False)
@@ -79,12 +81,15 @@ def _copy_words(cfg: DictConfig) -> None:
 
 def one_line(error: Exception) -> str:
     """The message of an error of composing or resolving, or of the user's mistake behind it."""
-    if isinstance(typed := getattr(error, "override", None), str):  # what Hydra's grammar does not take
+    if isinstance(typed := getattr(error, "override", None), str):  # Hydra's grammar does not take it
         text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
         return harmless_line(f"{typed}: Hydra cannot read this value; as text it is quoted twice: {text}")
+    if (name := getattr(error, "missing_cfg_file", None)) is not None:  # Hydra's, of a file that is not there
+        options, choice = ", ".join(getattr(error, "options", None) or []), "=".join(str(name).rsplit("/", 1))
+        nowhere = f"-cn {name}: there is no such file in conf/, nor in the folder of -cd"
+        return f"{choice}: expected {options}" if options else nowhere
     behind = error.__context__
-    message = harmless_line(str(behind if isinstance(behind, UsageError) else error))
-    return refused_by_hydra(message) or not_keys(message) or message
+    return harmless_line(str(behind if isinstance(behind, UsageError) else error))
 
 
 def content_of(node: DictConfig) -> dict[str, object]:
@@ -95,20 +100,20 @@ def content_of(node: DictConfig) -> dict[str, object]:
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """The object that a config node describes. Refuses what conf/ does not name in the group whose key the node has,
-    and turns a mistake in the values into a UsageError.
+    """Build the object that a config node describes. Refuse what conf/ does not name in the group whose key the node
+    has, and turn a mistake in the values into a UsageError.
     """
     from hydra.errors import InstantiationException
     from hydra.utils import get_object, instantiate
 
     options = content_of(node)
     key = node._key()
-    if isinstance(key, str) and key in groups():
-        check_group(key, options)
-    else:
-        check_node(options)
+    check_trusted(str(key) if key in groups() else None, options)
+    for value, line in _compare_kinds(str(key), options):
+        if isinstance(value, bool) or value != value or (KINDS[bool] in line and value is not None):
+            raise UsageError(line)  # torch would take it for another value: true for 1, any text for true
     logging.getLogger(get_object.__module__).disabled = True  # it prints what is raised, too, in two lines
-    for target in _targets(options):
+    for target in list_targets(options):
         try:
             get_object(target)
         except ImportError as error:
@@ -124,7 +129,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         cause = error.__cause__
         if isinstance(cause, UsageError):  # it names the key that was typed: the class says less
             raise cause from None
-        if isinstance(cause, (ValueError, TypeError, AttributeError)):
+        if isinstance(cause, (ValueError, TypeError, AttributeError, OverflowError)):
             raise UsageError(by_key(key or "", options, keywords, cause)) from cause
         if cause is not None and is_lack_of_memory(cause):
             raise cause from None  # by its own name: who checks arms goes on without this one's model
@@ -132,9 +137,9 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
 
 
 def _why_not_found(target: str, error: ImportError) -> str:
-    """Why Hydra finds no class: there is none of this name, or the import of its module failed, which says why."""
+    """Why Hydra finds no class: it does not exist, or the import of its module failed, which says why."""
     cause: BaseException | None = error
-    while cause is not None and cause.__cause__ is not None:  # what lies in its context is Hydra's own search
+    while cause is not None and cause.__cause__ is not None:  # its context is Hydra's own search
         cause = cause.__cause__
     if isinstance(cause, AttributeError) and cause.name is not None:
         return "there is no such class or function"
@@ -144,20 +149,81 @@ def _why_not_found(target: str, error: ImportError) -> str:
 
 
 def _without_hashes(node: Any) -> Any:
-    """The node without the hashes of sources and files, at any depth: they are no arguments."""
+    """The node without the hashes of sources and files, at any depth: they are not arguments."""
     if isinstance(node, dict):
         hashes = {SOURCE_HASH, *(f"{key}{SHA256}" for key in node)}
         return {key: _without_hashes(value) for key, value in node.items() if key not in hashes}
     return [_without_hashes(value) for value in node] if isinstance(node, list) else node
 
 
-def build_optional(node: DictConfig | None, *positional: object, **keywords: object) -> Any:
-    """The object that a node describes; None for a group without a choice (null)."""
-    return None if node is None else build(node, *positional, **keywords)
+def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, object], error: Exception) -> str:
+    """Reword an error of a class or of torch so that it names the key that the user typed.
+
+    parts: what the class is built from besides its options, by group. The message follows the key that it begins with
+    (`channels=0` of convolutions.1.channels), else the keys whose values it mentions, else all. An error of Python's
+    becomes a line on the first value of another kind than in conf/, if there is one.
+    """
+    message, target = str(error), options.get("_target_")
+    leaves = [(f"{group}.{key}" if group else key, value) for key, value in _leaves(options)]
+    kinds = _compare_kinds(str(group), options)
+    for name, part in parts.items():
+        if isinstance(part, functools.partial):
+            leaves += [(f"{name}.{key}", value) for key, value in _leaves(part.keywords)]
+            built = {"_target_": f"{part.func.__module__}.{part.func.__qualname__}", "_partial_": True}
+            kinds += _compare_kinds(name, {**built, **part.keywords})
+    first, is_key, rest = message.partition("=")
+    if is_key and (names := [(key, value) for key, value in leaves if key.rpartition(".")[2] == first]):
+        # of several keys of this name, the one with the value that is mentioned
+        return f"{next((key for key, value in names if rest.startswith(f'{value}')), names[0][0])}={rest}"
+    for value, line in kinds:
+        if not isinstance(error, ValueError) and (value is not None or "NoneType" in message):
+            return line
+    mentioned = [(key, value) for key, value in leaves if _mentions(message, value)]
+    values = ", ".join(f"{key}={value}" for key, value in mentioned or leaves)[:LONGEST]
+    if isinstance(error, (TypeError, AttributeError)):  # of Python's: the name of the class may help
+        return f"{target} with {values}: {message}"
+    return f"{values or target}: {message}"
 
 
-def _targets(node: object) -> list[str]:
-    if isinstance(node, dict):
-        own = [node["_target_"]] if "_target_" in node else []
-        return own + [t for value in node.values() for t in _targets(value)]
-    return [t for value in node for t in _targets(value)] if isinstance(node, list) else []
+def _compare_kinds(group: str, options: Mapping[str, object]) -> list[tuple[object, str]]:
+    """The values of another kind than in the file of the chosen option, each with a line that says so."""
+    nodes = options_by_name(group).values() if group in groups() else ()
+    same = [node for node in nodes if node["_target_"] == options.get("_target_") and node.keys() <= options.keys()]
+    longest = max(map(len, same), default=0)
+    lists = [[*_name_kind(group, options, node)] for node in same if len(node) == longest]
+    return min(lists, key=len, default=[])
+
+
+def _name_kind(place: str, value: object, example: object) -> Iterator[tuple[object, str]]:
+    kind = KINDS.get(type(example))
+    if kind is None or (isinstance(example, str) and "${" in example):
+        return
+    if KINDS.get(type(value)) != kind or value != value:
+        yield value, str(choices(place, value, f"{kind}, as {example}"))[:LONGEST]
+    elif isinstance(value, dict) and isinstance(example, dict) and value.get("_target_") == example.get("_target_"):
+        for key, entry in value.items():
+            yield from _name_kind(f"{place}.{key}", entry, example.get(key))
+    elif isinstance(value, list) and isinstance(example, list):
+        for number, (entry, other) in enumerate(zip(value, example, strict=False)):
+            yield from _name_kind(f"{place}.{number}", entry, other)
+
+
+def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Each value with its dotted key; of a list of values that build nothing, the list."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key not in MARKS:
+                yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(node, list) and any(isinstance(value, Mapping) for value in node):
+        for place, value in enumerate(node):
+            yield from _leaves(value, f"{prefix}.{place}")
+    else:
+        yield prefix, node
+
+
+def _mentions(message: str, value: object) -> bool:
+    """Return whether a value, or one in a list, is a word of the message."""
+    if isinstance(value, list):
+        return any(_mentions(message, entry) for entry in value)
+    text = "NoneType" if value is None else str(value)
+    return re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w.])", message) is not None

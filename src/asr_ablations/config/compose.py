@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import hydra._internal.config_loader_impl as hydra_loader
 import hydra._internal.hydra as hydra_core
@@ -20,30 +21,35 @@ from hydra.core.default_element import ResultDefault
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString, ValueType
-from hydra.core.singleton import Singleton
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import ConfigCompositionException, HydraException
 from hydra.plugins.config_source import ConfigResult
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
-from asr_ablations.config.keys import refuse_unread, refuse_unread_groups
+from asr_ablations.config.keys import expect_keys, refuse_key, refuse_unread
 from asr_ablations.config.resolvers import look_up_in
-from asr_ablations.config.variants import own_folders
+from asr_ablations.config.targets import own_folders
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.layout import ALONE
+from asr_ablations.tools.files import CONF
 from asr_verdicts.config import flatten
 from asr_verdicts.errors import UsageError, choices
 
 SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
+REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+)=(.*)")
+"""Hydra's messages for a key that is not there, with the advice to add it, and for a value in place of keys."""
 
 
 class Repository(CachingConfigRepository):
-    """The files of a search path and what plugins have stored, each read once. What it returns must not be changed.
+    """The files of a search path and what plugins have stored, each read once.
 
-    defaults: the lists of files, by the overrides that choose files.
+    defaults: the lists of files, by the overrides that choose files; primary: the file of conf/ that the command begins
+    with, or that the user's file builds on; None for neither, and for a conf/ of other code.
     """
+
+    primary: str | None = None
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
         self.delegate = ConfigRepository(search_path)  # Hydra's own copies one, with all that plugins have stored
@@ -52,30 +58,55 @@ class Repository(CachingConfigRepository):
         self._groups: dict[str, bool] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
-        """Raises UsageError with the name of a file that is no YAML: with -cd and -cn it is the user's own."""
+        """A copy, into which Hydra merges. Raise UsageError, with the file's name, for a file that is not YAML: with
+        -cd and -cn it is the user's own.
+        """
         try:
-            loaded: ConfigResult | None = super().load_config(config_path)
+            return copy.deepcopy(super().load_config(config_path))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UsageError(f"{config_path}.yaml: {' '.join(str(error).split())}") from error
-        return loaded
 
     def group_exists(self, config_path: str) -> bool:
         if config_path not in self._groups:
             self._groups[config_path] = super().group_exists(config_path)
         return self._groups[config_path]
 
+    def folders(self) -> list[Path]:
+        return [Path(source.path).resolve() for source in self.get_sources() if source.scheme() == "file"]
+
+    def find_primary(self, name: str) -> str | None:
+        loaded = None if (CONF / f"{name}.yaml").is_file() else self.load_config(name)
+        if loaded is None:
+            return name
+        entries = [str(getattr(entry, "path", None) or "_self_").strip("/") for entry in loaded.defaults_list or []]
+        files = [entry for entry in entries if entry != "_self_" and "/" not in entry]
+        return next((primary for file in files if (primary := self.find_primary(file))), None)
+
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader for one command."""
+    """Hydra's loader for one command: each file is read once, and a key that the command does not read is refused."""
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         path = config_search_path.get_path()
-        known = [_plain(str(element.path)) for element in path]
-        for folder in (str(folder) for folder in own_folders() if str(folder) not in known):
+        folders = [Path(str(element.path).removeprefix("file://")).resolve() for element in path]
+        for folder in (folder for folder in own_folders() if folder.resolve() not in folders):
             path.insert(len(path) - 1, SearchPathElement("variants", f"file://{folder}"))  # Hydra's own must be last
         super().__init__(config_search_path)
         self._repositories: dict[tuple[str | None, str], Repository] = {}
         self._merged: dict[tuple[int, str], DictConfig] = {}
+
+    def load_configuration(self, *words: Any, **options: Any) -> DictConfig:
+        """Raise UsageError for a key that the command does not read, with the nearest keys that it does."""
+        try:
+            cfg: DictConfig = super().load_configuration(*words, **options)
+        except ConfigCompositionException as error:
+            primary = self._repository.primary
+            if (match := REFUSED.match(str(error))) is None or primary is None:
+                raise
+            raise refuse_key(match[1], primary) if match[1] else expect_keys(match[2], match[3]) from error
+        if self._repository.primary is not None:
+            refuse_unread(cfg, self._repository.primary, self._defaults, self._repository.folders())
+        return cfg
 
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: list[str]
@@ -87,50 +118,37 @@ class Loader(ConfigLoaderImpl):
             repository = Repository(self.config_search_path)
             self._process_config_searchpath(config_name, parsed, repository)
             _refuse_file(config_name, repository)
+            if config_name and CONF.resolve() in repository.folders():
+                repository.primary = repository.find_primary(config_name)
             self._repositories[key] = repository
+        self._repository = self._repositories[key]
         for override in parsed:
-            _refuse(override, self._repositories[key])
-        return parsed, self._repositories[key]
+            _refuse(override, self._repository)
+        return parsed, self._repository
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
+        self._defaults = defaults
         key = id(repo), repr(defaults)  # values of the command line come later
         if key not in self._merged:
-            merged = super()._compose_config_from_defaults_list(defaults, repo)
-            refuse_unread(defaults, repo, merged)
-            refuse_unread_groups(defaults)
-            self._merged[key] = merged
+            self._merged[key] = super()._compose_config_from_defaults_list(defaults, repo)
         return copy.deepcopy(self._merged[key])
-
-    def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
-        loaded = super()._load_single_config(default, repo)
-        if default.config_path is not None and loaded is repo.load_config(default.config_path):
-            loaded = copy.copy(loaded)  # it is merged without a copy, and what follows would change it
-            loaded.config = copy.deepcopy(loaded.config)
-        return loaded
 
 
 def _refuse_file(config_name: str | None, repository: Repository) -> None:
-    """Raises UsageError for a file with _self_ before the file that it builds on, since its own values would be lost;
-    and for one whose logging calls a function.
+    """Raise UsageError for a file with _self_ before the file that it builds on, since its values would be lost; and
+    for a file whose logging calls a function.
     """
-    loaded = repository.load_config(config_name) if config_name else None
-    if loaded is None:
+    if (loaded := repository.load_config(config_name) if config_name else None) is None:
         return
     names = [getattr(entry, "path", None) for entry in loaded.defaults_list or []]
     if "_self_" in names and "/config" in names[names.index("_self_") :]:
-        raise UsageError(
-            f"{config_name}.yaml: _self_ stands before /config, which sets its values anew; expected it last"
-        )
-    for key in ("job_logging", "hydra_logging"):
-        node = OmegaConf.select(loaded.config, f"hydra.{key}")
+        raise UsageError(f"{config_name}.yaml: _self_ stands before /config, which sets its values; expected it last")
+    for key in ("hydra.job_logging", "hydra.hydra_logging"):
+        node = OmegaConf.select(loaded.config, key)
         if isinstance(node, DictConfig) and any(
             name.endswith("()") for name in flatten({str(k): v for k, v in node.items()})
         ):
-            raise UsageError(f"{config_name}.yaml: hydra.{key}: refused, its () would call a function")
-
-
-def _plain(path: str) -> str:
-    return str(Path(path.removeprefix("file://")).resolve())
+            raise UsageError(f"{config_name}.yaml: {key}: refused, its () would call a function")
 
 
 def several(overrides: list[str]) -> list[str]:
@@ -138,16 +156,14 @@ def several(overrides: list[str]) -> list[str]:
     words: list[str] = []
     for word in overrides:
         match = SEVERAL.fullmatch(word)
-        names = [] if match is None else [name.strip() for name in match[1].split(",") if name.strip()]
-        beside = [f"+logger@logger.loggers.{name}={name}" for name in dict.fromkeys(names)]
-        words += ["logger=several", *beside] if match is not None else [word]
+        names = dict.fromkeys(filter(None, map(str.strip, match[1].split(",")))) if match else ()
+        words += ["logger=several", *(f"+logger@logger.loggers.{name}={name}" for name in names)] if match else [word]
     return words
 
 
 def _refuse(override: Override, repository: Repository) -> None:
-    """Raises UsageError for =value; for a group whose value names no option: null and numbers are a traceback of
-    Hydra's, and of a list it merges the options into one that nobody has described; and for what takes a key away: a
-    class would go on with a default of its own, which no config shows.
+    """Raise UsageError for =value; for a group whose value names no option (Hydra has a traceback for null and numbers,
+    and merges a list into one option); and for ~key: a class would use a default that no config shows.
     """
     key = override.key_or_group
     if not key:
@@ -164,36 +180,21 @@ def _refuse(override: Override, repository: Repository) -> None:
             raise choices(key, "null" if value is None else value, options)
 
 
-def list_files(
-    repo: IConfigRepository,
-    config_name: str | None,
-    overrides_list: list[Override],
-    prepend_hydra: bool,
-    skip_missing: bool,
-) -> DefaultsList:
-    """Hydra's `create_defaults_list`, once for all command lines that choose the same files. A list from which nothing
-    is missing is the same whether that is forgiven, as where Hydra only looks for its mode, or not.
-    """
+def list_files(repo: IConfigRepository, overrides_list: list[Override], **options: Any) -> DefaultsList:
+    """Hydra's `create_defaults_list`, once for all arms that choose the same files: it is half the time of an arm."""
     if not isinstance(repo, Repository):
-        return create_defaults_list(repo, config_name, overrides_list, prepend_hydra, skip_missing)
-    values = Overrides(repo, overrides_list).config_overrides
+        return create_defaults_list(repo, overrides_list=overrides_list, **options)
     groups = [override for override in overrides_list if repo.group_exists(override.key_or_group)]
-    key = config_name, prepend_hydra, *(override.input_line for override in groups)
+    key = *options.values(), *(override.input_line for override in groups)
     if key not in repo.defaults:
-        try:
-            repo.defaults[key] = create_defaults_list(repo, config_name, groups, prepend_hydra, False)
-        except HydraException:
-            if not skip_missing:
-                raise
-            key = *key, "without what is missing"
-            repo.defaults[key] = create_defaults_list(repo, config_name, groups, prepend_hydra, True)
-    return replace(repo.defaults[key], config_overrides=values)
+        repo.defaults[key] = create_defaults_list(repo, overrides_list=groups, **options)
+    return replace(repo.defaults[key], config_overrides=Overrides(repo, overrides_list).config_overrides)
 
 
 def use_loader() -> None:
     """From now on Hydra composes with `Loader`. Hydra has no plugin for it: it names the two in its modules."""
     hydra_core.ConfigLoaderImpl = Loader  # type: ignore[misc]
-    hydra_loader.create_defaults_list = list_files
+    hydra_loader.create_defaults_list = list_files  # type: ignore[assignment]
 
 
 def compose(
@@ -211,28 +212,25 @@ def compose(
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str((folder or conf).resolve())):
             return hydra_compose(name, overrides=[*search, *overrides], return_hydra_config=with_hydra)
-    except MissingConfigException as error:
-        group, _, value = str(error.missing_cfg_file).rpartition("/")
-        expected = f"expected {', '.join(error.options)}" if error.options else "there is no such file"
-        raise UsageError(f"{group or folder or conf}={value}: {expected}") from error
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(one_line(error)) from error
 
 
 def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[str], number: int) -> DictConfig:
     """The resolved config of one arm under its sweep's name, without Hydra's own part, for launchers."""
-    state = Singleton.get_state()
+    cfg = context.config_loader.load_sweep_config(config, list(overrides))
+    hydra = HydraConfig.instance()
+    outer = hydra.cfg
     try:
-        cfg = context.config_loader.load_sweep_config(config, list(overrides))
         with open_dict(cfg):
             cfg.hydra.job.num = number
-            HydraConfig.instance().set_config(cfg)
+            hydra.set_config(cfg)  # ${hydra:…} reads it
             if cfg.get("sweep", "") is None:
                 cfg.sweep = sweep_name(config.hydra)
             del cfg["hydra"]
         OmegaConf.resolve(cfg)
     finally:
-        Singleton.set_state(state)
+        hydra.cfg = outer
     return cfg
 
 

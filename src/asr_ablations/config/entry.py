@@ -13,39 +13,37 @@ import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import sweep_name, use_loader
-from asr_ablations.config.keys import known
+from asr_ablations.config.keys import READS, read_command
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.reference import explain, overview
 from asr_ablations.config.resolvers import look_up_in
-from asr_ablations.config.variants import use_folder
+from asr_ablations.config.targets import own_folders, use_folder
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
 from asr_ablations.tools.errors import Stopped, installs, stop_before
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, typed, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
+from asr_ablations.tools.reference import Help
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
 from asr_ablations.tools.streams import open_streams
 from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import forgive_characters, harmless
-
-COMPLETION = ("-sc", "--shell-completion")
 
 
 def arranged(words: Sequence[str], config_name: str) -> list[str]:
     """The words with Hydra's options before the overrides: its parser takes no override after an option that follows
     one, as in seed=1 -m rnn=lstm,gru.
 
-    config_name: the file of conf/ that the command begins with. Raises UsageError for a word that is neither.
+    config_name: the file of conf/ that the command begins with. Raise UsageError for a word that is neither.
     """
-    if any(word in COMPLETION for word in words):
+    if {"-sc", "--shell-completion"}.intersection(words):
         return list(words)
     parsed, unknown = get_args_parser().parse_known_intermixed_args(list(words))
     for word in unknown:
@@ -55,46 +53,37 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
     options = [name for name in ("run", "multirun", "cfg", "info") if getattr(parsed, name)]
     if len(options) > 1:
         raise UsageError(f"--{' and --'.join(options)}: expected one of them")
-    keys: dict[str, str] = {}
+    typed_before: dict[str, str] = {}
     for word in parsed.overrides:
-        if "=" not in word and not word.startswith("~"):
-            raise UsageError(f"{word}: expected key=value{_example(word, config_name)}")
-        if word.startswith(("hydra.run.dir=", "hydra.sweep.dir=", "hydra.sweep.subdir=")):
+        key, is_set, _ = word.partition("=")
+        if not is_set and not word.startswith("~"):  # likely a folder
+            example = f", as {'run' if 'run' in read_command(config_name)[0] else 'data.root'}={word}"
+            is_path = "/" in word or Path(word).exists()
+            raise UsageError(f"{word}: expected key=value{example if is_path else '; --help lists the keys'}")
+        if key in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
             raise UsageError(f"{word}: nothing is written there; expected outputs=<folder>")
-        if (key := word.partition("=")[0].lstrip("+")) in keys:
-            raise UsageError(f"{keys[key]} {word}: {key} is set twice; expected it once")
-        keys[key] = word
-    if parsed.config_dir is not None:
-        use_folder(Path(parsed.config_dir))
+        if (key := key.lstrip("+")) in typed_before:
+            raise UsageError(f"{typed_before[key]} {word}: {key} is set twice; expected it once")
+        typed_before[key] = word
     return [*(word for word in words if word not in parsed.overrides), *parsed.overrides]
 
 
-HELP = ("--help", "-h")
-VERSION = "--version"
-
-
-def _has_helped(words: list[str], config_name: str) -> bool:
-    """Print the version, or what is asked behind --help, where nothing but this and a folder of configs is typed: with
-    overrides Hydra shows the config that they make. Returns whether that was all.
+def _print_help(words: list[str], config_name: str) -> bool:
+    """Print the version, or the help on the topics after --help, if nothing else is typed but a folder of configs:
+    with overrides Hydra shows the config that they make. Return whether that was all.
     """
-    if words == [VERSION]:
+    if words == ["--version"]:
         print(version())
         return True
     parsed, unknown = get_args_parser().parse_known_args(words)
+    if parsed.config_dir is not None:
+        use_folder(Path(parsed.config_dir))
     topics = [word for word in parsed.overrides if "=" not in word and not word.startswith("~")]
     if not parsed.help or unknown or parsed.config_name is not None or len(topics) != len(parsed.overrides):
         return False
-    if parsed.config_dir is not None:
-        use_folder(Path(parsed.config_dir))
-    print("\n\n".join(explain(topic, config_name) for topic in topics) if topics else overview(config_name))
+    page = Help(CONF / f"{config_name}.yaml", *read_command(config_name), config_name in READS, (CONF, *own_folders()))
+    print("\n\n".join(map(page.explain, topics)) or page.overview())
     return True
-
-
-def _example(word: str, config_name: str) -> str:
-    """The end of the message, for a word that is likely a folder, or else."""
-    if "/" not in word and not Path(word).exists():
-        return "; --help lists the keys"
-    return f", as {'run' if 'run' in known(config_name)[0] else 'data.root'}={word}"
 
 
 PLUGINS = {"joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
@@ -102,10 +91,10 @@ PLUGINS = {"joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "
 Task = Callable[[Any], object]
 """A command: a config, or all configs of a sweep, to whatever it returns."""
 
-Check = Callable[[Any], None]
 
-
-def entry(config_name: str, checked: Check = check, *, continues: bool = False) -> Callable[[Task], Task]:
+def entry(
+    config_name: str, checked: Callable[[Any], None] = check, *, continues: bool = False
+) -> Callable[[Task], Task]:
     """Make `task(cfg)` a command line over conf/. Called with a config, it runs the task on it.
 
     config_name: the file of conf/; checked: what checks a config, for configs that are no training config; continues:
@@ -135,9 +124,9 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
             name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
-                if cfg is None and _has_helped(sys.argv[1:], config_name):
-                    return None
                 if cfg is None:
+                    if _print_help(sys.argv[1:], config_name):
+                        return None
                     check_surroundings()
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
@@ -166,7 +155,7 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
     return decorate
 
 
-def _with_one_line_errors(task: Task, checked: Check) -> Task:
+def _with_one_line_errors(task: Task, checked: Task) -> Task:
     """The task, with its mistakes printed before Hydra sees them: it would add lines of its own."""
 
     @functools.wraps(task)
@@ -181,8 +170,8 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
         except UsageError as error:
             _stop(error)
         except Diverged as error:
-            if _in_a_sweep_of_hydra():
-                return None  # a result, and no reason for Hydra to end the sweep
+            if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+                return None  # in a process of a launcher of Hydra's: a result, and no reason to end the sweep
             sys.exit(error.exit_code)
         except Exception as error:
             _end_at(error)
@@ -199,50 +188,37 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
         raise UsageError(f"-cn {hydra.job.config_name} varies {', '.join(sorted(varied))}; expected -m: {command}")
 
 
-def _in_a_sweep_of_hydra() -> bool:
-    """Return whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
-    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-
-
 def _end_as_asked(stop: BaseException, continues: bool) -> NoReturn:
     code = 128 + getattr(stop, "signal_number", signal.SIGINT)
     end_at_once_on_another(code)
-    _say(f"{str(stop) or 'interrupted'}{'; the same command continues' if continues else ''}")
-    sys.exit(code)
+    _end(f"{str(stop) or 'interrupted'}{'; the same command continues' if continues else ''}", code)
 
 
 def _stop(error: Exception) -> NoReturn:
-    _say(harmless(f"error: {_one_line(error)}"))
-    sys.exit(2)
+    _end(f"error: {_one_line(error)}", 2)
 
 
 def _end_at(error: Exception) -> NoReturn:
     """End at an error of the machine's, as a full disk or too little memory; any other is ours, and is raised again."""
     if (end := ending(error)) is None:
         raise error
-    line, code = end
-    if line:
-        _say(harmless(f"error: {line}"))
+    _end(end[0] and f"error: {end[0]}", end[1])
+
+
+def _end(line: str, code: int) -> NoReturn:
+    """Print why the command ends, once for all ranks of a run."""
+    if line and speaks():
+        print(harmless(line), file=sys.stderr)
     sys.exit(code)
 
 
-def _say(line: str) -> None:
-    """Print why the command ends, once for all ranks of a run."""
-    if speaks():
-        print(line, file=sys.stderr)
-
-
 def _one_line(error: Exception) -> str:
-    if isinstance(error, MissingConfigException) and error.options:
-        group, _, value = str(error.missing_cfg_file).rpartition("/")
-        if extra := PLUGINS.get(value):
-            return f"{group}={value}: not installed; {installs(extra)}"
-        return f"{group}={value}: expected {', '.join(error.options)}"
-    if isinstance(error, MissingConfigException) and (name := error.missing_cfg_file) is not None:
-        if (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
-            # an installed package's command takes this word for its own sweeps
-            folder = "sweeps" if REPOSITORY == CARRIED else os.path.relpath(REPOSITORY / "sweeps")
-            return f"-cn {name}: it stands in another folder than conf/: -cd {folder} -cn {name}"
-        if "/" not in name:
-            return f"-cn {name}: there is no such file in conf/, nor in the folder of -cd"
+    """The message of an error, with what else a file that Hydra does not find may be."""
+    name = str(getattr(error, "missing_cfg_file", None) or "")
+    if extra := PLUGINS.get(name.rpartition("/")[2]):
+        return f"{name.replace('launcher/', 'launcher=')}: not installed; {installs(extra)}"
+    if name and (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
+        # an installed package's command takes this word for its own sweeps
+        folder = "sweeps" if REPOSITORY == CARRIED else os.path.relpath(REPOSITORY / "sweeps")
+        return f"-cn {name}: it stands in another folder than conf/: -cd {folder} -cn {name}"
     return one_line(error)

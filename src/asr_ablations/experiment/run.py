@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.resolvers import refuse_changed_files, weights_file
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.finished import print_finished
@@ -21,6 +20,7 @@ from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import OUTPUT_LOG, last_checkpoint
+from asr_ablations.runs.named_files import refuse_changed_files, weights_file
 from asr_ablations.runs.process import LAUNCHER, command, wait_for
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, reason, status_of

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
+from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.components.logger.wandb import typed_tags
 from asr_ablations.components.logger.wandb_run import LOGGER, begin, end, mode, sync_command
-from asr_ablations.config.option_names import plain_config
 from asr_ablations.report.curves import metric_names
 from asr_ablations.report.training_columns import TRAINING_COLUMNS
 from asr_ablations.report.training_report import sections

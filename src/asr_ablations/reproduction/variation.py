@@ -1,18 +1,19 @@
 """A new run that differs from an earlier one in the given overrides, and in nothing else."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from omegaconf.resolvers import oc
 
 from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.resolvers import OWN_VARIABLES, of_the_environment_only
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.runs.identity import content
@@ -20,6 +21,9 @@ from asr_ablations.runs.layout import CONFIG, OVERRIDES
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_verdicts.config import MACHINE_KEYS, differences
 from asr_verdicts.errors import UsageError
+
+OWN_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT")
+"""Variables of the environment that conf/ reads: where corpora lie, and where W&B's runs go."""
 
 
 def run_variation(
@@ -92,6 +96,22 @@ def replaced(overrides: Sequence[str], changes: Sequence[str]) -> list[str]:
     return list(by_key.values())
 
 
+@contextmanager
+def read_environment_only(names: Collection[str]) -> Iterator[None]:
+    """Within, ${oc.env:…} reads these variables. Raises UsageError for any other, without its value."""
+
+    def variable(name: str, *default: str | None) -> str | None:
+        if name not in names:
+            raise UsageError(f"${{oc.env:{name}}}: a config from elsewhere reads {', '.join(names)} only")
+        return oc.env(name, *default)
+
+    OmegaConf.register_new_resolver("oc.env", variable, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
+
+
 def composed(original: Original, overrides: Sequence[str], tree: Path, source: Path) -> DictConfig:
     """The resolved config that conf/ of `tree` gives for the overrides."""
     name, folder = composed_from(original)
@@ -101,7 +121,7 @@ def composed(original: Original, overrides: Sequence[str], tree: Path, source: P
     with open_dict(cfg):
         cfg.overrides = list(overrides)
     try:
-        with of_the_environment_only(OWN_VARIABLES):  # the record names the folder of configs
+        with read_environment_only(OWN_VARIABLES):  # the record names the folder of configs
             OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error

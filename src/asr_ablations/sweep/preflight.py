@@ -19,7 +19,7 @@ from asr_ablations.components.logger.wandb_run import (
     why_silent,
 )
 from asr_ablations.config.build import build
-from asr_ablations.config.keys import unknown
+from asr_ablations.config.keys import propose_keys
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.experiment.finished import fingerprint_of, finished
 from asr_ablations.runs.status import fate_of, reason
@@ -56,7 +56,7 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
         FailureRule.parse(declared.failed)
         for root in declared.factor:
             if "model" in keys and not any(key == root or key.startswith(f"{root}.") for key in known):
-                raise UsageError(f"ablation.factor={root}: {str(unknown(root, keys)).partition(': ')[2]}")
+                raise UsageError(f"ablation.factor={root}: {propose_keys(root, known)}")
         for target in declared.targets:
             if not 0 < target <= (1 if metric.is_rate else math.inf):
                 raise choices("ablation.targets", f"{target:g}", "rates as fractions: 0.2 is 20 %")

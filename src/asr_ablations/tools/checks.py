@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from asr_verdicts.errors import choices
 
@@ -57,6 +57,13 @@ def path_or_none(name: str, value: object) -> str | None:
     if value is None or (isinstance(value, str) and value):
         return value
     raise choices(name, value, f"a path, or null; a number is one as {name}=\"'{value}'\"")
+
+
+def a_list(name: str, value: object) -> list[Any]:
+    """The value, if it is a list: a text would be taken for a list of its letters. Raises UsageError for others."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    raise choices(name, value, "a list, as [a, b]")
 
 
 def a_path(name: str, value: object) -> str:

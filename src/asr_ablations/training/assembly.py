@@ -16,8 +16,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from asr_ablations.config.build import build, build_optional, content_of
-from asr_ablations.config.component_arguments import by_key
+from asr_ablations.config.build import build, by_key, content_of
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
@@ -74,7 +73,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
-        penalty=build_optional(cfg.penalty),
+        penalty=_build_optional(cfg.penalty),
         alphabet=alphabet,
         validation_sets=corpus.validation,
         seed=cfg.seed,
@@ -160,6 +159,11 @@ def _try_training(cfg: DictConfig, model: AcousticModel) -> None:
     _called(cfg.schedule, optimizer, total_steps=10)
 
 
+def _build_optional(node: DictConfig | None) -> Any:
+    """The object that a node describes; None for a group without a choice (null)."""
+    return None if node is None else build(node)
+
+
 def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
     """Call a group's partial. Raises UsageError for values that its class refuses."""
     try:
@@ -232,7 +236,7 @@ def _training_callbacks(
     cfg: DictConfig,
 ) -> tuple[ParallelTraining, Pretraining | None, WeightAveraging | None, Stopping | None]:
     # in this order: workers agree on weights before these are averaged
-    return build(cfg.trainer), *(build_optional(node) for node in (cfg.pretrain, cfg.averaging, cfg.stopping))
+    return build(cfg.trainer), *(_build_optional(node) for node in (cfg.pretrain, cfg.averaging, cfg.stopping))
 
 
 def _debugging(cfg: DictConfig, folder: Path | None) -> Debugging | None:

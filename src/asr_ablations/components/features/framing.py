@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.tools.checks import is_number
 
 PREEMPHASIS = 0.97
 SHORTEST, LONGEST = 2, SAMPLE_RATE
@@ -32,7 +33,7 @@ def in_samples(window: float, hop: float) -> tuple[int, int]:
     the window, which would leave samples out.
     """
     for name, seconds in (("window", window), ("hop", hop)):
-        if not SHORTEST <= round(seconds * SAMPLE_RATE) <= LONGEST:
+        if not (is_number(seconds) and SHORTEST <= round(seconds * SAMPLE_RATE) <= LONGEST):
             bounds = f"{SHORTEST / SAMPLE_RATE:g} to {LONGEST / SAMPLE_RATE:g}"
             raise ValueError(f"{name}={seconds}: expected seconds from {bounds}")
     if hop > window:

@@ -9,7 +9,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.recurrent import LetterLSTM, save, train
 from asr_ablations.language_models.text import collect
-from asr_ablations.tools.checks import number, path_or_none, whole
+from asr_ablations.tools.checks import a_list, number, path_or_none, whole
 from asr_verdicts.terminal import bar
 
 
@@ -33,7 +33,7 @@ class LSTM:
         lr: float,
         seed: int,
     ) -> None:
-        self.text, self.include = path_or_none("lm.text", text), list(include)
+        self.text, self.include = path_or_none("lm.text", text), a_list("lm.include", include)
         self.width, self.layers = whole("lm.width", width, 1, 8192), whole("lm.layers", layers, 1, 16)
         self.dropout = number("lm.dropout", dropout, least=0, most=0.99)
         self.epochs, self.batch = whole("lm.epochs", epochs, 1), whole("lm.batch", batch, 1)

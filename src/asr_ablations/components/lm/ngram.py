@@ -9,7 +9,7 @@ from asr_ablations.language_models import lmplz
 from asr_ablations.language_models.model import ARPA, SPACE, WORDS
 from asr_ablations.language_models.ngram import estimate, write_arpa
 from asr_ablations.language_models.text import collect, units
-from asr_ablations.tools.checks import is_whole, path_or_none, whole
+from asr_ablations.tools.checks import a_list, is_whole, path_or_none, whole
 from asr_verdicts.errors import choices
 from asr_verdicts.files import write
 
@@ -46,7 +46,7 @@ class NGram:
         if not prune or prune[0] != 0 or not rising or len(prune) > order:
             raise choices("lm.prune", list(prune), "counts that never fall, the first 0, as [0, 0, 1]")
         self.order, self.unit, self.text = order, unit, path_or_none("lm.text", text)
-        self.include = list(include)
+        self.include = a_list("lm.include", include)
         self.prune = [*prune, *[prune[-1]] * (order - len(prune))]
         self.program = path_or_none("lm.program", program)
         if self.program not in (None, USUAL) and lmplz.find(str(self.program)) is None:

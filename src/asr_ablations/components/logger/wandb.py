@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.components.logger.wandb_run import RECORDING, begin_part, end, log_row, sync_command
-from asr_ablations.config.option_names import plain_config
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
 from asr_ablations.runs.reader import read_data, read_environment
 from asr_ablations.runs.sweep_history import declared, evidence, places
 from asr_ablations.runs.wandb_rows import Logged
-from asr_ablations.tools.checks import label_or_null, whole
+from asr_ablations.tools.checks import a_list, label_or_null, whole
 from asr_ablations.tools.errors import refusals
 from asr_verdicts.errors import choices
 from asr_verdicts.files import Json
@@ -56,7 +56,10 @@ def wandb_logger(
     from omegaconf import OmegaConf
     from pytorch_lightning.loggers import WandbLogger  # imported late: `typed_tags` needs no torch
 
-    sendable, tags = artifacts or [], tags or []
+    sendable, tags = (
+        [] if value is None else a_list(key, value)
+        for key, value in (("logger.artifacts", artifacts), ("logger.tags", tags))
+    )
     for key, value in (("logger.project", project), ("logger.entity", entity)):
         if label_or_null(key, value) is not None and not isinstance(value, str):
             raise choices(key, value, f"a name; a number is one as {key}=\"'{value}'\"")

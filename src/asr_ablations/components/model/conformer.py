@@ -8,9 +8,8 @@ import torch
 from torch import nn
 from torchaudio.models.conformer import ConformerLayer
 
-from asr_ablations.components.model.convolution import InputLayer, InputLayerFactory
+from asr_ablations.components.model.convolution import MOST_LAYERS, MOST_WIDTH, InputLayer, InputLayerFactory
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.config.plain_keys import MOST
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
@@ -93,10 +92,10 @@ class Conformer(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        whole("model.width", width, 1, MOST["width"])
-        whole("model.layers", layers, 1, MOST["layers"])
-        whole("model.feed_forward", feed_forward, 1, MOST["width"])
-        if whole("model.heads", heads, 1, MOST["width"]) and width % heads:
+        whole("width", width, 1, MOST_WIDTH)
+        whole("layers", layers, 1, MOST_LAYERS)
+        whole("model.feed_forward", feed_forward, 1, MOST_WIDTH)
+        if whole("model.heads", heads, 1, MOST_WIDTH) and width % heads:
             raise choices("model.heads", heads, f"a divisor of width={width}")
         if not whole("model.kernel", kernel, 1, MOST_IN_A_KERNEL) % 2:
             raise choices("model.kernel", kernel, "an odd number of frames")

@@ -12,8 +12,8 @@ from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory
 from asr_verdicts.errors import choices
 
-MOST_CHANNELS = 2**16
-"""Beyond what anybody trains: a machine hangs before it says anything."""
+MOST_WIDTH, MOST_LAYERS = 2**16, 1000
+"""Channels or units of a layer, and layers of a model: with more, a machine hangs before it says anything."""
 CEILING = 20.0
 """The clipped ReLU's upper bound (Ambroszczyk2019 §1.2)."""
 
@@ -74,10 +74,12 @@ class PaddedConvolution(nn.Module):
         self, inputs: int, bins: int, *, norm: NormFactory, channels: int, kernel: Sequence[int], stride: Sequence[int]
     ) -> None:
         super().__init__()
-        whole("model.convolutions: channels", channels, 1, MOST_CHANNELS)
+        whole("model.convolutions: channels", channels, 1, MOST_WIDTH)
         for name, sizes in {"kernel": kernel, "stride": stride}.items():
-            if not (isinstance(sizes, (list, tuple)) and len(sizes) == 2 and all(is_whole(size, 1) for size in sizes)):
-                raise choices(f"model.convolutions: {name}", sizes, "two whole numbers from 1: frequency and time")
+            is_pair = isinstance(sizes, (list, tuple)) and len(sizes) == 2 and all(is_whole(size, 1) for size in sizes)
+            if not (is_pair and max(sizes) <= MOST_WIDTH):
+                expected = f"two whole numbers from 1 to {MOST_WIDTH}: frequency and time"
+                raise choices(f"model.convolutions: {name}", sizes, expected)
         if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
             raise ValueError(f"convolution kernel {list(kernel)}: expected odd sizes, which have a middle")
         (frequency, time), self.time_stride = kernel, stride[1]

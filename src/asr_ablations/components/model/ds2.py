@@ -9,10 +9,9 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from asr_ablations.components.model.convolution import CEILING, InputLayer, InputLayerFactory
+from asr_ablations.components.model.convolution import CEILING, MOST_LAYERS, MOST_WIDTH, InputLayer, InputLayerFactory
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.components.model.dropout import Dropout
-from asr_ablations.config.plain_keys import MOST
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
@@ -36,7 +35,7 @@ class FullyConnected(nn.Module):
 
 def hidden_layers(count: int, inputs: int, width: int, *, norm: NormFactory, dropout: float) -> Sequence[nn.Module]:
     """The layers before the output where there are `count` with it. Raises UsageError for a count below 1."""
-    hidden = whole("model.fully_connected", count, 1, MOST["layers"]) - 1
+    hidden = whole("model.fully_connected", count, 1, MOST_LAYERS) - 1
     return [FullyConnected(width if n else inputs, width, norm=norm, dropout=dropout) for n in range(hidden)]
 
 
@@ -88,8 +87,8 @@ class DeepSpeech2(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        whole("model.width", width, 1, MOST["width"])
-        whole("model.layers", layers, 1, MOST["layers"])
+        whole("width", width, 1, MOST_WIDTH)
+        whole("layers", layers, 1, MOST_LAYERS)
         if lookahead and directions != "forward":
             log.warning("model.lookahead=%s: with model.directions=%s the layers see all of it", lookahead, directions)
         if not convolutions:
@@ -110,7 +109,7 @@ class DeepSpeech2(nn.Module):
             size = layer.size
         self.norms = nn.ModuleList(norm([size]) for _ in range(layers))
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(layers + 1))
-        self.lookahead = Lookahead(size, lookahead) if lookahead else None
+        self.lookahead = Lookahead(size, lookahead) if lookahead != 0 else None
         self.connected = nn.ModuleList(hidden_layers(fully_connected, size, width, norm=norm, dropout=dropout))
         self.output = nn.Linear(width if len(self.connected) else size, outputs)
         self.active_layers = layers

@@ -6,6 +6,9 @@ from torch.nn.functional import linear
 
 from asr_ablations.tools.checks import is_whole
 
+MOST_COPIES = 1024
+"""More only take time."""
+
 
 class AssociativeLSTM(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H): the real parts of H / 2 numbers, then the
@@ -14,7 +17,7 @@ class AssociativeLSTM(nn.Module):
     The memory holds `copies` traces. Each adds up products of a key and a value, element by element; the key of each is
     permuted in its own way, so that the noise of reading differs between the copies, and their mean has less of it. The
     permutations are the same in every layer, whatever the seed. torch has no such cell: it goes frame by frame, and is
-    slow. Raises ValueError for an odd H, and for copies below 1.
+    slow. Raises ValueError for an odd H, and for copies out of range.
     """
 
     permutations: torch.Tensor
@@ -23,8 +26,8 @@ class AssociativeLSTM(nn.Module):
         super().__init__()
         if hidden_size % 2:
             raise ValueError(f"width={hidden_size}: expected an even number")
-        if not is_whole(copies, 1):
-            raise ValueError(f"copies={copies}: expected a whole number, 1 or more")
+        if not (is_whole(copies, 1) and copies <= MOST_COPIES):
+            raise ValueError(f"copies={copies}: expected a whole number from 1 to {MOST_COPIES}")
         size = hidden_size // 2
         self.sizes = [size, size, size, 2 * size, 2 * size, 2 * size]  # three gates, two keys, the value
         # a matrix each, so that initialisations know how many outputs it has

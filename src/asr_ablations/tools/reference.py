@@ -3,16 +3,13 @@
 import ast
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from asr_ablations.config.keys import READS, known
-from asr_ablations.config.targets import groups
-from asr_ablations.config.variants import own_folders
 from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
 from asr_verdicts.errors import UsageError
 
@@ -131,7 +128,7 @@ def _shortened(text: str) -> str:
 
 def _comment(lines: Sequence[str], number: int) -> str:
     """The comment beside a line and the lines of comment, indented, that continue it."""
-    parts = [lines[number][len(_without_comment(lines[number])) :]]
+    parts = [lines[number].partition(" #")[2]]  # no value of conf/ holds such a sign
     if not parts[0]:
         return ""
     for line in lines[number + 1 :]:
@@ -139,11 +136,6 @@ def _comment(lines: Sequence[str], number: int) -> str:
             break
         parts.append(line.lstrip())
     return _joined(part.lstrip().removeprefix("#") for part in parts)
-
-
-def _without_comment(line: str) -> str:
-    """A line up to its comment, which `#` after a blank begins; none of the values of conf/ holds such a sign."""
-    return line.partition(" #")[0]
 
 
 def _joined(lines: Iterable[str]) -> str:
@@ -163,56 +155,74 @@ def overrides(text: str) -> list[tuple[str, str]]:
 
 
 KEYS = "keys"
-"""What is typed behind --help for all plain keys of a command."""
+"""What is typed after --help for all plain keys of a command."""
 NARROWEST = 60
 
 
-def overview(primary: str) -> str:
-    """What a command prints for --help: its examples, its groups with their options, and where the rest stands."""
-    content = yaml.safe_load((CONF / f"{primary}.yaml").read_text(encoding="utf-8"))
-    words = content.get("hydra", {}).get("help", {})
-    name = {"config": "train"}.get(primary, primary)
-    parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), ""]
-    plain, chosen = _read(primary)
-    if chosen:
-        parts.append("== Configuration groups ==")
-    parts += [_wrapped(f"{group}: ", ", ".join(_names(group))) for group in sorted(chosen) if _names(group)]
-    key = "precision" if "precision" in plain else min(plain)
-    if chosen:
-        parts.append("")
-        group = "norm" if "norm" in chosen else min(chosen)
-        parts.append(f"--help <group>   what its options and their keys mean, as --help {group}")
-    parts += [f"--help keys      what the plain keys mean; --help <key> one of them, as --help {key}"]
-    footer = words.get("footer", "").strip()
-    return "\n".join([*parts, *(["", footer] if footer else [])])
+@dataclass(frozen=True)
+class Help:
+    """What a command prints for --help.
 
-
-def explain(topic: str, primary: str) -> str:
-    """What a group, a key or all keys of a command mean, for a terminal. Raises UsageError, with the choices, for a
-    topic that is neither.
+    file: of conf/, that the command begins with; plain, groups: the keys and groups that it reads; adds_keys: whether
+    its plain keys include the keys of its groups; folders: conf/ and the user's.
     """
-    own, chosen = _read(primary)
-    text = (CONF / f"{primary}.yaml").read_text(encoding="utf-8")
-    base = DEFAULTS.read_text(encoding="utf-8")
-    plain = _once(
-        key for source in dict.fromkeys([text, base]) for _, key in headed(source) if key.name.split(".")[0] in own
-    )
-    if topic == KEYS:
-        added = [group for group in defaults(text) if primary in READS and not group.startswith("override ")]
-        plain += _once(key for group in added for file in _files(group) for key in _keys_of(group, file))
-        return "\n".join(map(_described, plain))
-    if topic in groups():
-        return _of_group(topic, defaults(text).get(topic) or defaults(base).get(topic))
-    group = topic.partition(".")[0]
-    within = [key for file in _files(group) for key in _keys_of(group, file)] if group in groups() else []
-    wanted = [key for key in [*plain, *within] if key.name == topic or key.name.startswith(f"{topic}.")]
-    if wanted:
-        return "\n".join(dict.fromkeys(map(_described, wanted)))
-    raise UsageError(f"--help {topic}: expected keys, a key, or a group: {', '.join(sorted(chosen))}")
+
+    file: Path
+    plain: Collection[str]
+    groups: Collection[str]
+    adds_keys: bool
+    folders: Sequence[Path]
+
+    def overview(self) -> str:
+        """The command's examples, its groups with their options, and where the rest is explained."""
+        content = yaml.safe_load(self.file.read_text(encoding="utf-8"))
+        words = content.get("hydra", {}).get("help", {})
+        name = "train" if self.file == DEFAULTS else self.file.stem
+        parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), ""]
+        names = {group: ", ".join(file.stem for file in self._files(group)) for group in sorted(self.groups)}
+        if names:
+            parts.append("== Configuration groups ==")
+            parts += [_wrapped(f"{group}: ", options) for group, options in names.items() if options]
+            group = "norm" if "norm" in names else min(names)
+            parts += ["", f"--help <group>   what its options and their keys mean, as --help {group}"]
+        key = "precision" if "precision" in self.plain else min(self.plain)
+        parts += [f"--help keys      what the plain keys mean; --help <key> one of them, as --help {key}"]
+        footer = words.get("footer", "").strip()
+        return "\n".join([*parts, *(["", footer] if footer else [])])
+
+    def explain(self, topic: str) -> str:
+        """What a group, a key or all keys mean. Raise UsageError, with the choices, for a topic that is neither."""
+        texts = dict.fromkeys(file.read_text(encoding="utf-8") for file in (self.file, DEFAULTS))
+        chosen = {group: option for text in reversed(texts) for group, option in defaults(text).items()}
+        plain = [key for text in texts for _, key in headed(text) if key.name.split(".")[0] in self.plain]
+        if topic == KEYS:
+            added = [group for group in defaults(next(iter(texts))) if self.adds_keys and " " not in group]
+            keys = [*_once(plain), *_once(key for group in added for file in self._files(group) for key in _keys(file))]
+            return "\n".join(map(_described, keys))
+        if (CONF / topic).is_dir():
+            return self._explain_group(topic, chosen.get(topic))
+        within = [key for file in self._files(topic.partition(".")[0]) for key in _keys(file)]
+        wanted = [key for key in [*_once(plain), *within] if f"{key.name}.".startswith(f"{topic}.")]
+        if wanted:
+            return "\n".join(dict.fromkeys(map(_described, wanted)))
+        raise UsageError(f"--help {topic}: expected keys, a key, or a group: {', '.join(sorted(self.groups))}")
+
+    def _explain_group(self, group: str, default: str | None) -> str:
+        files = self._files(group)
+        example = f": as {typed('train')} {group}={files[0].stem}"
+        parts = [group + example * (group in defaults(DEFAULTS.read_text(encoding="utf-8"))), ""]
+        for file in files:
+            mark = " (default)" if file.stem == default else ""
+            parts.append(_wrapped(f"{group}={file.stem}{mark}  ", meaning(file)))
+            parts += [textwrap.indent(_described(key), "    ") for key in _keys(file)]
+        return "\n".join(parts)
+
+    def _files(self, group: str) -> list[Path]:
+        return [file for folder in self.folders for file in sorted((folder / group).glob("*.yaml"))]
 
 
 def _once(keys: Iterable[Key]) -> list[Key]:
-    """Each key once: with the value of its first file, and a comment of any."""
+    """Each key once: with the value of its first file, and the first comment."""
     by_name: dict[str, Key] = {}
     for key in keys:
         first = by_name.setdefault(key.name, key)
@@ -220,34 +230,11 @@ def _once(keys: Iterable[Key]) -> list[Key]:
     return list(by_name.values())
 
 
-def _read(primary: str) -> tuple[set[str], set[str]]:
-    """The plain keys and the groups that a command reads."""
-    plain, chosen = known(primary)
-    reads = READS.get(primary, (*plain, *chosen))
-    return {key for key in plain if key in reads}, {group for group in chosen if group in reads}
-
-
-def _of_group(group: str, default: str | None) -> str:
-    parts = [f"{group}: as {typed('train')} {group}={_names(group)[0]}" if group in known("config")[1] else group, ""]
-    for file in _files(group):
-        mark = " (default)" if file.stem == default else ""
-        parts.append(_wrapped(f"{group}={file.stem}{mark}  ", meaning(file)))
-        parts += [textwrap.indent(_described(key), "    ") for key in _keys_of(group, file)]
-    return "\n".join(parts)
-
-
-def _files(group: str) -> list[Path]:
-    return [file for folder in (CONF, *own_folders()) for file in sorted((folder / group).glob("*.yaml"))]
-
-
-def _names(group: str) -> list[str]:
-    return [file.stem for file in _files(group)]
-
-
-def _keys_of(group: str, file: Path) -> list[Key]:
-    text = file.read_text(encoding="utf-8")
+def _keys(file: Path) -> list[Key]:
+    """The keys of an option's file, as they are typed."""
+    text, group = file.read_text(encoding="utf-8"), file.parent.name
     prefix = "" if GLOBAL in text else f"{group}."
-    return [Key(f"{prefix}{key.name}", key.default, key.comment) for _, key in leaves(text) if key.name != group]
+    return [replace(key, name=f"{prefix}{key.name}") for _, key in leaves(text) if key.name != group]
 
 
 def _described(key: Key) -> str:
