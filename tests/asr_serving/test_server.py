@@ -1,7 +1,6 @@
 """The server: its answers, and its page with a microphone."""
 
 import asyncio
-import errno
 import io
 import os
 import re
@@ -196,18 +195,6 @@ def test_a_stuck_upload_does_not_keep_the_server() -> None:
         begun = time.monotonic()
     assert time.monotonic() - begun < 20
     stuck.close()
-
-
-def test_a_full_disk_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(server_module, "_save", full)
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b"x"}
-
-    assert answer(receive, monkeypatch) == 507
 
 
 OPTIONS = [

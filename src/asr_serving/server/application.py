@@ -1,7 +1,6 @@
 """The page and its one request: a recording is sent, its transcript is returned."""
 
 import asyncio
-import errno
 import socket
 import sys
 import tempfile
@@ -18,7 +17,6 @@ from starlette.requests import ClientDisconnect
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
-from asr_ablations.tools.errors import is_lack_of_memory
 from asr_ablations.tools.machine import give_memory_back
 from asr_serving.recogniser import Recogniser
 from asr_serving.sources import read_whole
@@ -80,10 +78,6 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
         waiting.add(request)
         try:
             return await answer(request)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EROFS):
-                raise
-            raise HTTPException(507, "this machine has no room for the recording") from error
         finally:
             waiting.remove(request)
 
@@ -102,10 +96,6 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
                 except UsageError as error:
                     message = " ".join(str(error).split()).replace(str(path), "recording")
                     raise HTTPException(422, message) from error
-                except (MemoryError, RuntimeError) as error:
-                    if not is_lack_of_memory(error):
-                        raise
-                    raise HTTPException(422, "too little memory for this recording") from error
 
     return app
 
