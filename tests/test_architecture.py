@@ -16,8 +16,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 FLOORS = (
     {"asr_verdicts"}, {"tools", "metrics"}, {"native"}, {"runs", "data", "synthesis"},
     {"config", "language_models", "comparison"},
-    {"training", "reproduction"}, {"components", "experiment", "transcription"},
-    {"evaluation", "onnx_export", "sweep", "report"}, {"asr_benchmarks"}, {"commands"},
+    {"training", "reproduction"}, {"components", "experiment"},
+    {"evaluation", "sweep", "report"}, {"asr_benchmarks", "asr_serving"}, {"commands"},
     {"hydra_plugins", "scripts"},
 )  # fmt: skip
 """From the ground up. `scripts` are the files src/*.py."""

@@ -1,8 +1,7 @@
 """Ablations in automatic speech recognition that one can trust.
 
-From Python: `open` reads the runs of a folder, `compare` compares systems of any toolkit, `load` gives the recogniser
-of a run (docs/python.md). They are imported when they are first used: `import asr_ablations` costs nothing, and changes
-nothing of other packages.
+From Python: `open` reads the runs of a folder, and `compare` compares systems of any toolkit (docs/python.md). They are
+imported when they are first used: `import asr_ablations` costs nothing, and changes nothing of other packages.
 
 Letters in shapes: B utterances in a batch, S samples, T frames, D size of a frame going into a layer, F frequency
 bins, H size of a frame coming out of a recurrent layer, V output symbols (blank is 0), L labels of a transcript.
@@ -17,12 +16,11 @@ SAMPLE_RATE = 16_000
 """Hz; everything past the audio reader is at this rate."""
 LAZY = {
     "compare": "asr_verdicts.api",
-    "load": "asr_ablations.report.notebook",
     "open": "asr_ablations.report.notebook",
 }
 """The module of each name that is imported when it is first used."""
 
-__all__ = ["SAMPLE_RATE", "__version__", "compare", "load", "open"]
+__all__ = ["SAMPLE_RATE", "__version__", "compare", "open"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,10 +13,9 @@ from asr_ablations.config.compose import compose
 from asr_ablations.config.entry import arranged
 from asr_ablations.config.plain_keys import check
 from asr_ablations.evaluation.request import check_requests
-from asr_ablations.onnx_export.request import check_export
 from asr_ablations.tools.files import CONF, REPOSITORY
 from asr_ablations.training.assembly import assemble
-from asr_ablations.transcription.request import check_transcription
+from asr_serving.requests import check_export, check_transcription
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import standing_corpus
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import asr_ablations as aa
+import asr_serving
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.api import compare
 from asr_verdicts.errors import UsageError
@@ -73,7 +74,7 @@ def test_runs_of_a_sweep(tmp_path: Path) -> None:
 def test_a_run_transcribes(memorised_run: Path) -> None:
     runs = aa.open(memorised_run)
     row = runs.utterances(runs.names[0])[0]
-    transcript = aa.load(memorised_run).transcribe(row["audio"])
+    transcript = asr_serving.load(memorised_run).transcribe(row["audio"])
     assert transcript.text == row["hypothesis"]
     assert all(0 <= word.confidence <= 1 and word.start < word.end for word in transcript.words)
 

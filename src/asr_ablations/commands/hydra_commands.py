@@ -8,8 +8,7 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.entry import entry
 from asr_ablations.evaluation.request import check_requests
-from asr_ablations.onnx_export.request import check_export
-from asr_ablations.transcription.request import check_transcription
+from asr_serving.requests import check_export, check_transcription
 
 if TYPE_CHECKING:
     from asr_ablations.evaluation.record import Evaluation
@@ -59,7 +58,7 @@ def check(cfg: DictConfig) -> None:
 
 @entry("export", check_export)
 def export(cfg: DictConfig) -> object:
-    from asr_ablations.onnx_export.export import export
+    from asr_serving.export import export
 
     return export(cfg)
 
@@ -81,11 +80,11 @@ def prepare(cfg: DictConfig) -> None:
 @entry("transcribe", check_transcription)
 def transcribe(cfg: DictConfig) -> None:
     if cfg.serve:
-        from asr_ablations.transcription.server.application import serve
+        from asr_serving.server.application import serve
 
         serve(cfg)
         return
-    from asr_ablations.transcription.transcribe import transcribe
+    from asr_serving.transcribe import transcribe
 
     if transcribe(cfg):
         sys.exit(1)

@@ -81,8 +81,8 @@ def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
     import torch
 
     from asr_ablations.data.batch import unlabelled_batch
+    from asr_ablations.data.word_times import align as times_of_words
     from asr_ablations.training.trained_model import load_run
-    from asr_ablations.transcription.recogniser import align as times_of_words
 
     task = load_run(run.folder).task
     seen = []

@@ -2,18 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.runs.records import load as load_records
+from asr_verdicts.api import Result, Table
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record, Records, UtteranceRow
-
-if TYPE_CHECKING:
-    from asr_ablations.transcription.recogniser import Recogniser
-    from asr_ablations.transcription.transcript import Transcript
-from asr_verdicts.api import Result, Table
 
 Path_ = str | Path
 
@@ -94,31 +89,3 @@ def open(*folders: Path_) -> Runs:
         raise UsageError("open(): expected a folder of runs, as in open('outputs/rnn_type')")
     paths = [Path(folder) for folder in folders]
     return Runs(paths, load_records(paths))
-
-
-class Model:
-    """A trained run that recognises speech, as `load` gives it."""
-
-    def __init__(self, recogniser: "Recogniser") -> None:
-        self.recogniser = recogniser
-
-    def transcribe(self, audio: Path_) -> "Transcript":
-        """The transcript of a recording: text, and words with start and end in seconds and a confidence from 0 to 1.
-        Raises UsageError for a file that is no audio.
-        """
-        from asr_ablations import SAMPLE_RATE
-        from asr_ablations.transcription.sources import read_whole
-        from asr_ablations.transcription.transcript import Transcript
-
-        samples = read_whole(Path(audio))
-        (pieces,) = self.recogniser([samples])
-        return Transcript(str(audio), len(samples) / SAMPLE_RATE, pieces)
-
-
-def load(run: Path_, checkpoint: str = "last") -> Model:
-    """The recogniser of a trained run, with greedy decoding. run: its folder; checkpoint: last or best. Raises
-    UsageError for a folder without a finished run.
-    """
-    from asr_ablations.transcription.transcribe import greedy_recogniser
-
-    return Model(greedy_recogniser(run, checkpoint))

@@ -11,8 +11,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-import asr_ablations.onnx_export.request as export
-import asr_ablations.transcription.request as transcribe
+import asr_serving.requests as export
+import asr_serving.requests as transcribe
 from asr_ablations.config.build import one_line
 from asr_ablations.config.plain_keys import check
 from asr_ablations.evaluation.request import check_requests

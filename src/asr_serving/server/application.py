@@ -1,15 +1,12 @@
 """The page and its one request: a recording is sent, its transcript is returned."""
 
 import asyncio
-import errno
 import socket
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -17,16 +14,14 @@ from fastapi.concurrency import run_in_threadpool
 from omegaconf import DictConfig
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
-from asr_ablations.tools.errors import is_lack_of_memory
 from asr_ablations.tools.machine import give_memory_back
-from asr_ablations.transcription.recogniser import Recogniser
-from asr_ablations.transcription.sources import read_whole
-from asr_ablations.transcription.transcribe import recogniser
-from asr_ablations.transcription.transcript import Transcript, as_srt, doubt
+from asr_serving.recogniser import Recogniser
+from asr_serving.sources import read_whole
+from asr_serving.transcribe import recogniser
+from asr_serving.transcript import Transcript, as_srt, doubt
 from asr_verdicts.errors import UsageError
 
 PAGE = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
@@ -39,8 +34,6 @@ HEADERS = {
 }
 UPLOAD_SECONDS = 120.0
 """Time for a recording to arrive."""
-HEADER_SECONDS = 10.0
-"""Time for the head of a request to arrive; a connection that says nothing, or a letter at a time, is closed then."""
 END_SECONDS = 10
 """Time that a server that is to end leaves its requests."""
 RETRY_SECONDS = 10
@@ -58,7 +51,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     recogniser_lock = asyncio.Lock()
-    waiting: dict[Request, str] = {}
+    waiting: set[Request] = set()
 
     @app.middleware("http")
     async def headers(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -79,22 +72,14 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
     async def transcribe(request: Request) -> dict[str, object]:
         if request.headers.get("content-type") != BODY:
             raise HTTPException(415, f"expected the type {BODY}")
-        later, user = {"Retry-After": str(RETRY_SECONDS)}, user_of(request)
         if len(waiting) >= MOST:
-            await swallow(request)
+            later = {"Retry-After": str(RETRY_SECONDS)}
             raise HTTPException(503, f"{MOST} recordings are waiting: try again later", later)
-        if (own := [*waiting.values()].count(user)) >= SHARE * MOST:
-            await swallow(request)
-            raise HTTPException(429, f"{own} recordings of yours are waiting: try again later", later)
-        waiting[request] = user
+        waiting.add(request)
         try:
             return await answer(request)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EROFS):
-                raise
-            raise HTTPException(507, "this machine has no room for the recording") from error
         finally:
-            del waiting[request]
+            waiting.remove(request)
 
     async def answer(request: Request) -> dict[str, object]:
         with tempfile.TemporaryDirectory() as folder:
@@ -111,27 +96,8 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
                 except UsageError as error:
                     message = " ".join(str(error).split()).replace(str(path), "recording")
                     raise HTTPException(422, message) from error
-                except (MemoryError, RuntimeError) as error:
-                    if not is_lack_of_memory(error):
-                        raise
-                    raise HTTPException(422, "too little memory for this recording") from error
 
     return app
-
-
-def user_of(request: Request) -> str:
-    """The id of the user at the other end of the connection, "" where the system does not say it: all have one address
-    (proc(5), /proc/net/tcp: local address, remote address, …, uid).
-    """
-    if request.client is None:
-        return ""
-    own, ours = (f":{port:04X}" for port in (request.client.port, request.scope["server"][1]))
-    with suppress(OSError, IndexError):
-        for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines():
-            fields = line.split()
-            if fields[1].endswith(own) and fields[2].endswith(ours):
-                return fields[7]
-    return ""
 
 
 async def _save(request: Request, path: Path, limit: int) -> None:
@@ -163,81 +129,13 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
     return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}
 
 
-async def swallow(request: Request) -> None:
-    """Read a little of a body that is refused, for a little while: a connection that is closed with bytes unread is
-    reset, and the answer may be lost with it.
-    """
-    with suppress(asyncio.TimeoutError, ClientDisconnect):
-        await asyncio.wait_for(_read_a_little(request), SWALLOWED_SECONDS)
-
-
-async def _read_a_little(request: Request) -> None:
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > SWALLOWED_BYTES:
-            return
-
-
-SWALLOWED_SECONDS, SWALLOWED_BYTES = 1.0, 1 << 20
-
 HOST = "127.0.0.1"
 """The loopback address: there is no login, so no other machine may reach the page."""
 
 MOST = 64
 """Recordings that arrive or wait at a time; others are answered with 503, and when to try again."""
-SHARE = 0.75
-"""The part of these places that one user may take: on a machine of many users each reaches the loopback address."""
 CONNECTIONS = 1024
 """Connections at a time."""
-
-
-class Patience(H11Protocol):
-    """A connection that is closed where no request begins in time, the next one on it included."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._answered: object = None
-        self._wait()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._answered = self.cycle
-        self._deadline.cancel()
-        self._wait()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._deadline = self.loop.call_later(HEADER_SECONDS, self._give_up)
-
-    def _give_up(self) -> None:
-        if self.cycle is self._answered and not self.transport.is_closing():
-            self.transport.close()
-
-
-class Server(uvicorn.Server):
-    """A server that does not print a traceback for each connection that finds no free file handle."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(_say_once())
-        await super().startup(sockets)
-
-
-def _say_once() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    said: set[int] = set()
-
-    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
-            loop.default_exception_handler(context)
-        elif error.errno not in said:
-            said.add(error.errno)
-            print(f"{error.strerror}: connections wait until others end", file=sys.stderr, flush=True)
-
-    return handle
 
 
 def serve(cfg: DictConfig) -> None:
@@ -246,14 +144,13 @@ def serve(cfg: DictConfig) -> None:
     with _listen(cfg.port) as listener:
         app = application(recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
         print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        Server(configuration(app)).run(sockets=[listener])
+        uvicorn.Server(configuration(app)).run(sockets=[listener])
 
 
 def configuration(app: FastAPI, end_seconds: int = END_SECONDS) -> uvicorn.Config:
     """The limits of the server."""
     return uvicorn.Config(
         app,
-        http=Patience,
         log_level="warning",
         access_log=False,
         limit_concurrency=CONNECTIONS,

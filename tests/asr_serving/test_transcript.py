@@ -15,10 +15,10 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.metrics.ctc_alignment import letter_frames
-from asr_ablations.transcription.recogniser import Piece, Word, align, cut
-from asr_ablations.transcription.sources import Source
-from asr_ablations.transcription.transcribe import Folder, Stream, writer
-from asr_ablations.transcription.transcript import Transcript, as_srt, doubt, subtitles
+from asr_serving.recogniser import Piece, Word, align, cut
+from asr_serving.sources import Source
+from asr_serving.transcribe import Folder, Stream, writer
+from asr_serving.transcript import Transcript, as_srt, doubt, subtitles
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import shared_data
 

@@ -15,12 +15,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import unlabelled_batch
-from asr_ablations.onnx_export.graph import Graph
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import ENVIRONMENT, SUMMARY
 from asr_ablations.runs.reader import read_data, read_environment, read_overrides, read_summary
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import Trained, load_run
+from asr_serving.onnx_graph import Graph
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import whole_file, write, write_json
 from asr_verdicts.record import NO_SUMMARY, Environment, SetContent, Summary

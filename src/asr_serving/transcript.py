@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from asr_ablations.transcription.recogniser import Piece, Word
+from asr_serving.recogniser import Piece, Word
 
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt"}
 SUBTITLE_LETTERS, SUBTITLE_SECONDS, SUBTITLE_GAP = 80, 6.0, 1.0

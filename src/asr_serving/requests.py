@@ -1,4 +1,4 @@
-"""Checks of a transcription's options, before anything is loaded."""
+"""Checks of the options of transcribe and export, before anything is loaded."""
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -8,10 +8,12 @@ from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+SAMPLES = ("float", "int16")
+OPSETS = (18, 25)
+"""The lowest and the highest version of ONNX's operators that can be written."""
 FORMATS = ("text", "json", "srt")
 SERVING = ("fastapi", "uvicorn")
-MOST = {"longest": 86_400, "batch_seconds": 10**6, "limits.megabytes": 10**6, "limits.minutes": 10**5}
-"""A day of audio at once, two terabytes, ten weeks: more is a slip of the keyboard."""
 
 
 def check_transcription(cfg: DictConfig) -> None:
@@ -25,8 +27,8 @@ def check_transcription(cfg: DictConfig) -> None:
     if cfg.format not in FORMATS:
         raise choices("format", cfg.format, FORMATS)
     auto_or_one("gpus", cfg.gpus)
-    for key, most in MOST.items():
-        number(key, OmegaConf.select(cfg, key), above=0, most=most)
+    for key in ("longest", "batch_seconds", "limits.megabytes", "limits.minutes"):
+        number(key, OmegaConf.select(cfg, key), above=0)
     if cfg.longest < 1:
         raise choices("longest", cfg.longest, "1 second or more")
     whole("port", cfg.port, 0, 65535)
@@ -46,3 +48,19 @@ def requested_audio(cfg: DictConfig) -> list[str]:
         if path is not None and not isinstance(path, str):
             raise choices("audio", path, f"a path; a number is one as audio=\"'{path}'\"")
     return [path for path in paths if isinstance(path, str) and path]
+
+
+def check_export(cfg: DictConfig) -> None:
+    """Raise UsageError, with the value and the choices, for an option that cannot be met."""
+    check_targets(cfg)
+    if not cfg.run:
+        raise UsageError(f"run is not set: a run's folder, as in {typed('export')} run=outputs/<sweep>/<run>")
+    path_or_none("run", cfg.run)
+    if cfg.samples not in SAMPLES:
+        raise choices("samples", cfg.samples, SAMPLES)
+    if cfg.opset is not None:
+        whole("opset", cfg.opset, *OPSETS, also="null")
+    if cfg.output is not None and not str(cfg.output).endswith(".onnx"):
+        raise choices("output", cfg.output, "a file that ends in .onnx")
+    number("tolerance", cfg.tolerance, above=0, most=1)
+    require("export", "export.py", *PACKAGES)

@@ -14,9 +14,9 @@ from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.audio import duration, read
 from asr_ablations.tools.machine import peak_memory
 from asr_ablations.training.trained_model import load_run
-from asr_ablations.transcription import sources
-from asr_ablations.transcription.recogniser import Recogniser, batches
-from asr_ablations.transcription.sources import find_sources, read_whole
+from asr_serving import sources
+from asr_serving.recogniser import Recogniser, batches
+from asr_serving.sources import find_sources, read_whole
 from asr_verdicts.errors import UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore:GPU available but not used")

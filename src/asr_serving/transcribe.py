@@ -17,10 +17,10 @@ from asr_ablations.tools.files import CONF
 from asr_ablations.tools.streams import harmless_line
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import load_run
-from asr_ablations.transcription.recogniser import Recogniser, Word
-from asr_ablations.transcription.request import requested_audio
-from asr_ablations.transcription.sources import Source, find_sources, read_whole
-from asr_ablations.transcription.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
+from asr_serving.recogniser import Recogniser, Word
+from asr_serving.requests import requested_audio
+from asr_serving.sources import Source, find_sources, read_whole
+from asr_serving.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular, write
 from asr_verdicts.terminal import console
@@ -148,14 +148,31 @@ def recogniser(cfg: DictConfig) -> Recogniser:
     return Recogniser(trained, decoder, longest=cfg.longest, batch_seconds=cfg.batch_seconds)
 
 
-def greedy_recogniser(run: str | Path, checkpoint: str) -> Recogniser:
-    """The recogniser of a run with greedy decoding and the settings of conf/transcribe.yaml. Raises as recogniser."""
+class Model:
+    """A trained run that recognises speech, as `load` gives it."""
+
+    def __init__(self, recognise: Recogniser) -> None:
+        self.recognise = recognise
+
+    def transcribe(self, audio: str | Path) -> Transcript:
+        """The transcript of a recording: text, and words with start and end in seconds and a confidence from 0 to 1.
+        Raises UsageError for a file that is no audio.
+        """
+        samples = read_whole(Path(audio))
+        (pieces,) = self.recognise([samples])
+        return Transcript(str(audio), len(samples) / SAMPLE_RATE, pieces)
+
+
+def load(run: str | Path, checkpoint: str = "last") -> Model:
+    """A trained run with greedy decoding and the settings of conf/transcribe.yaml. run: its folder; checkpoint: last or
+    best. Raises UsageError for a folder without a finished run.
+    """
     look_up_in(CONF)  # a run's config is completed by that of today
     settings = OmegaConf.load(CONF / "transcribe.yaml")
     assert isinstance(settings, DictConfig)
     decoder = OmegaConf.load(CONF / "decoder" / "greedy.yaml")
     kept = {key: settings[key] for key in ("gpus", "longest", "batch_seconds")}
-    return recogniser(OmegaConf.create({**kept, "decoder": decoder, "run": str(run), "checkpoint": checkpoint}))
+    return Model(recogniser(OmegaConf.create({**kept, "decoder": decoder, "run": str(run), "checkpoint": checkpoint})))
 
 
 def _progress() -> Progress:

@@ -46,23 +46,14 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
 
 
 def _listed() -> list[str]:
-    """The lines of standard input. Raises UsageError where it is closed."""
-    if sys.stdin is None or sys.stdin.closed:
-        raise UsageError("audio=-: standard input is closed, expected a path per line")
+    """The lines of standard input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")  # names are bytes
     return [line.rstrip("\r\n") for line in sys.stdin]
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # no name of a file: whoever reads it says so
-        return False
-
-
 def _files(path: Path) -> Iterator[Source]:
-    if not _is_folder(path):
+    if not path.is_dir():
         yield Source(path, Path(path.name))
         return
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
