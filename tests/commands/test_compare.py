@@ -210,7 +210,7 @@ class OfflineRun:
 
     def __init__(self, path: Path) -> None:
         read = read_run(path)
-        self.id, self.name, self.config = read["id"], read["name"], read["config"]
+        self.id, self.name, self.config, self.summary = read["id"], read["name"], read["config"], read["summary"]
         self.state = "finished" if read["exit_code"] == 0 else "crashed"
         self.job_type = read["job_type"]
         self.scan_history = lambda: read["history"]
@@ -243,7 +243,7 @@ def test_the_comparison_is_logged_to_wandb(sweep, tmp_path):
     told = read_run(path)
     keys = {key for row in told["history"] for key in row}
     assert told["group"] == "sweep"
-    assert {f"comparison/{name}/path" for name in ("table", "differences", "verdicts", "page")} <= keys
+    assert {f"comparison/{name}/path" for name in ("error-rates", "differences", "verdicts", "page")} <= keys
 
 
 LSTM = "asr_ablations.components.rnn.lstm.LSTM"

@@ -1,5 +1,6 @@
 """Runs read from Weights & Biases, which mirrors a part of their records."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +13,14 @@ from asr_ablations.runs.layout import UTTERANCES
 from asr_ablations.runs.reader import read_utterances
 from asr_ablations.runs.status import DIVERGED
 from asr_ablations.runs.sweep_history import evidence
+from asr_ablations.runs.wandb_run import RECORD, as_fractions
 from asr_ablations.tools.errors import refusals
 from asr_ablations.tools.files import CONF
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.config import Config
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import UNDECLARED, Evidence
+from asr_verdicts.files import Json
 from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import (
     DataRecord,
@@ -34,11 +37,6 @@ from asr_verdicts.statistics.procedures import FIXED
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""
-STARTED, PLACE, DECLARED, SPEAKERS = "started", "place", "declared", "speakers"
-"""Keys of a plain config for the run's first start, for its place among the runs of its sweep, for what the sweep's
-first launch declared (how many runs, and `evidence` of their identities), and for the speakers of each set: how many,
-and how many of them are in training.
-"""
 UNCHECKED = (
     "the runs were read from Weights & Biases, which has no fingerprints of data, versions of behaviour, code and "
     "hardware, and no earlier looks at a part of the runs: whether they differ in those, and whether there were looks, "
@@ -48,7 +46,6 @@ RETRIES = 4
 """The tries of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour.
 WANDB__GRAPHQL_RETRY_MAX overrides it.
 """
-OWN_KEYS = (IDENTITY, STARTED, PLACE, DECLARED, SPEAKERS)
 WITHOUT_UTTERANCES = (
     "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
 )
@@ -73,6 +70,8 @@ class ApiRun(Protocol):
     def job_type(self) -> str | None: ...
     @property
     def config(self) -> Config: ...
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
     def logged_artifacts(self) -> Iterable[Any]:
         """The artifacts of the run, each with a type and download()."""
         ...
@@ -141,28 +140,40 @@ def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
     """The runs that can be arms, in the order of their starts; runs of one second in the order of their folders."""
 
     def place(run: ApiRun) -> tuple[str, str, str]:
-        config = dict(run.config)
-        return str(config.get(STARTED, "")), str(run.name), str(config.get(IDENTITY, ""))
+        return str(read_folder(run).get("started", "")), str(run.name), str(run.config.get(IDENTITY, ""))
 
     return sorted((run for run in runs if run.job_type in TRAINING), key=place)
 
 
+def read_folder(run: ApiRun) -> Json:
+    """What the logger recorded of the run's folder: start, place in the sweep, declaration, speakers by set."""
+    told: Json = json.loads(run.summary.get(RECORD) or "{}")
+    return told
+
+
 def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
     """The test for runs of which W&B has what was declared; as `gather` has it for folders, but for earlier looks."""
-    configs = [dict(run.config) for run in trainings(runs)]
-    seen = evidence(str(config.get(IDENTITY)) for config in configs)
-    declared = {tuple(config.get(DECLARED) or ()) for config in configs}
-    if records.unfinished or declared != {(len(configs), seen)}:
+    arms = trainings(runs)
+    seen = evidence(str(run.config.get(IDENTITY)) for run in arms)
+    declared = {tuple(read_folder(run).get("declared") or ()) for run in arms}
+    if records.unfinished or declared != {(len(arms), seen)}:
         return UNDECLARED
     return Evidence(FIXED, "all runs that were declared have ended", complete=True)
 
 
 def to_record(run: ApiRun) -> Record:
-    """The record of a run, as far as W&B has it."""
+    """The record of a run, as far as W&B has it. Raises UsageError for a run of another origin: its rates might be
+    fractions.
+    """
     config = nested({key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")})
-    history = [dict(row) for row in run.scan_history()]
-    speakers: dict[str, list[int]] = dict(run.config).get(SPEAKERS) or {}
-    sets = {name: SetContent(speakers=of, in_training={"speakers": known}) for name, (of, known) in speakers.items()}
+    history = [as_fractions(row) for row in run.scan_history()]
+    told = read_folder(run)
+    if not told and run.state == "finished":
+        raise UsageError(f"run {run.name}: its summary has no `{RECORD}`, so this version has not logged it")
+    sets = {
+        name: SetContent(speakers=speakers, in_training={"speakers": in_training})
+        for name, (speakers, in_training) in told.get("speakers", {}).items()
+    }
     return Record(
         folder=Path(str(run.name)),
         config=config,
@@ -171,7 +182,7 @@ def to_record(run: ApiRun) -> Record:
         metrics=[_metrics(row) for row in history],
         utterances=_utterances(run),
         model=str(run.id),
-        place=dict(run.config).get(PLACE),
+        place=told.get("place"),
         data=DataRecord(sets=sets),
         diverged_at=max((int(row[DIVERGED]) for row in history if row.get(DIVERGED) is not None), default=None),
     )
@@ -179,13 +190,9 @@ def to_record(run: ApiRun) -> Record:
 
 def nested(config: Config) -> Config:
     """A plain config as the run folder has it: rnn: lstm names the class of conf/rnn/lstm.yaml, optimizer.lr is the key
-    lr of optimizer. Configs that were logged whole stay as they are.
+    lr of optimizer.
     """
-    if IDENTITY not in config:
-        return config
-    whole: Config = {
-        key: _option(key, value) for key, value in config.items() if "." not in key and key not in OWN_KEYS
-    }
+    whole: Config = {key: _option(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
     for key, value in config.items():
         *parents, last = key.split(".")
         node = whole

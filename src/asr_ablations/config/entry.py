@@ -28,8 +28,8 @@ from asr_ablations.config.variants import use_folder
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged, ending
 from asr_ablations.runs.torchrun import speaks
-from asr_ablations.tools.errors import Stopped, installs, stop_before
-from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, typed, version
+from asr_ablations.tools.errors import Stopped, stop_before
+from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, typed, version
 from asr_ablations.tools.machine import check_surroundings, name_the_user
 from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
 from asr_ablations.tools.streams import open_streams
@@ -97,8 +97,6 @@ def _example(word: str, config_name: str) -> str:
     return f", as {'run' if 'run' in known(config_name)[0] else 'data.root'}={word}"
 
 
-PLUGINS = {"joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
-"""The extras that bring launchers of Hydra's."""
 Task = Callable[[Any], object]
 """A command: a config, or all configs of a sweep, to whatever it returns."""
 
@@ -113,7 +111,7 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
     """
 
     def decorate(task: Task) -> Task:
-        look_up_in(CONF)  # here and not in main: a launcher's jobs unpickle the task, and run it without main
+        look_up_in(CONF)
         command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
             _with_one_line_errors(task, checked)
         )
@@ -125,8 +123,6 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
             # Batches of every length leave gaps in a GPU's memory that no other fits. Read when torch loads, too.
             if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name of older versions
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
-            # a launcher's jobs unpickle the task by name: src/ must be on their path
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             handle_on_a_stack_of_their_own()
             ignored_at_the_end()
             use_loader()
@@ -153,8 +149,6 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
             except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
                 _stop(error)
             except Exception as error:
-                if 'Could not detect "srun"' in str(error):  # of submitit
-                    _stop(UsageError("hydra/launcher=submitit_slurm: there is no srun here"))
                 if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
                     _stop(UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names"))
                 if (exit_code := getattr(error, "exit_code", None)) is not None:
@@ -181,8 +175,6 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
         except UsageError as error:
             _stop(error)
         except Diverged as error:
-            if _in_a_sweep_of_hydra():
-                return None  # a result, and no reason for Hydra to end the sweep
             sys.exit(error.exit_code)
         except Exception as error:
             _end_at(error)
@@ -197,11 +189,6 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
     if varied and hydra.mode == RunMode.RUN:
         command = typed(Path(sys.argv[0]).stem, "-m", *sys.argv[1:])
         raise UsageError(f"-cn {hydra.job.config_name} varies {', '.join(sorted(varied))}; expected -m: {command}")
-
-
-def _in_a_sweep_of_hydra() -> bool:
-    """Return whether a launcher of Hydra's own runs this arm; ours start a process that Hydra knows nothing of."""
-    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def _end_as_asked(stop: BaseException, continues: bool) -> NoReturn:
@@ -235,8 +222,6 @@ def _say(line: str) -> None:
 def _one_line(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.options:
         group, _, value = str(error.missing_cfg_file).rpartition("/")
-        if extra := PLUGINS.get(value):
-            return f"{group}={value}: not installed; {installs(extra)}"
         return f"{group}={value}: expected {', '.join(error.options)}"
     if isinstance(error, MissingConfigException) and (name := error.missing_cfg_file) is not None:
         if (REPOSITORY / "sweeps" / f"{name}.yaml").exists():

@@ -1,6 +1,6 @@
 """A comparison at Weights & Biases: a run with its tables, and a report with verdicts, tables and the runs' curves."""
 
-import json
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -8,28 +8,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from asr_ablations.components.logger.wandb import typed_tags
-from asr_ablations.components.logger.wandb_run import LOGGER, begin, end, mode, sync_command
 from asr_ablations.config.option_names import plain_config
 from asr_ablations.report.curves import metric_names
-from asr_ablations.report.training_columns import TRAINING_COLUMNS
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config, read_environment
+from asr_ablations.runs.wandb_run import LOGGER, begin, end, in_percent, list_tags, mode, sync_command
 from asr_ablations.tools.errors import installs, refusals
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.config import OWN, within
 from asr_verdicts.errors import UsageError
-from asr_verdicts.files import Json
+from asr_verdicts.files import Json, slug
 from asr_verdicts.record import Rates
 from asr_verdicts.report.formats import body, preamble
-from asr_verdicts.report.looks import look_rows
-from asr_verdicts.report.tables import contrast_row
-from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows
 
 if TYPE_CHECKING:
-    import wandb
     from wandb_workspaces.reports.v2 import PanelGrid, Report
     from wandb_workspaces.reports.v2.interface import BlockTypes
+
+    import wandb
 
 
 LONGEST_TITLE = 128
@@ -89,10 +85,9 @@ def _curves(comparison: Comparison, reports: ModuleType) -> "PanelGrid":
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     """Log a run of job type `comparison` in the sweep's group, then make a report; lines on what became of them.
 
-    The run has the table, the differences, the verdicts, and the page in `folder`, if it exists; of a sweep with a plan
-    also the looks, and in its summary the latest look and the state of each question. Where W&B's server goes away
-    before it has received all that, the whole run is left in a file that is sent later. Raises UsageError for a value
-    that W&B refuses.
+    The run has the tables of the report, and the page in `folder`, if it exists; of a sweep with a plan also, in its
+    summary, the latest look and the state of each question. If W&B's server goes away before it has received all that,
+    the whole run is left in a file that is sent later. Raises UsageError for a value that W&B refuses.
     """
     name = f"comparison-{comparison.title}"
     options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
@@ -114,18 +109,12 @@ def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
     """Log what a comparison has; whether W&B took it: tables are artifacts, for which its server has to answer."""
     import wandb
 
-    tables: dict[str, list[dict[str, object]]] = {
-        "table": [dict(row) for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])],
-        "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
-        "verdicts": [{"verdict": verdict.sentence} for verdict in comparison.answer],
-        "looks": look_rows(comparison),
-    }
     try:
-        for name, rows in tables.items():
-            columns: list[str | int] = list(rows[0]) if rows else ["verdict"]
-            if rows or name == "verdicts":
-                cells = [[_cell(value) for value in row.values()] for row in rows]
-                run.log({f"comparison/{name}": wandb.Table(columns=columns, data=cells)})
+        for section in sections(comparison):
+            name = slug(re.split(", | to | of the ", section.heading.lower())[0])
+            rows = section.rows or [[line] for line in section.lines]
+            head: list[str | int] = [*section.head] if section.rows else ["line"]
+            run.log({f"comparison/{name}": wandb.Table(columns=head, data=rows)})
         if (page := folder / "index.html").exists():
             run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
     except refusals():
@@ -134,11 +123,6 @@ def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
         run.summary["until/look"] = len(comparison.course.looks)
         run.summary.update({f"until/state/{question.arm}": question.outcome for question in comparison.course.verdicts})
     return True
-
-
-def _cell(value: object) -> object:
-    """W&B's tables hold no tuples, and no objects whose keys differ from row to row."""
-    return str(value) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else value
 
 
 RATES = ("wer", "cer", "cer_longer")
@@ -169,23 +153,23 @@ def log_afterwards(
         "group": str(config.get("sweep")),
         "job_type": job_type,
         "name": name,
-        "tags": typed_tags(config),
+        "tags": list_tags(run, config.get("overrides") or []),
         "config": {**plain_config(config), "identity": read_environment(run).id, **more},
         "dir": str(run),
     }
     try:
         online = begin(**options)
-        if not _log_row(online, results):
-            _log_row(begin(**options, id=online.id, offline=True), results)
+        if not _log_results(online, results):
+            _log_results(begin(**options, id=online.id, offline=True), results)
     except UsageError as error:
         print(f"not logged: {error}", file=sys.stderr)
         return None
     return sync_command([run])
 
 
-def _log_row(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
-    """Log and end; whether W&B has received it, or offline, has it in a file."""
-    experiment.summary.update(dict(results))
+def _log_results(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
+    """Log and end. Return whether W&B has received it, or offline, has it in a file."""
+    experiment.summary.update(in_percent(results))
     return end(experiment)
 
 

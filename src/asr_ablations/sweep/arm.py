@@ -16,8 +16,8 @@ from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import OUTPUT_LOG, STATUS, frozen_config
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.listed_arms import ListedArm, read_arms
-from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_sweep
-from asr_ablations.runs.record import Progress, Status
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+from asr_ablations.runs.record import Status
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 from asr_ablations.tools.typed_json import as_json
@@ -118,13 +118,6 @@ class State:
     @property
     def ended(self) -> bool:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
-
-    def progress(self) -> Progress | None:
-        """The latest epoch, loss and WER that the arm recorded; None before the first record."""
-        try:
-            return read_progress(self.arm.folder)
-        except (FileNotFoundError, UnreadableFileError):
-            return None
 
     def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
         """Set status and reason of an arm whose process has ended.

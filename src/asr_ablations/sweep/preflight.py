@@ -9,7 +9,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.components.logger.wandb_run import (
+from asr_ablations.config.build import build
+from asr_ablations.config.keys import unknown
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.experiment.finished import fingerprint_of, finished
+from asr_ablations.runs.status import fate_of, reason
+from asr_ablations.runs.wandb_run import (
     LOGGER,
     PATIENCE_FIRST,
     WITHOUT_SERVER,
@@ -18,11 +23,6 @@ from asr_ablations.components.logger.wandb_run import (
     refuse_mode,
     why_silent,
 )
-from asr_ablations.config.build import build
-from asr_ablations.config.keys import unknown
-from asr_ablations.data.corpus import Corpus
-from asr_ablations.experiment.finished import fingerprint_of, finished
-from asr_ablations.runs.status import fate_of, reason
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import in_subprocess
 from asr_verdicts.config import flatten
