@@ -2,11 +2,10 @@
 
 import functools
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import hydra
 import yaml
@@ -25,16 +24,14 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.config.reference import explain, overview
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.config.variants import use_folder
+from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
-from asr_ablations.runs.status import Diverged, ending
-from asr_ablations.runs.torchrun import speaks
+from asr_ablations.runs.status import Diverged
 from asr_ablations.tools.errors import Stopped, stop_before
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, typed, version
-from asr_ablations.tools.machine import check_surroundings, name_the_user
-from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
-from asr_ablations.tools.streams import open_streams
+from asr_ablations.tools.machine import check_surroundings
+from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_verdicts.errors import UsageError
-from asr_verdicts.terminal import forgive_characters, harmless
 
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -124,11 +121,8 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
             if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name of older versions
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             handle_on_a_stack_of_their_own()
-            ignored_at_the_end()
+            prepare_command()
             use_loader()
-            open_streams()
-            forgive_characters()
-            name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
                 if cfg is None and _has_helped(sys.argv[1:], config_name):
@@ -138,22 +132,20 @@ def entry(config_name: str, checked: Check = check, *, continues: bool = False) 
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
-                if (stop := stop_before(error)) is not None:
-                    _end_as_asked(stop, continues)
-                _stop(error)
+                sys.exit(report_end(stop_before(error) or _in_a_line(error), continues=continues))
             except (KeyboardInterrupt, Stopped) as error:
-                _end_as_asked(error, continues)
+                sys.exit(report_end(error, continues=continues))
             except LeaseHeldError as error:
                 print(f"{error}: wait for it, or let the same command continue when it has ended", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
             except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
-                _stop(error)
+                sys.exit(report_end(_in_a_line(error)))
             except Exception as error:
                 if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
-                    _stop(UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names"))
+                    error = UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
                 if (exit_code := getattr(error, "exit_code", None)) is not None:
                     sys.exit(exit_code)  # arms that failed, with the reasons printed before
-                _end_at(error)
+                sys.exit(report_end(error))
 
         return main
 
@@ -173,11 +165,11 @@ def _with_one_line_errors(task: Task, checked: Check) -> Task:
             checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
             return task(cfg)
         except UsageError as error:
-            _stop(error)
+            sys.exit(report_end(_in_a_line(error)))
         except Diverged as error:
             sys.exit(error.exit_code)
         except Exception as error:
-            _end_at(error)
+            sys.exit(report_end(error))
 
     return wrapped
 
@@ -191,32 +183,9 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
         raise UsageError(f"-cn {hydra.job.config_name} varies {', '.join(sorted(varied))}; expected -m: {command}")
 
 
-def _end_as_asked(stop: BaseException, continues: bool) -> NoReturn:
-    code = 128 + getattr(stop, "signal_number", signal.SIGINT)
-    end_at_once_on_another(code)
-    _say(f"{str(stop) or 'interrupted'}{'; the same command continues' if continues else ''}")
-    sys.exit(code)
-
-
-def _stop(error: Exception) -> NoReturn:
-    _say(harmless(f"error: {_one_line(error)}"))
-    sys.exit(2)
-
-
-def _end_at(error: Exception) -> NoReturn:
-    """End at an error of the machine's, as a full disk or too little memory; any other is ours, and is raised again."""
-    if (end := ending(error)) is None:
-        raise error
-    line, code = end
-    if line:
-        _say(harmless(f"error: {line}"))
-    sys.exit(code)
-
-
-def _say(line: str) -> None:
-    """Print why the command ends, once for all ranks of a run."""
-    if speaks():
-        print(line, file=sys.stderr)
+def _in_a_line(error: Exception) -> UsageError:
+    """The error with its message in one line."""
+    return UsageError(_one_line(error))
 
 
 def _one_line(error: Exception) -> str:
