@@ -100,8 +100,6 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
     except wandb.errors.AuthenticationError as error:
         raise UsageError(f"W&B: {first_line(error)}; WANDB_MODE=offline logs without a login") from error
     except wandb.errors.CommError as error:
-        if os.environ.get("WANDB_SWEEP_ID"):
-            raise UsageError(f"W&B cannot be reached, and its agent needs it: {first_line(error)}") from error
         go_offline(first_line(error), "this goes on offline")
         # W&B's service holds the id of a run that it could not begin for as long as it lives, and this run has that id.
         wandb.teardown()

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,11 +92,11 @@ def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def ask_wandb(arms: Sequence[FrozenArm]) -> None:
-    """Ask W&B's server once for all arms that are to be logged there: where it cannot be reached they go on offline.
-    An agent's need it, and say so. Raises UsageError for a mode or a setting that W&B has not.
+    """Ask W&B's server once for all arms that are to be logged there: if it cannot be reached they go on offline.
+    Raises UsageError for a mode or a setting that W&B does not have.
     """
     waiting = [arm for arm in arms if fate_of(arm.folder).state not in ("done", "diverged")]
-    if os.environ.get("WANDB_SWEEP_ID") or not any(LOGGER in arm.config.read_text("utf-8") for arm in waiting):
+    if not any(LOGGER in arm.config.read_text("utf-8") for arm in waiting):
         return
     if mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
         go_offline(silence, "the arms go on offline")

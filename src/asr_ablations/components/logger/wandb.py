@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -102,7 +101,7 @@ class RunLogger(WandbLogger):
         """Begin a part of W&B's run, which has everything: an offline one from the start, an online one what the server
         lacks. Parts from before are not sent any more.
         """
-        earlier = unsynced(self.run.folder, self.options["id"] or "*")
+        earlier = unsynced(self.run.folder, self.options["id"])
         experiment = begin(**self.options, offline=offline, resume="allow")
         for file in earlier:
             file.with_suffix(SYNCED).touch()
@@ -215,11 +214,10 @@ def describe(
 ) -> Json:
     """The options of wandb.init for a run."""
     config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
-    of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))  # id, project and entity are the agent's
     return {
-        "project": None if of_agent else project,
-        "entity": None if of_agent else entity,
-        "id": None if of_agent else run_id(run),
+        "project": project,
+        "entity": entity,
+        "id": run_id(run),
         "name": name or run.name,
         "group": str(run.cfg.sweep),
         "job_type": "train",
