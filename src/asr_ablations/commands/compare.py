@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     )
     project = os.environ.get("WANDB_PROJECT") or "asr-ablations"
     arguments.add_argument(
-        "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables, page and, online, a report to W&B"
+        "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables and page to W&B"
     )
     add_text_options(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/verdicts.md)"))
     return arguments
