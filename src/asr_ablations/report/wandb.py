@@ -49,7 +49,7 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
 
 
 def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
-    """Log what a comparison has. Return whether W&B took it: tables are artifacts, for which its server has to answer."""
+    """Log what a comparison has. Return whether W&B took it: a table is an artifact, for which its server answers."""
     import wandb
 
     try:

@@ -14,12 +14,11 @@ from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.runs.wandb_run import sync_command
 from asr_ablations.sweep.arm import STOPPED, FrozenArm, State, forget, freeze_arm
-from asr_ablations.sweep.executors import Places
 from asr_ablations.sweep.gpu_slots import machine_slots
 from asr_ablations.sweep.live import LiveArms, what_varies
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
-from asr_ablations.sweep.runner import DetachedError, Runner
+from asr_ablations.sweep.runner import DetachedError, Places, Runner
 from asr_ablations.tools.checks import is_number, switch
 from asr_verdicts.errors import UsageError, choices
 
