@@ -5,7 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -57,39 +57,14 @@ STATES: dict[str, UnfinishedState] = {"running": "running", "killed": "interrupt
 """W&B's states of a run that has no result; any other is a failure."""
 
 
-class ApiRun(Protocol):
-    """The part of a run of wandb.Api that a record is made from."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def job_type(self) -> str | None: ...
-    @property
-    def config(self) -> Config: ...
-    @property
-    def summary(self) -> Mapping[str, Any]: ...
-    def logged_artifacts(self) -> Iterable[Any]:
-        """The artifacts of the run, each with a type and download()."""
-        ...
-
-    def scan_history(self) -> Iterable[Config]:
-        """Every row that was logged."""
-        ...
+ApiRun: TypeAlias = Any
+"""A run of wandb.Api: id, name, state, job_type, config, summary, scan_history(), logged_artifacts()."""
 
 
-class Fetched(NamedTuple):
-    """Runs, and what they are as evidence."""
-
-    records: Records
-    evidence: Evidence
-
-
-def fetch(path: str) -> Fetched:
-    """The runs of entity/project/group. Raises UsageError for a path of another form and for what W&B refuses."""
+def fetch(path: str) -> tuple[Records, Evidence]:
+    """The runs of entity/project/group, and what they are as evidence. Raises UsageError for a path of another form, and
+    for what W&B refuses.
+    """
     parts = path.split("/")
     if len(parts) != 3 or not all(parts):
         raise UsageError(f"wandb={path}: expected wandb=entity/project/group")
@@ -105,17 +80,11 @@ def fetch(path: str) -> Fetched:
         if not runs:
             raise UsageError(f"wandb={path}: there are no runs in this group")
         records = from_runs(runs)
-        return Fetched(records, evidence_of(runs, records))
+        return records, evidence_of(runs, records)
     except UsageError:
         raise
-    except refusals() as error:
-        raise _refused(path, error) from error
-    except ValueError as error:  # where there is no such project
-        raise _refused(path, error) from error
-
-
-def _refused(path: str, error: Exception) -> UsageError:
-    return UsageError(f"wandb={path}: {' '.join(str(error).split())}")
+    except (*refusals(), ValueError) as error:  # the last one if there is no such project
+        raise UsageError(f"wandb={path}: {' '.join(str(error).split())}") from error
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:

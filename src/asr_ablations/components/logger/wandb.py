@@ -76,7 +76,20 @@ def wandb_logger(
     for tag in tags or []:
         if not (isinstance(tag, str) and 0 < len(tag) <= LONGEST_TAG):
             raise choices("logger.tags", tag, f"texts of at most {LONGEST_TAG} characters")
-    logger = RunLogger(run, artifacts or [], audio, describe(run, project, entity, name, tags or [], notes))
+    config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
+    options = {
+        "project": project,
+        "entity": entity,
+        "id": run_id(run),
+        "name": name or run.name,
+        "group": str(run.cfg.sweep),
+        "job_type": "train",
+        "tags": [*dict.fromkeys([*list_tags(run.folder, run.cfg.get("overrides") or []), *(tags or [])])],
+        "notes": notes or (config.get("ablation") or {}).get("question"),
+        "config": {**plain_config(config), "identity": run.id, "arm": config.get("arm") or name_arm(run.name)},
+        "dir": str(run.folder),
+    }
+    logger = RunLogger(run, artifacts or [], audio, options)
     if logger.experiment.url:
         print(f"W&B         {logger.experiment.url}", flush=True)
     return logger
@@ -207,25 +220,6 @@ def _read_audio(recording: Recording) -> "wandb.Audio | None":
         return wandb.Audio(read(Path(path), offset, seconds, channel), sample_rate=SAMPLE_RATE)
     except AudioError:
         return None
-
-
-def describe(
-    run: Run, project: str, entity: str | None, name: str | None, more_tags: Sequence[str], notes: str | None
-) -> Json:
-    """The options of wandb.init for a run."""
-    config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
-    return {
-        "project": project,
-        "entity": entity,
-        "id": run_id(run),
-        "name": name or run.name,
-        "group": str(run.cfg.sweep),
-        "job_type": "train",
-        "tags": [*dict.fromkeys([*list_tags(run.folder, run.cfg.get("overrides") or []), *more_tags])],
-        "notes": notes or (config.get("ablation") or {}).get("question"),
-        "config": {**plain_config(config), "identity": run.id, "arm": config.get("arm") or name_arm(run.name)},
-        "dir": str(run.folder),
-    }
 
 
 def describe_folder(run: Run) -> Json:
