@@ -62,8 +62,8 @@ ApiRun: TypeAlias = Any
 
 
 def fetch(path: str) -> tuple[Records, Evidence]:
-    """The runs of entity/project/group, and what they are as evidence. Raises UsageError for a path of another form, and
-    for what W&B refuses.
+    """The runs of entity/project/group, and what they are as evidence. Raises UsageError for a path of another form
+    and for what W&B refuses.
     """
     parts = path.split("/")
     if len(parts) != 3 or not all(parts):
