@@ -41,8 +41,8 @@ def main() -> int:
         print(_usage())
         return 0
     if "/" in name or not script.is_file():
-        known = sorted(path.stem for path in SCRIPTS.glob("*.py"))
-        near = difflib.get_close_matches(name, known, n=1)
+        names = sorted(path.stem for path in SCRIPTS.glob("*.py"))
+        near = difflib.get_close_matches(name, names, n=1)
         hint = f"nearest: {near[0]}" if near else "these are"
         print(f"error: {name}: there is no such command; {hint}\n", file=sys.stderr)
         print(_usage(), file=sys.stderr)

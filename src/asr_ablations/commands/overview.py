@@ -70,8 +70,8 @@ def _list(outputs: Path) -> int:
         folders = _runs(sweep)
         states = Counter(fate_of(folder).state for folder in folders)
         hours = sum(_seconds(folder) for folder in folders) / 3600
-        shown = ", ".join(f"{number} {_word(state)}" for state, number in sorted(states.items()))
-        table.add_row(sweep.name, str(len(folders)), shown, f"{hours:.2f}", _verdict(sweep))
+        counts = ", ".join(f"{number} {_word(state)}" for state, number in sorted(states.items()))
+        table.add_row(sweep.name, str(len(folders)), counts, f"{hours:.2f}", _verdict(sweep))
     terminal = console()
     terminal.print(table)
     terminal.print(f"the runs of one: {typed('status', sweeps[0])}", soft_wrap=True)

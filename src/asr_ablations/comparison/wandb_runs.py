@@ -116,8 +116,8 @@ def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
 
 def read_folder(run: ApiRun) -> Json:
     """What the logger recorded of the run's folder: start, place in the sweep, declaration, speakers by set."""
-    told: Json = json.loads(run.summary.get(RECORD) or "{}")
-    return told
+    recorded: Json = json.loads(run.summary.get(RECORD) or "{}")
+    return recorded
 
 
 def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
@@ -136,12 +136,12 @@ def to_record(run: ApiRun) -> Record:
     """
     config = nested({key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")})
     history = [as_fractions(row) for row in run.scan_history()]
-    told = read_folder(run)
-    if not told and run.state == "finished":
+    recorded = read_folder(run)
+    if not recorded and run.state == "finished":
         raise UsageError(f"run {run.name}: its summary has no `{RECORD}`, so this version has not logged it")
     sets = {
         name: SetContent(speakers=speakers, in_training={"speakers": in_training})
-        for name, (speakers, in_training) in told.get("speakers", {}).items()
+        for name, (speakers, in_training) in recorded.get("speakers", {}).items()
     }
     return Record(
         folder=Path(str(run.name)),
@@ -151,7 +151,7 @@ def to_record(run: ApiRun) -> Record:
         metrics=[_metrics(row) for row in history],
         utterances=_utterances(run),
         model=str(run.id),
-        place=told.get("place"),
+        place=recorded.get("place"),
         data=DataRecord(sets=sets),
         diverged_at=max((int(row[DIVERGED]) for row in history if row.get(DIVERGED) is not None), default=None),
     )

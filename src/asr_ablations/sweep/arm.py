@@ -86,7 +86,7 @@ def forget(arms: Sequence[FrozenArm]) -> None:
 def _is_launched(arm: str, sweep: Path) -> bool:
     """True if the sweep's manifest names the arm, or cannot be read. A manifest with nothing but a plan names none."""
     try:
-        return any(known["id"] == arm for known in read_sweep(sweep).get("arms", []))
+        return any(row["id"] == arm for row in read_sweep(sweep).get("arms", []))
     except FileNotFoundError:
         return False
     except UnreadableFileError:

@@ -46,14 +46,14 @@ def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
     list has its name there in place of what it changes.
     """
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
-    names = [name_in(own) for own in overrides]
+    names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}
-    for name, own in zip(names, overrides, strict=True):
-        changes = {word for word in own if not word.startswith("seed=")}
+    for name, words in zip(names, overrides, strict=True):
+        changes = {word for word in words if not word.startswith("seed=")}
         by_name[name] = by_name.get(name, changes) & changes if name is not None else set()
     rest = [
-        " ".join([*([name] if name else []), *(word for word in own if word not in shared | by_name[name])])
-        for name, own in zip(names, overrides, strict=True)
+        " ".join([*([name] if name else []), *(word for word in words if word not in shared | by_name[name])])
+        for name, words in zip(names, overrides, strict=True)
     ]
     return [text or "default" for text in rest]
 

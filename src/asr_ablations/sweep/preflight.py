@@ -46,7 +46,10 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
     refuse_mode(configs)
     contents = [content for cfg in configs if isinstance(content := OmegaConf.to_container(cfg, resolve=True), dict)]
     keys = {str(key): value for content in contents for key, value in content.items()}
-    known = [*keys, *(dotted for content in contents for dotted in flatten({str(k): v for k, v in content.items()}))]
+    dotted_keys = [
+        *keys,
+        *(dotted for content in contents for dotted in flatten({str(k): v for k, v in content.items()})),
+    ]
     for node, data in {json.dumps(_asked(content)): _asked(content) for content in contents}.values():
         if node is None:
             continue
@@ -54,7 +57,7 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
         metric = find_metric(declared.metric or "wer")
         FailureRule.parse(declared.failed)
         for root in declared.factor:
-            if "model" in keys and not any(key == root or key.startswith(f"{root}.") for key in known):
+            if "model" in keys and not any(key == root or key.startswith(f"{root}.") for key in dotted_keys):
                 raise UsageError(f"ablation.factor={root}: {str(unknown(root, keys)).partition(': ')[2]}")
         for target in declared.targets:
             if not 0 < target <= (1 if metric.is_rate else math.inf):
@@ -104,8 +107,8 @@ def ask_wandb(arms: Sequence[FrozenArm]) -> None:
 
 def check_arms(texts: Sequence[str]) -> list[Checked]:
     """Build the model of every arm, and read every corpus once. Runs in a subprocess. texts: the configs as YAML."""
-    known: dict[str, str] = {}
-    return [check_arm(_config(text), known) for text in texts]
+    by_data: dict[str, str] = {}
+    return [check_arm(_config(text), by_data) for text in texts]
 
 
 def _config(text: str) -> DictConfig:
@@ -114,32 +117,32 @@ def _config(text: str) -> DictConfig:
     return cfg
 
 
-def check_arm(cfg: DictConfig, known: dict[str, str]) -> Checked:
-    """Check one arm. known: fingerprints by the config of the data, which this call adds to."""
+def check_arm(cfg: DictConfig, by_data: dict[str, str]) -> Checked:
+    """Check one arm. by_data: fingerprints by the config of the data, to this call adds."""
     from asr_ablations.experiment.run import set_up
 
     if not is_training(cfg):
         return Checked("", None)
     key = json.dumps(OmegaConf.to_container(cfg.data), sort_keys=True)
     try:
-        if key in known:
+        if key in by_data:
             _build(cfg)
         else:
-            known[key] = set_up(cfg).data.fingerprint
+            by_data[key] = set_up(cfg).data.fingerprint
     except UsageError as error:
         return Checked("", str(error))
     except (MemoryError, RuntimeError):
         # too large for this machine, or broken: the arm itself reports it, in its own log, when it runs
-        if key not in known:
-            return _without_model(cfg, key, known)
-    return Checked(known[key], None)
+        if key not in by_data:
+            return _without_model(cfg, key, by_data)
+    return Checked(by_data[key], None)
 
 
-def _without_model(cfg: DictConfig, key: str, known: dict[str, str]) -> Checked:
+def _without_model(cfg: DictConfig, key: str, by_data: dict[str, str]) -> Checked:
     """Return the data's fingerprint for an arm whose model cannot be built."""
     try:
-        known[key] = fingerprint_of(cfg)
-        return Checked(known[key], None)
+        by_data[key] = fingerprint_of(cfg)
+        return Checked(by_data[key], None)
     except UsageError as error:
         return Checked("", str(error))
     except (MemoryError, RuntimeError) as error:

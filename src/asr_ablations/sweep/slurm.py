@@ -249,8 +249,8 @@ class SlurmArm:
 
     def _code(self, state: str) -> int:
         """The exit code of a job in a final state; "" for one that the controller has forgotten."""
-        shown = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
-        state = state or (match[1] if (match := re.search(r"JobState=(\S+)", shown)) else "")
+        described = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
+        state = state or (match[1] if (match := re.search(r"JobState=(\S+)", described)) else "")
         if state == "COMPLETED":
             return 0
         if state in ("CANCELLED", "PREEMPTED"):
@@ -258,7 +258,7 @@ class SlurmArm:
         if state == "OUT_OF_MEMORY":
             self.memory_kills = 1
             return -signal.SIGKILL
-        code = re.search(r" ExitCode=(\d+):(\d+)", shown)
+        code = re.search(r" ExitCode=(\d+):(\d+)", described)
         if state not in ("FAILED", ""):
             self.failure = f"Slurm: job {self.job}: {state}"
         if code is None:

@@ -51,13 +51,13 @@ def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
 
 
 def _arm(name: str, plan: VerdictPlan, course: Course) -> dict[str, object]:
-    own = [contrast for contrast in course.verdicts if name in contrast.question.weights]
-    numbers = [contrast.look.number for contrast in own if contrast.look is not None]
+    contrasts = [contrast for contrast in course.verdicts if name in contrast.question.weights]
+    numbers = [contrast.look.number for contrast in contrasts if contrast.look is not None]
     return {
         "look": max(numbers, default=0),
         "seeds": course.runs(plan)[name],
-        "state": _state(name, own),
-        "questions": {contrast.arm: _question(contrast) for contrast in own},
+        "state": _state(name, contrasts),
+        "questions": {contrast.arm: _question(contrast) for contrast in contrasts},
     }
 
 

@@ -94,11 +94,11 @@ class _Budget:
 
     def seeds_in(self, folder: Path) -> int:
         """folder: of the sweep, which may have a plan."""
-        there = read_plan(folder)
+        frozen = read_plan(folder)
         if self.wanted.hours is None:
             return self.wanted.most_seeds(self.arms, None)
-        if there is not None and there.hours == self.wanted.hours:
-            return min(there.most, self.wanted.most_seeds(self.arms, None))
+        if frozen is not None and frozen.hours == self.wanted.hours:
+            return min(frozen.most, self.wanted.most_seeds(self.arms, None))
         return self.wanted.most_seeds(self.arms, self.hours_per_run())
 
 
@@ -150,10 +150,10 @@ def _beside(
     numbered = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(2))
     for candidate in itertools.chain([folder], numbered):
         fresh = seeds if not used & {*seeds} else [max(used) + 1]
-        there = read_plan(candidate)
-        if there is None or not runs_in(candidate) or not changes(there, plan_in(candidate, fresh).plan):
+        frozen = read_plan(candidate)
+        if frozen is None or not runs_in(candidate) or not changes(frozen, plan_in(candidate, fresh).plan):
             return candidate, fresh
-        used |= {*there.seeds}
+        used |= {*frozen.seeds}
     raise AssertionError("there is always another number")
 
 
