@@ -118,7 +118,7 @@ def _config(text: str) -> DictConfig:
 
 
 def check_arm(cfg: DictConfig, by_data: dict[str, str]) -> Checked:
-    """Check one arm. by_data: fingerprints by the config of the data, to this call adds."""
+    """Check one arm. by_data: fingerprints by the config of the data, to which this call adds."""
     from asr_ablations.experiment.run import set_up
 
     if not is_training(cfg):
