@@ -170,7 +170,6 @@ HELP = [
     "lm",
     "reproduce",
     "compare",
-    "sweep",
 ]
 
 
@@ -239,11 +238,6 @@ def test_a_comparison_without_its_page_imports_no_figures(tmp_path: Path) -> Non
         for rnn, rate in (("lstm", 0.2), ("gru", 0.3)):
             write_run(tmp_path, f"rnn={rnn}", f"seed={seed}", rate=rate, noise=seed)
     assert modules(PROGRAM, SOURCE / "compare.py", tmp_path / "sweep", "--no-page") & HEAVY == {"numpy", "scipy"}
-
-
-def test_a_sweep_of_wandb_is_written_without_wandb(tmp_path: Path) -> None:
-    words = [SOURCE / "sweep.py", "wandb", "sweeps/rnn_type.yaml", "--output", tmp_path / "definition.yaml"]
-    assert modules(PROGRAM, *words) & HEAVY == set()
 
 
 def test_the_reference_of_options_imports_nothing_heavy() -> None:

@@ -242,7 +242,7 @@ SEARCH = "src/train.py -m -cd sweeps -cn hyperparameters"
 CLASSIC = "src/train.py -m -cd sweeps -cn classic"
 OWN_TESTS = (
     "src/benchmark.py", "src/compare.py", "src/evaluate.py", "src/export.py", "src/transcribe.py", "src/prepare.py",
-    "src/reproduce.py", "src/sweep.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
+    "src/reproduce.py", SEARCH, CLASSIC, "src/train.py -m hydra/launcher=",
     "src/ls.py", "src/status.py", "src/diff.py", "src/new.py", "src/check.py",
 )  # fmt: skip
 """Commands that tests of their own run, with folders that they need."""

@@ -324,24 +324,6 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "launcher", [["hydra/launcher=submitit_local"], ["hydra/launcher=joblib", "hydra.launcher.n_jobs=1"]]
-)
-def test_other_launchers_skip_and_give_the_same_numbers(
-    launcher: list[str], undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
-) -> None:
-    command = [*TRAIN, CSV, "rnn=lstm", "seed=0,1", *launcher]
-    succeed(start(command, corpora, tmp_path))
-    actual = {folder.name[-8:]: result(folder) for folder in run_folders(tmp_path)}
-    expected = {name[-8:]: content for name, content in undisturbed[1].items()}
-    assert len(actual) == 2
-    assert actual == {id_: expected[id_] for id_ in actual}
-    written = {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")}
-    succeed(start(command, corpora, tmp_path))
-    assert {path: path.stat().st_mtime_ns for run in run_folders(tmp_path) for path in run.rglob("*")} == written
-
-
-@pytest.mark.slow
 def test_a_sweep_on_ray_that_is_stopped_and_then_loses_a_worker_gives_the_same_numbers(
     undisturbed: tuple[Path, dict[str, Any]], corpora: Path, tmp_path: Path
 ) -> None:

@@ -244,11 +244,6 @@ def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
         (["logger=wandb"], {"WANDB_MODE": "off"}, "WANDB_MODE=off: expected online, offline, disabled, shared"),
         (["-m", "rnn=lstm,gru"], {"WANDB_MODE": "off"}, "WANDB_MODE=off: expected online, offline, disabled, shared"),
         (
-            ["-m", "hydra/launcher=submitit_slurm", "logger=csv"],
-            {"PATH": "/nowhere"},
-            "hydra/launcher=submitit_slurm: there is no srun here",
-        ),
-        (
             ["outputs=a=b"],
             {},
             "outputs=a=b: Hydra cannot read this value; as text it is quoted twice: \"outputs='a=b'\"",

@@ -168,25 +168,6 @@ def test_two_processes_on_one_folder_reach_one_verdict(ended: tuple[Path, str], 
 
 
 @pytest.mark.slow
-def test_it_runs_with_submitit(ended: tuple[Path, str], corpora: Path, tmp_path: Path) -> None:
-    """The last look's runs: each is an interpreter of its own there, which imports everything."""
-    folder, output = ended
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    for run in [run for run in runs_in(copy / "s") if read_config(run)["seed"] == 2]:
-        shutil.rmtree(run)
-    assert len(results(copy)) == 4
-    shown = succeed(start([*OPEN, "hydra/launcher=submitit_local"], corpora, copy))
-    assert states(shown) == states(output)
-    # another launcher knows nothing of the sweep, and its runs have names with all that was typed
-    assert by_identity(results(copy)) == by_identity(results(folder))
-
-
-def by_identity(by_name: dict[str, Any]) -> dict[str, Any]:
-    return {name.rpartition("-")[2]: result for name, result in by_name.items()}
-
-
-@pytest.mark.slow
 def test_hours_are_a_budget_that_is_reckoned_once(corpora: Path, tmp_path: Path) -> None:
     """A few steps of each arm say what a run takes. The same command goes on with the same plan, however long they take
     the next time.

@@ -186,17 +186,30 @@ def api_run(name: str, rate: float, seed: int, state: str = "finished", job_type
     overrides = ["data=an4", "data.root=x", f"rnn={name}", f"seed={seed}"]
     config: Any = OmegaConf.to_container(compose(*overrides), resolve=True)
     history = [
-        {"_step": 0, "epoch": 0, "trainer/global_step": 9, "validation/dev/wer": 0.5},
-        {"_step": 1, "epoch": 1, "trainer/global_step": 19, "validation/dev/wer": 0.3},
-        {"_step": 2, "final/dev/wer": 0.3, "final/test/wer": rate, "final/test/cer": rate / 3},
+        {"_step": 0, "epoch": 0, "trainer/global_step": 9, "validation/dev/wer": 50},
+        {"_step": 1, "epoch": 1, "trainer/global_step": 19, "validation/dev/wer": 30},
+        {"_step": 2, "final/dev/wer": 30, "final/test/wer": 100 * rate, "final/test/cer": 100 * rate / 3},
         {"_step": 3, "examples": {"_type": "table-file"}},
     ]
     config["overrides"] = overrides
     logged = {**plain_config(config), "identity": "x"}
     return SimpleNamespace(
         id=f"{name}{seed}", name=name, config=logged, state=state, job_type=job_type,
-        scan_history=lambda: history, logged_artifacts=list,
+        scan_history=lambda: history, logged_artifacts=list, summary=folder(),
     )  # fmt: skip
+
+
+def folder(**values: Any) -> dict[str, str]:
+    """The summary of a run, with what the logger recorded of its folder."""
+    return {"record": json.dumps({"started": "2026-01-01", "place": None, "declared": None, "speakers": {}, **values})}
+
+
+def test_a_run_of_another_origin_is_refused() -> None:
+    """Its rates might be fractions."""
+    run = api_run("gru", 0.2, 1)
+    run.summary = {}
+    with pytest.raises(UsageError, match="run gru: its summary has no `record`"):
+        to_record(run)
 
 
 def test_a_run_of_the_api_becomes_a_record() -> None:
@@ -271,7 +284,8 @@ def test_an_artifact_of_utterances_is_read(tmp_path: Path) -> None:
 def test_what_was_declared_gets_the_test_that_the_folders_have(states: tuple[str, ...], procedure: str) -> None:
     runs = [api_run("gru", 0.2, seed, state) for seed, state in enumerate(states)]
     for run in runs:
-        run.config |= {"identity": f"id{run.config['seed']}", "declared": [2, evidence(["id0", "id1"])]}
+        run.config["identity"] = f"id{run.config['seed']}"
+        run.summary = folder(declared=[2, evidence(["id0", "id1"])])
     assert evidence_of(runs, from_runs(runs)).procedure.name == procedure
 
 
@@ -283,5 +297,5 @@ def test_without_a_declaration_any_number_of_looks_is_reckoned_with() -> None:
 def test_runs_are_in_the_order_of_their_starts() -> None:
     runs = [api_run(name, 0.2, 0) for name in ("gru", "lstm")]
     for run, started in zip(runs, ("2026-01-02", "2026-01-01"), strict=True):
-        run.config["started"] = started
+        run.summary = folder(started=started)
     assert [run.folder.name for run in from_runs(runs).runs] == ["lstm", "gru"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-import wandb
 from omegaconf import DictConfig, OmegaConf
 
+import wandb
 from asr_ablations.components.logger.tensorboard import tensorboard_logger
 from asr_ablations.components.logger.wandb import run_id, wandb_logger
 from asr_ablations.config.compose import compose as compose_file
@@ -24,7 +24,7 @@ from asr_ablations.runs.sweep_history import PlannedRun
 from asr_ablations.tools.files import CONF
 from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode
 from asr_verdicts.errors import UsageError
-from asr_verdicts.files import write_json
+from asr_verdicts.files import write_csv, write_json
 from asr_verdicts.record import SetResult, Summary
 from tests.helpers.fits import fit, model_of, same
 from tests.helpers.support import compose, group_options, tiny_overrides
@@ -254,7 +254,8 @@ def test_a_wandb_run_ends_with_the_rates_and_the_exit_code(
     (path,) = record.folder.rglob("*.wandb")
     recorded = read_run(path)
     assert (recorded["id"], recorded["exit_code"]) == (run_id(record), exit_code)
-    assert any((row.get("final/test/wer"), row.get("final/test/loss")) == (0.25, 0.5) for row in recorded["history"])
+    assert any((row.get("final/test/wer"), row.get("final/test/loss")) == (25, 0.5) for row in recorded["history"])
+    assert None not in recorded["config"].values()
     kept = {key: value for key, value in recorded["summary"].items() if key.startswith("until/")}
     assert kept == {"until/look": 2, "until/looks": 3, "until/arm": "rnn=gru", "until/state": "open"}
     (table,) = (row for row in recorded["history"] if "transcripts/path" in row)
@@ -298,25 +299,27 @@ def offline_part(record: Run, *rows: tuple[dict[str, float], int | None]) -> dic
     return read_run(path)
 
 
-def test_a_resumed_run_goes_on_behind_what_it_had_logged(
+def test_a_resumed_offline_run_has_every_row_of_its_table_and_the_earlier_part_is_not_sent(
     record: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It was killed after step 30, and its checkpoint is of step 20: what is repeated is not logged again."""
+    """It was killed after step 30, and its checkpoint is of step 20, to which its table is cut back."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     write_json(record.folder / "environment.json", {"started": "2026-01-01T00:00:00Z"})
     (record.folder / "config.yaml").write_text("seed: 0\n")
-    before = [({"train/loss": 3.0, "epoch": 0}, 10), ({"train/loss": 2.0, "epoch": 0}, 30)]
-    first = offline_part(record, *before)
+    rows = [({"train/loss": 3.0, "epoch": 0}, 10), ({"train/loss": 2.5, "epoch": 0}, 20)]
+    first = offline_part(record, *rows, ({"train/loss": 2.0, "epoch": 0}, 30))
+    write_csv(record.folder / "metrics.csv", [{**values, "step": step} for values, step in rows])
+    (earlier,) = record.folder.rglob("*.wandb")
     second = offline_part(
-        record, ({"train/loss": 2.5, "epoch": 0}, 20), ({"train/loss": 2.0, "epoch": 0}, 30),
-        ({"validation/dev/wer": 0.5, "epoch": 0}, 30), ({"train/loss": 1.0, "epoch": 1}, 40),
-        ({"final/test/wer": 0.25}, None),
+        record, ({"train/loss": 2.0, "epoch": 0}, 30), ({"validation/dev/wer": 0.5, "epoch": 0}, 30),
+        ({"train/loss": 1.0, "epoch": 1}, 40), ({"final/test/wer": 0.25}, None),
     )  # fmt: skip
     assert first["id"] == second["id"]
-    steps = [[row["_step"] for row in part["history"]] for part in (first, second)]
-    assert steps == [[0, 1], [2, 3, 4]]
-    losses = [row["trainer/global_step"] for part in (first, second) for row in part["history"] if "train/loss" in row]
-    assert losses == [10, 30, 40]
+    assert [row["_step"] for row in second["history"]] == [0, 1, 2, 3, 4, 5]
+    losses = [(row["trainer/global_step"], row["train/loss"]) for row in second["history"] if "train/loss" in row]
+    assert losses == [(10, 3.0), (20, 2.5), (30, 2.0), (40, 1.0)]
+    assert [row["validation/dev/wer"] for row in second["history"] if "validation/dev/wer" in row] == [50]
+    assert earlier.with_suffix(".wandb.synced").exists()
     assert f"wandb sync {record.folder}/wandb/offline-run-*" in capsys.readouterr().out
     assert {"config": [f"{first['id']}-config"]} == second["artifacts"], "there is no best checkpoint"
 
@@ -352,7 +355,7 @@ def test_an_evaluation_stands_beside_its_run(logger: str, tmp_path: Path, monkey
     logged = read_run(files[0])
     assert (logged["group"], logged["job_type"], logged["config"]["evaluation"]) == ("s", "evaluation", "beam-1")
     assert logged["config"]["identity"] == run.id
-    assert {key: logged["summary"][key] for key in rates} == {"final/test/wer": 0.5, "final/test/cer": 0.25}
+    assert {key: logged["summary"][key] for key in rates} == {"final/test/wer": 50, "final/test/cer": 25}
     assert command == f"wandb sync {run.folder}/wandb/offline-run-*"
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import wandb
 from rich.console import Console
 
+import wandb
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.page.content import content
 from asr_ablations.report.training_report import report_comparison, sections
@@ -212,4 +212,4 @@ def test_the_comparison_at_wandb_has_look_and_states(
     assert {arm: logged["summary"][f"until/state/{arm}"] for arm in STATES} == STATES
     assert "comparison/looks/path" in {key for row in logged["history"] for key in row}
     (table,) = tmp_path.rglob("looks_*.table.json")
-    assert [row[0] for row in json.loads(table.read_text())["data"]] == [row["arm"] for row in look_rows(ended)]
+    assert json.loads(table.read_text())["data"] == looks_section(ended).rows

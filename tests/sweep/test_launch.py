@@ -1,12 +1,9 @@
 """The launcher of a sweep: processes, GPU slots, Ray, live tables, states of arms."""
 
-import importlib
 import io
 import json
-import multiprocessing.spawn
 import os
 import signal
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +16,9 @@ from asr_ablations.runs.reader import read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
 from asr_ablations.runs.sweep_history import declared, launches, newest_declaration
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
-from asr_ablations.sweep.executors import Machine, this_machine
 from asr_ablations.sweep.gpu_slots import Slots, machine_slots, share_of_cores
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
+from asr_ablations.sweep.launch_arm import Machine, this_machine
 from asr_ablations.sweep.live import LiveArms, print_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.plan import Cost, memory_warning
@@ -306,37 +303,6 @@ def test_wrong_values_for_ray_are_named_before_it_is_started(option: dict[str, A
     with pytest.raises(UsageError, match=message):
         Cluster(SCRIPT, [arm(0)], **{**valid, **option})
     assert not ray.is_initialized()
-
-
-@pytest.fixture
-def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which the import sets
-    return importlib.import_module("asr_ablations.sweep.server").say_unless_orphaned
-
-
-def test_an_orphan_says_nothing(hook: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    read, write = os.pipe()
-    os.close(write)
-    with pytest.raises(EOFError) as raised:
-        multiprocessing.spawn._main(read, read)  # type: ignore[attr-defined]
-    hook(raised.type, raised.value, raised.tb)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_server_without_memory_says_nothing(hook: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command that waits for it does."""
-    with pytest.raises(MemoryError) as raised:
-        raise MemoryError
-    hook(raised.type, raised.value, raised.tb)
-    assert capsys.readouterr().err == ""
-
-
-def test_any_other_error_is_said(hook: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    for error in (EOFError("of a file"), ValueError("a value")):
-        with pytest.raises(type(error)) as raised:
-            raise error
-        hook(raised.type, raised.value, raised.tb)
-        assert f"{type(error).__name__}: {error}" in capsys.readouterr().err
 
 
 @pytest.fixture

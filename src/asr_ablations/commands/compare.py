@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     )
     project = os.environ.get("WANDB_PROJECT") or "asr-ablations"
     arguments.add_argument(
-        "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables, page and, online, a report to W&B"
+        "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables and page to W&B"
     )
     add_text_options(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/verdicts.md)"))
     return arguments
@@ -134,10 +134,9 @@ def write_comparison(options: argparse.Namespace) -> int:
         from asr_ablations.comparison.wandb_runs import fetch
 
         path = first.removeprefix("wandb=")
-        fetched = fetch(path)
-        layout = lay_out(fetched.records, settings, None)
-        title = path.rpartition("/")[2]
-        comparison = with_warnings(compare(fetched.records, settings, title, fetched.evidence, layout=layout))
+        records, evidence = fetch(path)
+        layout = lay_out(records, settings, None)
+        comparison = with_warnings(compare(records, settings, path.rpartition("/")[2], evidence, layout=layout))
         folder = options.out or Path("outputs") / comparison.title / COMPARISON
     else:
         with waiting("comparing"):

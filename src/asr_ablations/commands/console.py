@@ -3,19 +3,13 @@
 import ast
 import difflib
 import runpy
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from asr_ablations.runs.status import ending
+from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
-from asr_ablations.tools.machine import check_surroundings, name_the_user
-from asr_ablations.tools.signals import end_at_once_on_another, ignored_at_the_end
-from asr_ablations.tools.streams import open_streams
-from asr_verdicts.terminal import forgive_characters, harmless
-
-INTERRUPTED = 128 + signal.SIGINT
+from asr_ablations.tools.machine import check_surroundings
 
 
 def as_folder(word: str) -> str:
@@ -24,27 +18,13 @@ def as_folder(word: str) -> str:
 
 
 def exit_code(work: Callable[[], int]) -> int:
-    """The exit code of `work`: its own; 2 for a mistake of the user's, which is printed as one line; 130 for Ctrl-C; 1
-    where the reader of the output has gone away, as in … | head.
-    """
-    ignored_at_the_end()
-    open_streams()
-    forgive_characters()
-    name_the_user()
+    """The exit code of `work`: its own, or of the error that ended it."""
+    prepare_command()
     try:
         check_surroundings()
         return work()
-    except KeyboardInterrupt:
-        end_at_once_on_another(INTERRUPTED)
-        print("interrupted; the same command continues", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:
-        if (end := ending(error)) is None:
-            raise
-        line, code = end
-        if line:
-            print(harmless(f"error: {line}"), file=sys.stderr)
-        return code
+    except (KeyboardInterrupt, Exception) as error:
+        return report_end(error)
 
 
 FOLDER_OF_CONFIGS = ("-cd", "--config-dir")
@@ -61,8 +41,8 @@ def main() -> int:
         print(_usage())
         return 0
     if "/" in name or not script.is_file():
-        known = sorted(path.stem for path in SCRIPTS.glob("*.py"))
-        near = difflib.get_close_matches(name, known, n=1)
+        names = sorted(path.stem for path in SCRIPTS.glob("*.py"))
+        near = difflib.get_close_matches(name, names, n=1)
         hint = f"nearest: {near[0]}" if near else "these are"
         print(f"error: {name}: there is no such command; {hint}\n", file=sys.stderr)
         print(_usage(), file=sys.stderr)

@@ -6,22 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 from rich.table import Table
-from rich.text import Text
 
 from asr_ablations.commands.console import as_folder, exit_code
-from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, frozen_config, is_run, runs_in
-from asr_ablations.runs.reader import (
-    UnreadableFileError,
-    read_config,
-    read_overrides,
-    read_progress,
-    read_standing,
-    read_summary,
-    read_yaml,
-)
-from asr_ablations.runs.record import EVALUATING
-from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.sweep.live import COLOURS, what_varies
+from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, is_run, runs_in
+from asr_ablations.runs.reader import UnreadableFileError, read_config, read_standing, read_summary
+from asr_ablations.runs.status import RESULTS, Fate, fate_of
+from asr_ablations.sweep.live import ArmState, read_words, tabulate_states
 from asr_ablations.tools.files import typed
 from asr_verdicts.config import determining, flatten
 from asr_verdicts.confounds import MISSING, value_text
@@ -80,8 +70,8 @@ def _list(outputs: Path) -> int:
         folders = _runs(sweep)
         states = Counter(fate_of(folder).state for folder in folders)
         hours = sum(_seconds(folder) for folder in folders) / 3600
-        shown = ", ".join(f"{number} {_word(state)}" for state, number in sorted(states.items()))
-        table.add_row(sweep.name, str(len(folders)), shown, f"{hours:.2f}", _verdict(sweep))
+        counts = ", ".join(f"{number} {_word(state)}" for state, number in sorted(states.items()))
+        table.add_row(sweep.name, str(len(folders)), counts, f"{hours:.2f}", _verdict(sweep))
     terminal = console()
     terminal.print(table)
     terminal.print(f"the runs of one: {typed('status', sweeps[0])}", soft_wrap=True)
@@ -123,48 +113,19 @@ def _status(sweep: Path, follow: bool) -> int:
         raise UsageError(f"{sweep}: holds no runs; {typed('ls')} lists the sweeps")
     terminal = console()
     while True:
-        states = {folder: fate_of(folder) for folder in _runs(sweep)}
+        fates = {folder: fate_of(folder) for folder in _runs(sweep)}
         if follow and terminal.is_terminal:
             terminal.clear()
-        table = Table()
-        for column in ("run", "state", "epoch", "WER %", "left"):
-            table.add_column(column, justify="left" if column in ("run", "state") else "right", overflow="fold")
-        for name, (folder, ended) in zip(what_varies(list(map(_words, states))), states.items(), strict=True):
-            colour = COLOURS.get(ended.state, "default")
-            reason = ended.reason.removeprefix("still ").removeprefix(f"{ended.state}: ")
-            reason = "" if ended.state in RESULTS or ended.state == "missing" else f" {reason}"
-            state = Text.assemble((_word(ended.state), colour), reason)
-            table.add_row(name, state, *_progress(folder, ended.state))
-        terminal.print(table)
-        if not follow or not any(ended.state == "running" for ended in states.values()):
+        terminal.print(tabulate_states([_describe(folder, fate) for folder, fate in fates.items()]))
+        if not follow or not any(fate.state == "running" for fate in fates.values()):
             return 0
         time.sleep(EVERY)
 
 
-def _words(folder: Path) -> list[str]:
-    try:
-        return read_overrides(folder)
-    except FileNotFoundError:
-        frozen = frozen_config(folder)
-    return list(read_yaml(frozen)["overrides"]) if frozen.exists() else [folder.name]
-
-
-def _progress(folder: Path, state: str) -> list[str]:
-    """Epoch, WER of the first validation set and time left; of a run that is done the rate alone."""
-    if state == "done":
-        return ["", *(f"{100 * rate:.1f}" for rate in list(_rates(folder).values())[:1]), ""]
-    try:
-        progress = read_progress(folder)
-    except (FileNotFoundError, UnreadableFileError):
-        return ["", "", ""]
-    wer = "" if progress.wer is None else f"{100 * progress.wer:.1f}"
-    if state != "running":
-        return [f"{progress.epoch}/{progress.epochs}", wer, ""]
-    if progress.phase == EVALUATING:
-        return [EVALUATING, wer, ""]
-    epoch = progress.epoch + progress.batch / max(1, progress.batches)
-    minutes, seconds = divmod(round(progress.seconds_left), 60)
-    return [f"{epoch:.1f}/{progress.epochs}", wer, f"{minutes}:{seconds:02d}"]
+def _describe(folder: Path, fate: Fate) -> ArmState:
+    reason = fate.reason.removeprefix("still ").removeprefix(f"{fate.state}: ")
+    is_plain = fate.state in RESULTS or fate.state == "missing"
+    return ArmState(folder, read_words(folder), _word(fate.state), "" if is_plain else reason)
 
 
 def _diff(first: Path, second: Path) -> int:

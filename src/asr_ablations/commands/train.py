@@ -14,11 +14,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.components.logger.wandb_run import refuse_mode
 from asr_ablations.config.entry import entry
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.status import DONE
+from asr_ablations.runs.wandb_run import refuse_mode
 from asr_verdicts.errors import UsageError
 
 
@@ -38,9 +38,9 @@ def main(cfg: DictConfig) -> object:
         return runs[0].folder
     refuse_mode([cfg])
     announce(cfg)
-    from asr_ablations.experiment.run import run_fresh  # torch is imported only when there is work to do
+    from asr_ablations.experiment.run import run  # torch is imported only when there is work to do
 
-    return run_fresh(cfg)
+    return run(cfg)
 
 
 def check_sweeper(cfg: DictConfig, hydra: HydraConf | DictConfig) -> None:

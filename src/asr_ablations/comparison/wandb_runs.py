@@ -1,10 +1,11 @@
 """Runs read from Weights & Biases, which mirrors a part of their records."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -12,12 +13,14 @@ from asr_ablations.runs.layout import UTTERANCES
 from asr_ablations.runs.reader import read_utterances
 from asr_ablations.runs.status import DIVERGED
 from asr_ablations.runs.sweep_history import evidence
+from asr_ablations.runs.wandb_run import RECORD, as_fractions
 from asr_ablations.tools.errors import refusals
 from asr_ablations.tools.files import CONF
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.config import Config
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import UNDECLARED, Evidence
+from asr_verdicts.files import Json
 from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import (
     DataRecord,
@@ -34,11 +37,6 @@ from asr_verdicts.statistics.procedures import FIXED
 
 IDENTITY = "identity"
 """Key of a plain config for the hash of the run's content."""
-STARTED, PLACE, DECLARED, SPEAKERS = "started", "place", "declared", "speakers"
-"""Keys of a plain config for the run's first start, for its place among the runs of its sweep, for what the sweep's
-first launch declared (how many runs, and `evidence` of their identities), and for the speakers of each set: how many,
-and how many of them are in training.
-"""
 UNCHECKED = (
     "the runs were read from Weights & Biases, which has no fingerprints of data, versions of behaviour, code and "
     "hardware, and no earlier looks at a part of the runs: whether they differ in those, and whether there were looks, "
@@ -48,7 +46,6 @@ RETRIES = 4
 """The tries of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour.
 WANDB__GRAPHQL_RETRY_MAX overrides it.
 """
-OWN_KEYS = (IDENTITY, STARTED, PLACE, DECLARED, SPEAKERS)
 WITHOUT_UTTERANCES = (
     "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
 )
@@ -60,37 +57,14 @@ STATES: dict[str, UnfinishedState] = {"running": "running", "killed": "interrupt
 """W&B's states of a run that has no result; any other is a failure."""
 
 
-class ApiRun(Protocol):
-    """The part of a run of wandb.Api that a record is made from."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def job_type(self) -> str | None: ...
-    @property
-    def config(self) -> Config: ...
-    def logged_artifacts(self) -> Iterable[Any]:
-        """The artifacts of the run, each with a type and download()."""
-        ...
-
-    def scan_history(self) -> Iterable[Config]:
-        """Every row that was logged."""
-        ...
+ApiRun: TypeAlias = Any
+"""A run of wandb.Api: id, name, state, job_type, config, summary, scan_history(), logged_artifacts()."""
 
 
-class Fetched(NamedTuple):
-    """Runs, and what they are as evidence."""
-
-    records: Records
-    evidence: Evidence
-
-
-def fetch(path: str) -> Fetched:
-    """The runs of entity/project/group. Raises UsageError for a path of another form and for what W&B refuses."""
+def fetch(path: str) -> tuple[Records, Evidence]:
+    """The runs of entity/project/group, and what they are as evidence. Raises UsageError for a path of another form
+    and for what W&B refuses.
+    """
     parts = path.split("/")
     if len(parts) != 3 or not all(parts):
         raise UsageError(f"wandb={path}: expected wandb=entity/project/group")
@@ -106,17 +80,11 @@ def fetch(path: str) -> Fetched:
         if not runs:
             raise UsageError(f"wandb={path}: there are no runs in this group")
         records = from_runs(runs)
-        return Fetched(records, evidence_of(runs, records))
+        return records, evidence_of(runs, records)
     except UsageError:
         raise
-    except refusals() as error:
-        raise _refused(path, error) from error
-    except ValueError as error:  # where there is no such project
-        raise _refused(path, error) from error
-
-
-def _refused(path: str, error: Exception) -> UsageError:
-    return UsageError(f"wandb={path}: {' '.join(str(error).split())}")
+    except (*refusals(), ValueError) as error:  # the last one if there is no such project
+        raise UsageError(f"wandb={path}: {' '.join(str(error).split())}") from error
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
@@ -141,28 +109,40 @@ def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
     """The runs that can be arms, in the order of their starts; runs of one second in the order of their folders."""
 
     def place(run: ApiRun) -> tuple[str, str, str]:
-        config = dict(run.config)
-        return str(config.get(STARTED, "")), str(run.name), str(config.get(IDENTITY, ""))
+        return str(read_folder(run).get("started", "")), str(run.name), str(run.config.get(IDENTITY, ""))
 
     return sorted((run for run in runs if run.job_type in TRAINING), key=place)
 
 
+def read_folder(run: ApiRun) -> Json:
+    """What the logger recorded of the run's folder: start, place in the sweep, declaration, speakers by set."""
+    recorded: Json = json.loads(run.summary.get(RECORD) or "{}")
+    return recorded
+
+
 def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
     """The test for runs of which W&B has what was declared; as `gather` has it for folders, but for earlier looks."""
-    configs = [dict(run.config) for run in trainings(runs)]
-    seen = evidence(str(config.get(IDENTITY)) for config in configs)
-    declared = {tuple(config.get(DECLARED) or ()) for config in configs}
-    if records.unfinished or declared != {(len(configs), seen)}:
+    arms = trainings(runs)
+    seen = evidence(str(run.config.get(IDENTITY)) for run in arms)
+    declared = {tuple(read_folder(run).get("declared") or ()) for run in arms}
+    if records.unfinished or declared != {(len(arms), seen)}:
         return UNDECLARED
     return Evidence(FIXED, "all runs that were declared have ended", complete=True)
 
 
 def to_record(run: ApiRun) -> Record:
-    """The record of a run, as far as W&B has it."""
+    """The record of a run, as far as W&B has it. Raises UsageError for a run of another origin: its rates might be
+    fractions.
+    """
     config = nested({key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")})
-    history = [dict(row) for row in run.scan_history()]
-    speakers: dict[str, list[int]] = dict(run.config).get(SPEAKERS) or {}
-    sets = {name: SetContent(speakers=of, in_training={"speakers": known}) for name, (of, known) in speakers.items()}
+    history = [as_fractions(row) for row in run.scan_history()]
+    recorded = read_folder(run)
+    if not recorded and run.state == "finished":
+        raise UsageError(f"run {run.name}: its summary has no `{RECORD}`, so this version has not logged it")
+    sets = {
+        name: SetContent(speakers=speakers, in_training={"speakers": in_training})
+        for name, (speakers, in_training) in recorded.get("speakers", {}).items()
+    }
     return Record(
         folder=Path(str(run.name)),
         config=config,
@@ -171,7 +151,7 @@ def to_record(run: ApiRun) -> Record:
         metrics=[_metrics(row) for row in history],
         utterances=_utterances(run),
         model=str(run.id),
-        place=dict(run.config).get(PLACE),
+        place=recorded.get("place"),
         data=DataRecord(sets=sets),
         diverged_at=max((int(row[DIVERGED]) for row in history if row.get(DIVERGED) is not None), default=None),
     )
@@ -179,13 +159,9 @@ def to_record(run: ApiRun) -> Record:
 
 def nested(config: Config) -> Config:
     """A plain config as the run folder has it: rnn: lstm names the class of conf/rnn/lstm.yaml, optimizer.lr is the key
-    lr of optimizer. Configs that were logged whole stay as they are.
+    lr of optimizer.
     """
-    if IDENTITY not in config:
-        return config
-    whole: Config = {
-        key: _option(key, value) for key, value in config.items() if "." not in key and key not in OWN_KEYS
-    }
+    whole: Config = {key: _option(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
     for key, value in config.items():
         *parents, last = key.split(".")
         node = whole

@@ -2,11 +2,10 @@
 
 import functools
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import hydra
 import yaml
@@ -24,17 +23,15 @@ from asr_ablations.config.keys import READS, read_command
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.config.targets import own_folders, use_folder
+from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
-from asr_ablations.runs.status import Diverged, ending
-from asr_ablations.runs.torchrun import speaks
-from asr_ablations.tools.errors import Stopped, installs, stop_before
-from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, SOURCE, typed, version
-from asr_ablations.tools.machine import check_surroundings, name_the_user
+from asr_ablations.runs.status import Diverged
+from asr_ablations.tools.errors import Stopped, stop_before
+from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, typed, version
+from asr_ablations.tools.machine import check_surroundings
 from asr_ablations.tools.reference import Help
-from asr_ablations.tools.signals import end_at_once_on_another, handle_on_a_stack_of_their_own, ignored_at_the_end
-from asr_ablations.tools.streams import open_streams
+from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_verdicts.errors import UsageError
-from asr_verdicts.terminal import forgive_characters, harmless
 
 
 def arranged(words: Sequence[str], config_name: str) -> list[str]:
@@ -86,8 +83,6 @@ def _print_help(words: list[str], config_name: str) -> bool:
     return True
 
 
-PLUGINS = {"joblib": "cluster", "submitit_local": "cluster", "submitit_slurm": "cluster"}
-"""The extras that bring launchers of Hydra's."""
 Task = Callable[[Any], object]
 """A command: a config, or all configs of a sweep, to whatever it returns."""
 
@@ -102,7 +97,7 @@ def entry(
     """
 
     def decorate(task: Task) -> Task:
-        look_up_in(CONF)  # here and not in main: a launcher's jobs unpickle the task, and run it without main
+        look_up_in(CONF)
         command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
             _with_one_line_errors(task, checked)
         )
@@ -114,14 +109,9 @@ def entry(
             # Batches of every length leave gaps in a GPU's memory that no other fits. Read when torch loads, too.
             if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name of older versions
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
-            # a launcher's jobs unpickle the task by name: src/ must be on their path
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
             handle_on_a_stack_of_their_own()
-            ignored_at_the_end()
+            prepare_command()
             use_loader()
-            open_streams()
-            forgive_characters()
-            name_the_user()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
             try:
                 if cfg is None:
@@ -131,24 +121,20 @@ def entry(
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:
-                if (stop := stop_before(error)) is not None:
-                    _end_as_asked(stop, continues)
-                _stop(error)
+                sys.exit(report_end(stop_before(error) or _in_a_line(error), continues=continues))
             except (KeyboardInterrupt, Stopped) as error:
-                _end_as_asked(error, continues)
+                sys.exit(report_end(error, continues=continues))
             except LeaseHeldError as error:
                 print(f"{error}: wait for it, or let the same command continue when it has ended", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
             except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
-                _stop(error)
+                sys.exit(report_end(_in_a_line(error)))
             except Exception as error:
-                if 'Could not detect "srun"' in str(error):  # of submitit
-                    _stop(UsageError("hydra/launcher=submitit_slurm: there is no srun here"))
                 if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
-                    _stop(UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names"))
+                    error = UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
                 if (exit_code := getattr(error, "exit_code", None)) is not None:
                     sys.exit(exit_code)  # arms that failed, with the reasons printed before
-                _end_at(error)
+                sys.exit(report_end(error))
 
         return main
 
@@ -168,13 +154,11 @@ def _with_one_line_errors(task: Task, checked: Task) -> Task:
             checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
             return task(cfg)
         except UsageError as error:
-            _stop(error)
+            sys.exit(report_end(_in_a_line(error)))
         except Diverged as error:
-            if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
-                return None  # in a process of a launcher of Hydra's: a result, and no reason to end the sweep
             sys.exit(error.exit_code)
         except Exception as error:
-            _end_at(error)
+            sys.exit(report_end(error))
 
     return wrapped
 
@@ -188,37 +172,11 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
         raise UsageError(f"-cn {hydra.job.config_name} varies {', '.join(sorted(varied))}; expected -m: {command}")
 
 
-def _end_as_asked(stop: BaseException, continues: bool) -> NoReturn:
-    code = 128 + getattr(stop, "signal_number", signal.SIGINT)
-    end_at_once_on_another(code)
-    _end(f"{str(stop) or 'interrupted'}{'; the same command continues' if continues else ''}", code)
-
-
-def _stop(error: Exception) -> NoReturn:
-    _end(f"error: {_one_line(error)}", 2)
-
-
-def _end_at(error: Exception) -> NoReturn:
-    """End at an error of the machine's, as a full disk or too little memory; any other is ours, and is raised again."""
-    if (end := ending(error)) is None:
-        raise error
-    _end(end[0] and f"error: {end[0]}", end[1])
-
-
-def _end(line: str, code: int) -> NoReturn:
-    """Print why the command ends, once for all ranks of a run."""
-    if line and speaks():
-        print(harmless(line), file=sys.stderr)
-    sys.exit(code)
-
-
-def _one_line(error: Exception) -> str:
-    """The message of an error, with what else a file that Hydra does not find may be."""
+def _in_a_line(error: Exception) -> UsageError:
+    """The error with its message in one line, and what else a file that Hydra does not find may be."""
     name = str(getattr(error, "missing_cfg_file", None) or "")
-    if extra := PLUGINS.get(name.rpartition("/")[2]):
-        return f"{name.replace('launcher/', 'launcher=')}: not installed; {installs(extra)}"
     if name and (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
         # an installed package's command takes this word for its own sweeps
         folder = "sweeps" if REPOSITORY == CARRIED else os.path.relpath(REPOSITORY / "sweeps")
-        return f"-cn {name}: it stands in another folder than conf/: -cd {folder} -cn {name}"
-    return one_line(error)
+        return UsageError(f"-cn {name}: it stands in another folder than conf/: -cd {folder} -cn {name}")
+    return UsageError(one_line(error))

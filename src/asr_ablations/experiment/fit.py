@@ -61,13 +61,13 @@ class TrainingRun:
         self.cfg, self.record, self.task, self.data, self.stop = cfg, record, task, data, stop
         if (message := notice(cfg.precision, cfg.tf32, devices)) and not rank():
             print(message)
-        if not rank():  # before the loggers, which read them
+        if not rank():  # before the loggers, which read them, and the table, too
             write_json(record.folder / layout.DATA, data.describe())
             write(record.folder / layout.MODEL, drawing(task.model, task.features.size))
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
-        self.logger: Logger | None = None if rank() else build(cfg.logger)(record)
         self.planned = planned_run(record.folder, cast(Config, OmegaConf.to_container(cfg, resolve=True)))
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
+        self.logger: Logger | None = None if rank() else build(cfg.logger)(record)
         self.throughput, self.utilisation = Throughput(), Utilisation(record.folder, cfg.utilisation_seconds)
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._checkpoint_record)
         restore = RestoreState(checkpoint)

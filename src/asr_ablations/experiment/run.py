@@ -80,10 +80,6 @@ def _put_aside(checkpoints: Path) -> Path:
     return checkpoints.rename(free_name(checkpoints))
 
 
-log = logging.getLogger(__name__)
-_has_trained = False
-
-
 class Setup(NamedTuple):
     """A run that is ready for its first step. record: its folder, of which nothing is written yet."""
 
@@ -117,17 +113,6 @@ def run(cfg: DictConfig) -> Path:
         raise
     finally:
         stop.close()
-
-
-def run_fresh(cfg: DictConfig) -> Path:
-    """As `run`, but in a new process if this one has trained before (joblib reuses its processes): nothing of one arm
-    may affect the next.
-    """
-    global _has_trained
-    if _has_trained:
-        return _in_processes(cfg)
-    _has_trained = True
-    return run(cfg)
 
 
 def _run(cfg: DictConfig, devices: int, stop: StopRequest) -> Path:

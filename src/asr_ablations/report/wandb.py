@@ -1,131 +1,63 @@
-"""A comparison at Weights & Biases: a run with its tables, and a report with verdicts, tables and the runs' curves."""
+"""What follows a training at Weights & Biases: a comparison, an evaluation and a reproduction as runs of its group."""
 
-import json
+import re
 import sys
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from asr_ablations.components.logger.plain_config import plain_config
-from asr_ablations.components.logger.wandb import typed_tags
-from asr_ablations.components.logger.wandb_run import LOGGER, begin, end, mode, sync_command
-from asr_ablations.report.curves import metric_names
-from asr_ablations.report.training_columns import TRAINING_COLUMNS
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.reader import read_config, read_environment
-from asr_ablations.tools.errors import installs, refusals
+from asr_ablations.runs.wandb_run import LOGGER, begin, end, in_percent, list_tags, sync_command
+from asr_ablations.tools.errors import refusals
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.config import OWN, within
 from asr_verdicts.errors import UsageError
-from asr_verdicts.files import Json
+from asr_verdicts.files import Json, slug
 from asr_verdicts.record import Rates
-from asr_verdicts.report.formats import body, preamble
-from asr_verdicts.report.looks import look_rows
-from asr_verdicts.report.tables import contrast_row
-from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows
 
 if TYPE_CHECKING:
     import wandb
-    from wandb_workspaces.reports.v2 import PanelGrid, Report
-    from wandb_workspaces.reports.v2.interface import BlockTypes
 
-
-LONGEST_TITLE = 128
-"""Characters of a report's title, by W&B's own rule."""
-NO_REPORT = "W&B report: not made, since W&B is offline; the same command makes it once there are a login and a server"
-
-
-def save_report(comparison: Comparison, entity: str, project: str) -> str:
-    """Make the report at W&B; a line that says what became of it. Only W&B's server can save a report."""
-    if mode() != "online":
-        return NO_REPORT
-    try:
-        return f"W&B report: {report(comparison, entity, project).save().url}"
-    except ImportError:
-        return f"W&B report: not made, it needs wandb-workspaces; {installs('report')}"
-    except Exception as error:  # whatever a server answers, the comparison is written
-        return f"W&B report: not made: {type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def report(comparison: Comparison, entity: str, project: str) -> "Report":
-    """The report, unsaved. Raises ImportError without wandb-workspaces."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Pydantic V1 style")  # wandb-workspaces 0.4 under pydantic 2
-        import wandb_workspaces.reports.v2 as reports
-
-    blocks: list[BlockTypes] = [reports.MarkdownBlock(text) for text in preamble(comparison)]
-    for section in sections(comparison):
-        blocks += [reports.H2(section.heading), *(reports.MarkdownBlock(text) for text in body(section))]
-    blocks += [reports.H2("Curves"), _curves(comparison, reports)]
-    return reports.Report(
-        entity=entity,
-        project=project,
-        title=f"{comparison.title}: comparison"[:LONGEST_TITLE],
-        description=comparison.question or "",
-        blocks=blocks,
-        width="fluid",
-    )
-
-
-def _curves(comparison: Comparison, reports: ModuleType) -> "PanelGrid":
-    """The runs' own validation curves, grouped by arm: mean and span over the seeds."""
-    groups = sorted({str(run.config.get("sweep") or comparison.title) for run in comparison.runs})
-    runs = reports.Runset(name="arms", filters=f"Metric('Group') in {groups}")
-    layout = comparison.design.layout
-    key = next((key for key in [OWN, *layout.differ] if within(key, layout.factor)), None)
-    plain = None if key is None else key.removesuffix("._target_")  # as the logger writes it: rnn: lstm
-    grouped = (
-        {"groupby": reports.Config(plain), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"} if plain else {}
-    )
-    panels = [
-        reports.LinePlot(title=metric, x="trainer/global_step", y=[metric], **grouped)
-        for metric in metric_names(comparison, "validation/")
-    ]
-    return reports.PanelGrid(runsets=[runs], panels=panels)
+RATES = ("wer", "cer", "cer_longer")
 
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
-    """Log a run of job type `comparison` in the sweep's group, then make a report; lines on what became of them.
+    """Log a run of job type `comparison` in the sweep's group. Returns lines on what became of it.
 
-    The run has the table, the differences, the verdicts, and the page in `folder`, if it exists; of a sweep with a plan
-    also the looks, and in its summary the latest look and the state of each question. Where W&B's server goes away
-    before it has received all that, the whole run is left in a file that is sent later. Raises UsageError for a value
-    that W&B refuses.
+    The run has the tables of the report, and the page in `folder`, if it exists; of a sweep with a plan also, in its
+    summary, the latest look and the state of each question. If W&B's server goes away before it has received all that,
+    the whole run is left in a file that is sent later. Raises UsageError for a value that W&B refuses.
     """
-    name = f"comparison-{comparison.title}"
-    options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
-    run = begin(**options, dir=str(folder))
-    entity, offline = str(run.entity), run.offline
+    options: Json = {
+        "project": project,
+        "group": comparison.title,
+        "job_type": "comparison",
+        "name": f"comparison-{comparison.title}",
+        "dir": str(folder),
+    }
+    run = begin(**options)
+    lines = [f"W&B: {run.url}"] if run.url else []
     received = _log(run, comparison, folder)
     if not (end(run) and received):
-        lines, offline = ["W&B has not received everything: its server does not answer"], True
-        _log(run := begin(**options, dir=str(folder), id=run.id, offline=True), comparison, folder)
+        lines = ["W&B has not received everything: its server does not answer"]
+        _log(run := begin(**options, id=run.id, offline=True), comparison, folder)
         end(run)
-    else:
-        lines = []
     if later := sync_command([folder]):
         lines.append(f"W&B later: {later}")
-    return "\n".join([*lines, NO_REPORT if offline else save_report(comparison, entity, project)])
+    return "\n".join(lines)
 
 
 def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
-    """Log what a comparison has; whether W&B took it: tables are artifacts, for which its server has to answer."""
+    """Log what a comparison has. Return whether W&B took it: a table is an artifact, for which its server answers."""
     import wandb
 
-    tables: dict[str, list[dict[str, object]]] = {
-        "table": [dict(row) for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])],
-        "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
-        "verdicts": [{"verdict": verdict.sentence} for verdict in comparison.answer],
-        "looks": look_rows(comparison),
-    }
     try:
-        for name, rows in tables.items():
-            columns: list[str | int] = list(rows[0]) if rows else ["verdict"]
-            if rows or name == "verdicts":
-                cells = [[_cell(value) for value in row.values()] for row in rows]
-                run.log({f"comparison/{name}": wandb.Table(columns=columns, data=cells)})
+        for section in sections(comparison):
+            name = slug(re.split(", | to | of the ", section.heading.lower())[0])
+            rows = section.rows or [[line] for line in section.lines]
+            head: list[str | int] = [*section.head] if section.rows else ["line"]
+            run.log({f"comparison/{name}": wandb.Table(columns=head, data=rows)})
         if (page := folder / "index.html").exists():
             run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
     except refusals():
@@ -136,14 +68,6 @@ def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
     return True
 
 
-def _cell(value: object) -> object:
-    """W&B's tables hold no tuples, and no objects whose keys differ from row to row."""
-    return str(value) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else value
-
-
-RATES = ("wer", "cer", "cer_longer")
-
-
 def log_afterwards(
     run: Path,
     job_type: Literal["evaluation", "reproduction"],
@@ -152,14 +76,14 @@ def log_afterwards(
     more: Json,
     decoder: Json | None = None,
 ) -> str | None:
-    """Log results as a W&B run of their own, in the group of the run that they belong to, where that was logged to W&B.
+    """Log results as a W&B run of their own, in the group of the run that they belong to, if that was logged to W&B.
     W&B's own trouble is printed: the results are written already.
 
-    run: its folder; more: keys of the config beside the run's; decoder: the node that stands there in place of the
-    run's. Returns the command that sends it later, where it is offline.
+    run: its folder; more: keys of the config next to the run's; decoder: the node that takes the place of the run's.
+    Returns the command that sends it later, if it is offline.
     """
     config = read_config(run)
-    logger = wandb_of(config.get("logger"))
+    logger = find_logger(config.get("logger"))
     if logger is None:
         return None
     config = config if decoder is None else {**config, "decoder": decoder}
@@ -169,32 +93,32 @@ def log_afterwards(
         "group": str(config.get("sweep")),
         "job_type": job_type,
         "name": name,
-        "tags": typed_tags(config),
+        "tags": list_tags(run, config.get("overrides") or []),
         "config": {**plain_config(config), "identity": read_environment(run).id, **more},
         "dir": str(run),
     }
     try:
         online = begin(**options)
-        if not _log_row(online, results):
-            _log_row(begin(**options, id=online.id, offline=True), results)
+        if not _log_results(online, results):
+            _log_results(begin(**options, id=online.id, offline=True), results)
     except UsageError as error:
         print(f"not logged: {error}", file=sys.stderr)
         return None
     return sync_command([run])
 
 
-def _log_row(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
-    """Log and end; whether W&B has received it, or offline, has it in a file."""
-    experiment.summary.update(dict(results))
+def _log_results(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
+    """Log and end. Return whether W&B has received it, or offline, has it in a file."""
+    experiment.summary.update(in_percent(results))
     return end(experiment)
 
 
-def wandb_of(node: object) -> Json | None:
+def find_logger(node: object) -> Json | None:
     """The W&B logger of a config; None for a config without one."""
     if isinstance(node, dict):
         if node.get("_target_") == LOGGER:
             return node
-        return next((logger for inner in node.values() if (logger := wandb_of(inner)) is not None), None)
+        return next((logger for inner in node.values() if (logger := find_logger(inner)) is not None), None)
     return None
 
 

@@ -16,8 +16,8 @@ from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import OUTPUT_LOG, STATUS, frozen_config
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.listed_arms import ListedArm, read_arms
-from asr_ablations.runs.reader import UnreadableFileError, read_progress, read_sweep
-from asr_ablations.runs.record import Progress, Status
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+from asr_ablations.runs.record import Status
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 from asr_ablations.tools.typed_json import as_json
@@ -86,7 +86,7 @@ def forget(arms: Sequence[FrozenArm]) -> None:
 def _is_launched(arm: str, sweep: Path) -> bool:
     """True if the sweep's manifest names the arm, or cannot be read. A manifest with nothing but a plan names none."""
     try:
-        return any(known["id"] == arm for known in read_sweep(sweep).get("arms", []))
+        return any(row["id"] == arm for row in read_sweep(sweep).get("arms", []))
     except FileNotFoundError:
         return False
     except UnreadableFileError:
@@ -118,13 +118,6 @@ class State:
     @property
     def ended(self) -> bool:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
-
-    def progress(self) -> Progress | None:
-        """The latest epoch, loss and WER that the arm recorded; None before the first record."""
-        try:
-            return read_progress(self.arm.folder)
-        except (FileNotFoundError, UnreadableFileError):
-            return None
 
     def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
         """Set status and reason of an arm whose process has ended.

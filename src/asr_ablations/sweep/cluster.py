@@ -14,25 +14,39 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import ray
+from ray.exceptions import RayError, RayTaskError
 
+from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, LEASE_HELD_EXIT_CODE, owner
+from asr_ablations.runs.process import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.gpu_slots import machine_slots
-from asr_ablations.sweep.remote_arm import ANSWER, Job, RemoteArm, reason
+from asr_ablations.sweep.launch_arm import ArmProcess
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores, visible_gpus
-from asr_ablations.tools.signals import held_back
+from asr_ablations.tools.signals import STOPPED_EXIT_CODES, held_back, let_in
 from asr_verdicts.errors import UsageError, choices
 
 ATTEMPTS = 3
 """To start a local Ray: some of its processes get 15 seconds, in which a busy machine may not even have read them."""
 PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
 """How the names of those variables begin that arms take over from the command; all others are their machine's own."""
+POLL = 0.1
+"""Seconds between two looks at the process of an arm."""
+ANSWER = 5.0
+"""Seconds that a worker has to answer before it is killed."""
+GOING_DOWN = 5.0
+"""Seconds that the end of an arm by a signal is kept back: a machine that goes down may end it before its worker, and
+the arm shall go on elsewhere then.
+"""
+STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Cluster:
@@ -66,11 +80,11 @@ class Cluster:
         self.jobs = slots.jobs if address is None else jobs
         self._running: set[str] = set()
 
-    def start(self, arm: FrozenArm) -> RemoteArm | None:
+    def start(self, arm: FrozenArm) -> "RemoteArm | None":
         if self.jobs is not None and len(self._running) >= self.jobs:
             return None
         if not ray.is_initialized():
-            _connect_for_good(self.address)
+            connect(self.address)
         wanted = needed(arm, self.cpus, self.per_gpu, has_gpus=bool(ray.cluster_resources().get("GPU")))
         self._check_fit(arm, wanted)
         environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
@@ -105,25 +119,20 @@ def needed(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[s
     return {"num_cpus": cpus * arm.ranks, "num_gpus": 1 / per_gpu if gpus == 1 else gpus}
 
 
-def _connect_for_good(address: str | None) -> None:
-    connection = contextlib.ExitStack()
-    connection.enter_context(connected(address))
-    # registered after Ray's own, it comes before them: they end Ray's processes, and this would wait for their answers
-    atexit.register(connection.close)
-
-
-@contextlib.contextmanager
-def connected(address: str | None) -> Iterator[None]:
-    """Ray for a while: the one at this address, or a local one. Raises UsageError where there is none."""
+def connect(address: str | None) -> None:
+    """Connect to the Ray at this address, or to a local one, until the command ends. Raises UsageError without one."""
     if address is not None:
         _check_address(address)
-    with _local() if address is None else contextlib.nullcontext({"address": address}) as options:
-        with _signals_kept():
-            _connect(options, attempts=1 if address else ATTEMPTS)
-        try:
-            yield
-        finally:
-            ray.shutdown()
+    connection = contextlib.ExitStack()
+    options = {"address": address} if address is not None else connection.enter_context(_local())
+    handler = signal.getsignal(signal.SIGTERM)  # Ray's own would end the command, and not its arms in order
+    with held_back():
+        _start(options, attempts=1 if address else ATTEMPTS)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+    connection.callback(ray.shutdown)
+    # registered after Ray's own, it comes before them: they end Ray's processes, and this would wait for their answers
+    atexit.register(connection.close)
 
 
 def _check_address(address: object) -> None:
@@ -138,7 +147,7 @@ def _check_address(address: object) -> None:
             raise UsageError(f"hydra.launcher.address={address}: {error}") from error
 
 
-def _connect(options: Mapping[str, Any], attempts: int) -> None:
+def _start(options: Mapping[str, Any], attempts: int) -> None:
     for attempt in range(attempts):
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
@@ -177,13 +186,130 @@ def _end_what_began(folder: str | None) -> None:
                 process.kill()
 
 
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray's handler of SIGTERM would end the command, and not its arms in order. Ray's processes get none at all."""
-    handler = signal.getsignal(signal.SIGTERM)
-    with held_back():
-        try:
-            yield
-        finally:
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, handler)
+@dataclass(frozen=True)
+class Job:
+    """The start of an arm on any machine. folder: the current folder, to which relative paths refer."""
+
+    script: Path
+    arm: FrozenArm
+    folder: Path
+    environment: Mapping[str, str]
+    threads: int
+
+
+class Worker:
+    """The actor of an arm, on the machine that Ray has chosen. Its methods run in threads beside one another."""
+
+    def __init__(self) -> None:
+        self._process: ArmProcess | None = None
+        self._stopped = False
+
+    def begin(self) -> None:
+        """Returns once there is a machine."""
+
+    def run(self, job: Job) -> tuple[int, int]:
+        """The exit code of the arm, and how many processes this machine killed meanwhile for lack of memory.
+
+        A worker that was lost leaves the arm's process behind for a moment, or its lease: who comes after it waits.
+        """
+        os.chdir(job.folder)
+        os.environ.pop("OMP_NUM_THREADS", None)  # Ray's own number, where the user gives none
+        os.environ.update(job.environment)
+        context = ray.get_runtime_context()
+        gpus = ",".join(context.get_accelerator_ids().get("GPU", []))
+        patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
+        while True:
+            code, kills = self._run(job, gpus)
+            if code != LEASE_HELD_EXIT_CODE or time.monotonic() > patience:
+                return code, kills
+            while owner(job.arm.folder) is not None and time.monotonic() < patience and not self._stopped:
+                time.sleep(HEARTBEAT)
+
+    def _run(self, job: Job, gpus: str) -> tuple[int, int]:
+        if self._stopped:
+            return STOPPED_EXIT_CODE, 0
+        settings = {"CUDA_VISIBLE_DEVICES": gpus}
+        with let_in():  # Ray's processes hold them back
+            process = ArmProcess(job.script, job.arm, settings, job.threads, fork=False)
+        self._process = process
+        if self._stopped:
+            process.stop()
+        while (code := process.exit_code()) is None:
+            time.sleep(POLL)
+        process.kill()  # what it may have left behind in its session
+        if (code < 0 or code in STOPPED_EXIT_CODES) and not self._stopped:
+            time.sleep(GOING_DOWN)
+        return code, process.memory_kills
+
+    def stop(self) -> None:
+        """Let the arm write its checkpoint and end."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """End the arm now."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.kill()
+
+
+class RemoteArm:
+    """An arm on Ray. options: what its actor needs, and how often it is started again."""
+
+    place = ""
+
+    def __init__(self, job: Job, options: Mapping[str, Any]) -> None:
+        self.failure: str | None = None
+        actor = cast(Any, ray.remote)(max_concurrency=4, **options)(Worker)  # ray's types know no options by name
+        self._worker = actor.remote()
+        self._begin, self._end = self._worker.begin.remote(), self._worker.run.remote(job)
+        self._began: float | None = None
+        self._result: tuple[int, int] | None = None
+
+    @property
+    def begun(self) -> bool:
+        if self._began is None and _is_ready(self._begin):
+            self._began = time.monotonic()
+        return self._began is not None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since Ray had a machine for it."""
+        return time.monotonic() - self._began if self.begun and self._began is not None else 0.0
+
+    @property
+    def memory_kills(self) -> int:
+        return self._result[1] if self._result is not None else 0
+
+    def exit_code(self) -> int | None:
+        if self._result is None and _is_ready(self._end):
+            try:
+                self._result = ray.get(self._end)
+            except RayError as error:
+                self.failure = f"Ray: {reason(error)}"
+                self._result = 1, 0
+        return None if self._result is None else self._result[0]
+
+    def stop(self) -> None:
+        if self.begun:
+            self._worker.stop.remote()
+        else:
+            self._result = STOPPED_EXIT_CODE, 0
+            self.kill()
+
+    def kill(self) -> None:
+        if self._result is None and self.begun:
+            ray.wait([self._worker.kill.remote(), self._end], num_returns=2, timeout=ANSWER)
+        self._result = self._result or (-signal.SIGKILL, 0)
+        ray.kill(self._worker)
+
+
+def _is_ready(reference: Any) -> bool:
+    return bool(ray.wait([reference], timeout=0)[0])
+
+
+def reason(error: BaseException) -> str:
+    """One line of an error of Ray's; what a worker raised stands behind its traceback."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1 if isinstance(error, RayTaskError) else 0]

@@ -1,25 +1,24 @@
 """From composed configs to arms that have run."""
 
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 
 from hydra.utils import get_method
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.components.logger.wandb_run import sync_command
 from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.listed_arms import check_arm
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
-from asr_ablations.runs.wandb_rows import project_of
+from asr_ablations.runs.wandb_run import sync_command
 from asr_ablations.sweep.arm import STOPPED, FrozenArm, State, forget, freeze_arm
-from asr_ablations.sweep.executors import Places
 from asr_ablations.sweep.gpu_slots import machine_slots
 from asr_ablations.sweep.live import LiveArms, what_varies
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
-from asr_ablations.sweep.runner import DetachedError, Runner
+from asr_ablations.sweep.runner import DetachedError, Places, Runner
 from asr_ablations.tools.checks import is_number, switch
 from asr_verdicts.errors import UsageError, choices
 
@@ -126,7 +125,8 @@ def run(
 def _say_where_logged(arms: Sequence[FrozenArm]) -> None:
     """Print the address at which W&B has the arms, and the command that sends those that are offline."""
     folders = [arm.folder for arm in arms]
-    for address in sorted({address for folder in folders if (address := project_of(folder)) is not None}):
+    printed = "".join(arm.log.read_text(encoding="utf-8", errors="replace") for arm in arms if arm.log.exists())
+    for address in sorted({*re.findall(r"^W&B +(https?://\S+)/runs/", printed, re.MULTILINE)}):
         print(f"W&B: {address} (group {folders[0].parent.name})")
     if command := sync_command(folders):
         print(f"W&B later: {command}")

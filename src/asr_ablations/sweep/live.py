@@ -1,8 +1,9 @@
-"""The arms of a sweep in a terminal: a live table, one line per change elsewhere, and the closing table."""
+"""The arms of a sweep in a terminal: a table of their states, one line per change elsewhere, and the closing table."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from rich.live import Live
 from rich.table import Table
@@ -10,8 +11,14 @@ from rich.text import Text
 
 from asr_ablations.runs.layout import frozen_config
 from asr_ablations.runs.listed_arms import name_in
-from asr_ablations.runs.reader import read_overrides, read_recorded, read_summary
-from asr_ablations.runs.record import EVALUATING, Progress
+from asr_ablations.runs.reader import (
+    UnreadableFileError,
+    read_overrides,
+    read_progress,
+    read_recorded,
+    read_summary,
+)
+from asr_ablations.runs.record import EVALUATING
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, why_unfinished
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, WAITING, State
 from asr_ablations.tools.files import typed
@@ -25,7 +32,7 @@ def print_arms(folders: Sequence[Path]) -> None:
     for column in ("arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"):
         table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
     rows = [_cells(folder) for folder in folders]
-    for name, cells in zip(what_varies([_overrides(folder) for folder in folders]), rows, strict=True):
+    for name, cells in zip(what_varies(list(map(read_words, folders))), rows, strict=True):
         table.add_row(name, *cells)
     terminal.print(table)
     if folders:
@@ -39,19 +46,19 @@ def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
     list has its name there in place of what it changes.
     """
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
-    names = [name_in(own) for own in overrides]
+    names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}
-    for name, own in zip(names, overrides, strict=True):
-        changes = {word for word in own if not word.startswith("seed=")}
+    for name, words in zip(names, overrides, strict=True):
+        changes = {word for word in words if not word.startswith("seed=")}
         by_name[name] = by_name.get(name, changes) & changes if name is not None else set()
     rest = [
-        " ".join([*([name] if name else []), *(word for word in own if word not in shared | by_name[name])])
-        for name, own in zip(names, overrides, strict=True)
+        " ".join([*([name] if name else []), *(word for word in words if word not in shared | by_name[name])])
+        for name, words in zip(names, overrides, strict=True)
     ]
     return [text or "default" for text in rest]
 
 
-def _overrides(folder: Path) -> list[str]:
+def read_words(folder: Path) -> list[str]:
     """Return the overrides of an arm. An arm that did not start has them in its frozen config alone."""
     try:
         return read_overrides(folder)
@@ -116,25 +123,45 @@ class _LazyTable:
         self.states = states
 
     def __rich__(self) -> Table:
-        table = Table(title="arms", title_justify="left")
-        for column in ("arm", "status", "epoch", "train loss", "WER %", "time left"):
-            table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
-        for name, state in zip(what_varies([s.arm.overrides for s in self.states]), self.states, strict=True):
-            progress = state.progress() if state.status == RUNNING else None
-            word = EVALUATING if progress is not None and progress.phase == EVALUATING else state.status
-            status = Text.assemble((word, COLOURS.get(state.status, "dim")), f" {state.reason}".rstrip())
-            table.add_row(name, status, *_live_cells(progress))
-        return table
+        return tabulate_states(
+            [ArmState(state.arm.folder, state.arm.overrides, state.status, state.reason) for state in self.states]
+        )
 
 
-def _live_cells(progress: Progress | None) -> list[str]:
-    """Epoch, training loss, WER in percent and time left (minutes:seconds); empty where they are not known yet."""
-    if progress is None:
-        return ["", "", "", ""]
+class ArmState(NamedTuple):
+    """The state of an arm, for a table. folder: of its run; reason: why it has this status."""
+
+    folder: Path
+    overrides: Sequence[str]
+    status: str
+    reason: str
+
+
+def tabulate_states(arms: Sequence[ArmState]) -> Table:
+    """A table with the status of each arm, and the progress that its run has recorded."""
+    table = Table(title="arms", title_justify="left")
+    for column in ("arm", "status", "epoch", "train loss", "WER %", "time left"):
+        table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
+    for name, arm in zip(what_varies([arm.overrides for arm in arms]), arms, strict=True):
+        word, *cells = _read_cells(arm)
+        table.add_row(name, Text.assemble((word, COLOURS.get(arm.status, "dim")), f" {arm.reason}".rstrip()), *cells)
+    return table
+
+
+def _read_cells(arm: ArmState) -> list[str]:
+    """The status, and from the run's progress the epoch, the training loss, the WER of the first validation set in
+    percent, and of a run that trains the time left (minutes:seconds).
+    """
+    try:
+        progress = read_progress(arm.folder)
+    except (FileNotFoundError, UnreadableFileError):
+        return [arm.status, "", "", "", ""]
     loss = "" if progress.loss is None else f"{progress.loss:.3f}"
     wer = "" if progress.wer is None else f"{100 * progress.wer:.1f}"
+    if arm.status != RUNNING:
+        return [arm.status, f"{progress.epoch}/{progress.epochs}", loss, wer, ""]
     if progress.phase == EVALUATING:
-        return ["", loss, wer, ""]
-    fraction = progress.batch / max(1, progress.batches)
+        return [EVALUATING, "", loss, wer, ""]
+    epoch = progress.epoch + progress.batch / max(1, progress.batches)
     minutes, seconds = divmod(round(progress.seconds_left), 60)
-    return [f"{progress.epoch + fraction:.1f}/{progress.epochs}", loss, wer, f"{minutes}:{seconds:02d}"]
+    return [arm.status, f"{epoch:.1f}/{progress.epochs}", loss, wer, f"{minutes}:{seconds:02d}"]

@@ -36,14 +36,14 @@ def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> No
     with _alone(sweep):
         before = _recorded(sweep)
         rows = {arm["id"]: arm for arm in before.get("arms", [])} | {arm.id: arm.as_json() for arm in arms}
-        kept, ids = launches(sweep), [arm.id for arm in arms]
-        if kept and all(kept[-1][key] == metadata[key] for key in ("started", "command")):
-            ids = list(dict.fromkeys([*kept.pop()["arms"], *ids]))
+        earlier, ids = launches(sweep), [arm.id for arm in arms]
+        if earlier and all(earlier[-1][key] == metadata[key] for key in ("started", "command")):
+            ids = list(dict.fromkeys([*earlier.pop()["arms"], *ids]))
         launch = {**{key: metadata[key] for key in ("started", "command", "search")}, "arms": ids}
         plan = {KEY: before[KEY]} if KEY in before else {}
         newest = {ABLATION: declared} if (declared := _declared(arms) or before.get(ABLATION)) else {}
         write_json(
-            sweep / SWEEP, {**metadata, **plan, **newest, "launches": [*kept, launch], "arms": list(rows.values())}
+            sweep / SWEEP, {**metadata, **plan, **newest, "launches": [*earlier, launch], "arms": list(rows.values())}
         )
 
 
@@ -73,12 +73,12 @@ def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
     changed after results are known is none.
     """
     with _alone(sweep):
-        there = read_plan(sweep)
-        different = [] if there is None else changes(there, plan)
-        if there is not None and not different:
+        frozen = read_plan(sweep)
+        different = [] if frozen is None else changes(frozen, plan)
+        if frozen is not None and not different:
             overrides = {arm.name: arm.overrides for arm in plan.arms}
-            return replace(there, arms=[replace(arm, overrides=overrides[arm.name]) for arm in there.arms])
-        if there is not None and runs_in(sweep):
+            return replace(frozen, arms=[replace(arm, overrides=overrides[arm.name]) for arm in frozen.arms])
+        if frozen is not None and runs_in(sweep):
             raise UsageError(
                 f"{sweep}: its plan was frozen before the first run ({'; '.join(different)}); force=true begins "
                 "another plan beside it, with fresh seeds"

@@ -2,14 +2,18 @@
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.components.logger.wandb_run import (
+from asr_ablations.config.build import build
+from asr_ablations.config.keys import propose_keys
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.experiment.finished import fingerprint_of, finished
+from asr_ablations.runs.status import fate_of, reason
+from asr_ablations.runs.wandb_run import (
     LOGGER,
     PATIENCE_FIRST,
     WITHOUT_SERVER,
@@ -18,11 +22,6 @@ from asr_ablations.components.logger.wandb_run import (
     refuse_mode,
     why_silent,
 )
-from asr_ablations.config.build import build
-from asr_ablations.config.keys import propose_keys
-from asr_ablations.data.corpus import Corpus
-from asr_ablations.experiment.finished import fingerprint_of, finished
-from asr_ablations.runs.status import fate_of, reason
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import in_subprocess
 from asr_verdicts.config import flatten
@@ -47,7 +46,10 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
     refuse_mode(configs)
     contents = [content for cfg in configs if isinstance(content := OmegaConf.to_container(cfg, resolve=True), dict)]
     keys = {str(key): value for content in contents for key, value in content.items()}
-    known = [*keys, *(dotted for content in contents for dotted in flatten({str(k): v for k, v in content.items()}))]
+    dotted_keys = [
+        *keys,
+        *(dotted for content in contents for dotted in flatten({str(k): v for k, v in content.items()})),
+    ]
     for node, data in {json.dumps(_asked(content)): _asked(content) for content in contents}.values():
         if node is None:
             continue
@@ -55,8 +57,8 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
         metric = find_metric(declared.metric or "wer")
         FailureRule.parse(declared.failed)
         for root in declared.factor:
-            if "model" in keys and not any(key == root or key.startswith(f"{root}.") for key in known):
-                raise UsageError(f"ablation.factor={root}: {propose_keys(root, known)}")
+            if "model" in keys and not any(key == root or key.startswith(f"{root}.") for key in dotted_keys):
+                raise UsageError(f"ablation.factor={root}: {propose_keys(root, dotted_keys)}")
         for target in declared.targets:
             if not 0 < target <= (1 if metric.is_rate else math.inf):
                 raise choices("ablation.targets", f"{target:g}", "rates as fractions: 0.2 is 20 %")
@@ -93,11 +95,11 @@ def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def ask_wandb(arms: Sequence[FrozenArm]) -> None:
-    """Ask W&B's server once for all arms that are to be logged there: where it cannot be reached they go on offline.
-    An agent's need it, and say so. Raises UsageError for a mode or a setting that W&B has not.
+    """Ask W&B's server once for all arms that are to be logged there: if it cannot be reached they go on offline.
+    Raises UsageError for a mode or a setting that W&B does not have.
     """
     waiting = [arm for arm in arms if fate_of(arm.folder).state not in ("done", "diverged")]
-    if os.environ.get("WANDB_SWEEP_ID") or not any(LOGGER in arm.config.read_text("utf-8") for arm in waiting):
+    if not any(LOGGER in arm.config.read_text("utf-8") for arm in waiting):
         return
     if mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
         go_offline(silence, "the arms go on offline")
@@ -105,8 +107,8 @@ def ask_wandb(arms: Sequence[FrozenArm]) -> None:
 
 def check_arms(texts: Sequence[str]) -> list[Checked]:
     """Build the model of every arm, and read every corpus once. Runs in a subprocess. texts: the configs as YAML."""
-    known: dict[str, str] = {}
-    return [check_arm(_config(text), known) for text in texts]
+    by_data: dict[str, str] = {}
+    return [check_arm(_config(text), by_data) for text in texts]
 
 
 def _config(text: str) -> DictConfig:
@@ -115,32 +117,32 @@ def _config(text: str) -> DictConfig:
     return cfg
 
 
-def check_arm(cfg: DictConfig, known: dict[str, str]) -> Checked:
-    """Check one arm. known: fingerprints by the config of the data, which this call adds to."""
+def check_arm(cfg: DictConfig, by_data: dict[str, str]) -> Checked:
+    """Check one arm. by_data: fingerprints by the config of the data, to which this call adds."""
     from asr_ablations.experiment.run import set_up
 
     if not is_training(cfg):
         return Checked("", None)
     key = json.dumps(OmegaConf.to_container(cfg.data), sort_keys=True)
     try:
-        if key in known:
+        if key in by_data:
             _build(cfg)
         else:
-            known[key] = set_up(cfg).data.fingerprint
+            by_data[key] = set_up(cfg).data.fingerprint
     except UsageError as error:
         return Checked("", str(error))
     except (MemoryError, RuntimeError):
         # too large for this machine, or broken: the arm itself reports it, in its own log, when it runs
-        if key not in known:
-            return _without_model(cfg, key, known)
-    return Checked(known[key], None)
+        if key not in by_data:
+            return _without_model(cfg, key, by_data)
+    return Checked(by_data[key], None)
 
 
-def _without_model(cfg: DictConfig, key: str, known: dict[str, str]) -> Checked:
+def _without_model(cfg: DictConfig, key: str, by_data: dict[str, str]) -> Checked:
     """Return the data's fingerprint for an arm whose model cannot be built."""
     try:
-        known[key] = fingerprint_of(cfg)
-        return Checked(known[key], None)
+        by_data[key] = fingerprint_of(cfg)
+        return Checked(by_data[key], None)
     except UsageError as error:
         return Checked("", str(error))
     except (MemoryError, RuntimeError) as error:

@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.process import GRACE
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, fate_of
 from asr_ablations.sweep.arm import ELSEWHERE, QUEUED, STOPPED, WAITING, FrozenArm, State
-from asr_ablations.sweep.executors import Places, Process
 from asr_ablations.tools.signals import stopping_signals
 
 POLL = 0.1
@@ -25,6 +24,50 @@ LAST = 3
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 """What handles a signal."""
+
+
+class Process(Protocol):
+    """An arm that was started, here or on another machine.
+
+    begun: false while it still waits for its machine; seconds: since it has begun; memory_kills: processes that the
+    system killed there for lack of memory meanwhile; failure: why it ended, where its exit code does not say; place:
+    where it runs or waits, in a few words, "" for this machine.
+    """
+
+    @property
+    def begun(self) -> bool: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def memory_kills(self) -> int: ...
+    @property
+    def failure(self) -> str | None: ...
+    @property
+    def place(self) -> str: ...
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+
+    def stop(self) -> None:
+        """Ask the process to write its checkpoint and end."""
+
+    def kill(self) -> None:
+        """End the process and its children now, and what it may have left behind."""
+
+
+class Places(Protocol):
+    """Gives places to arms. detach: the command ends once each has its place."""
+
+    detach: bool
+
+    def start(self, arm: FrozenArm) -> Process | None:
+        """Start an arm; None where it has to wait."""
+
+    def free(self, arm: FrozenArm) -> None:
+        """Take back the place of an arm that has ended."""
+
+    def left(self) -> str | None:
+        """What to print where the command ends and its arms go on without it; None where they end with it."""
 
 
 class DetachedError(Exception):

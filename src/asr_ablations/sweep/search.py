@@ -46,9 +46,9 @@ def imported() -> Any:
 def sampler(kind: str, **options: Any) -> "optuna.samplers.BaseSampler":
     """Optuna's sampler of this name, with its options. Raises UsageError for a name or an option that it has not."""
     samplers = imported().samplers
-    known = [name for name in samplers.__all__ if name.endswith("Sampler") and not name.startswith("Base")]
-    if kind not in known:
-        raise choices("hydra.sweeper.sampler.kind", kind, known)
+    names = [name for name in samplers.__all__ if name.endswith("Sampler") and not name.startswith("Base")]
+    if kind not in names:
+        raise choices("hydra.sweeper.sampler.kind", kind, names)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # options that Optuna calls experimental

@@ -1,9 +1,12 @@
 """Arms on Slurm: each is a task of a job array that outlives the command, over sbatch, squeue, scontrol and scancel
 alone.
 
-The machines share the folders of the checkout, the data and the runs. An array's comment is a folder with a link for
-each task to the log of its run, into which Slurm writes: so the same command finds what it has queued before. Before
-its time limit a task gets SIGUSR1, writes a checkpoint and is queued again; a preempted one is queued again by Slurm.
+The machines share the folders of the checkout, the data and the runs. The folder of a run has the number of its task:
+so the same command finds what it has queued before. Before its time limit a task gets SIGUSR1, writes a checkpoint and
+is queued again; a preempted one is queued again by Slurm.
+
+submitit, the library, does not do here: it knows the states of jobs by sacct alone, which a Slurm without a database of
+accounts refuses (every job is UNKNOWN then, and one that died without a result is never done), and no reasons to wait.
 """
 
 import os
@@ -14,11 +17,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from getpass import getuser
 from math import ceil
 from pathlib import Path
-from tempfile import mkdtemp
+from typing import NamedTuple
 
 from asr_ablations.runs.process import GRACE, LAUNCHER, child_environment, command
 from asr_ablations.runs.status import RESULTS, fate_of
@@ -27,8 +29,10 @@ from asr_ablations.tools.checks import is_number, switch, whole
 from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError, choices
 
-ARRAYS = ".slurm"
-"""A folder in the sweep's, with one of links for each array."""
+TASK = "slurm_task"
+"""In a run's folder: the number of its task, as 17_3."""
+OUTPUT = ".slurm"
+"""A folder in the sweep's, with what Slurm itself says of each task."""
 SECONDS = 2.0
 """Between two looks at the queue, for all jobs together: a controller serves many."""
 ANSWER = 60
@@ -40,12 +44,8 @@ PLAN = "plan"
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 GOES_ON = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
-OPTIONS = ("partition", "account", "qos", "constraint", "memory")
-"""Those of the launcher that are passed on; `memory` is Slurm's mem."""
-
 MOST_TASKS = 1000
 """Of an array, as Slurm is set up by default."""
-
 SCRIPT = """\
 #!/bin/bash
 unset {launcher}
@@ -55,7 +55,7 @@ esac
 stop() {{ kill -TERM "$arm"; }}
 trap 'again=1; stop' USR1
 trap stop TERM
-"$@" &
+"$@" >>"$log" 2>&1 &
 arm=$!
 while :; do
     wait "$arm"; code=$?
@@ -67,21 +67,18 @@ exit "$code"
 """Bash handles a signal while it waits, and not while a program runs in its foreground."""
 
 
-@dataclass(frozen=True)
-class SlurmTask:
-    """A task in the queue. id: as 17_3; folder: of the run; reason: why it waits, as Slurm words it."""
+class Task(NamedTuple):
+    """A task in the queue, and why it waits, as Slurm words both."""
 
-    id: str
     state: str
     reason: str
-    folder: str
 
 
 class Slurm:
     """Places on Slurm. arms: of the sweep; jobs: the most tasks of an array that run at a time, None for all; cpus: of
-    each rank; minutes: the time limit of a task, `plan` to measure it, None for the partition's; options: by the names
-    of OPTIONS; more: further options of sbatch; detach: leave at once. Raises UsageError for values out of range, and
-    where there is no Slurm.
+    each rank; minutes: the time limit of a task, `plan` to measure it, None for the partition's; options: of sbatch, by
+    their names; more: further ones, as they are; detach: leave at once. Raises UsageError for values out of range, and
+    without Slurm.
     """
 
     def __init__(
@@ -108,39 +105,30 @@ class Slurm:
         self.script, self.jobs, self.cpus, self.minutes, self.detach = script, jobs, cpus, minutes, detach
         self.options, self.more = {name: value for name, value in options.items() if value is not None}, more
         self._to_start = {arm.id: arm for arm in arms}
-        self._tasks: dict[str, str] = {}  # by the arm's id: of arms that were queued with another
         self._running: dict[str, SlurmArm] = {}
-        self._queue: dict[str, SlurmTask] = {}
-        self._folders: dict[Path, str] = {}
+        self._queue: dict[str, Task] = {}
         self._looked = -float("inf")
         self._has_gpus: bool | None = None
 
     def start(self, arm: FrozenArm) -> "SlurmArm":
-        """Queue an arm, and with it all others that need as much, or take over its task that waits or runs already."""
+        """Take over an arm's task that waits or runs already, or queue the arm, with all others that need as much."""
         self._to_start.pop(arm.id, None)
-        task = self._tasks.pop(arm.id, None) or self._task_of(arm)
-        if task is None:
-            self._submit([arm, *self._alike(arm)][:MOST_TASKS])
-            task = self._tasks.pop(arm.id)
+        if (task := self._task_of(arm)) is None:
+            alike = [other for other in self._to_start.values() if self._is_alike(other, arm)]
+            task = self._submit([arm, *alike][:MOST_TASKS])
         self._running[arm.id] = SlurmArm(self, arm, task)
         return self._running[arm.id]
 
-    def _alike(self, arm: FrozenArm) -> list[FrozenArm]:
-        """The arms that are still to be started, need as many GPUs and processes, and are not queued already."""
-        return [
-            other
-            for other in self._to_start.values()
-            if (other.gpus, other.ranks) == (arm.gpus, arm.ranks)
-            and fate_of(other.folder).state not in RESULTS
-            and other.id not in self._tasks
-            and self._task_of(other) is None
-        ]
+    def _is_alike(self, other: FrozenArm, arm: FrozenArm) -> bool:
+        """Return whether another arm has no result, is not queued, and needs as many GPUs and processes."""
+        is_ended = fate_of(other.folder).state in RESULTS
+        return (other.gpus, other.ranks) == (arm.gpus, arm.ranks) and not is_ended and self._task_of(other) is None
 
     def free(self, arm: FrozenArm) -> None:
         self._running.pop(arm.id, None)
 
     def left(self) -> str:
-        """What to print where the command ends before its jobs."""
+        """What to print if the command ends before its jobs."""
         arrays = list(dict.fromkeys(arm.job.partition("_")[0] for arm in self._running.values()))
         return (
             f"left with Slurm: {len(self._running)} jobs; the same command attaches again\n"
@@ -149,46 +137,39 @@ class Slurm:
 
     def _task_of(self, arm: FrozenArm) -> str | None:
         """The task of an arm that waits or runs."""
-        folder = str(arm.folder.absolute())
-        alive = [job for job in self.queue().values() if job.folder == folder and job.state in (*WAITS, *GOES_ON)]
-        return alive[-1].id if alive else None
+        try:
+            task = (arm.folder / TASK).read_text()
+        except FileNotFoundError:
+            return None
+        queued = self.queue().get(task)
+        return task if queued is not None and queued.state in (*WAITS, *GOES_ON) else None
 
-    def queue(self) -> dict[str, SlurmTask]:
-        """The user's tasks by id, those that have ended lately among them. An old answer where none comes."""
+    def queue(self) -> dict[str, Task]:
+        """The user's tasks by number, also those that have ended lately. An old answer if none comes."""
         if time.monotonic() - self._looked > SECONDS:
             user = f"--user={getuser()}"
-            listed = _slurm("squeue", "--array", user, "--states=all", "--noheader", "--format=%F|%K|%T|%r|%k")
+            listed = _slurm("squeue", "--array", user, "--states=all", "--noheader", "--format=%F_%K|%T|%r")
             if not listed.returncode:
-                self._queue = {job.id: job for job in map(self._read, listed.stdout.splitlines())}
+                rows = (line.split("|", 2) for line in listed.stdout.splitlines())
+                self._queue = {number: Task(state, reason) for number, state, reason in rows}
             self._looked = time.monotonic()
         return self._queue
 
-    def _read(self, line: str) -> SlurmTask:
-        """A line of squeue. A job of another origin has no folder."""
-        array, task, state, reason, links = (*line.split("|", 4), "", "", "", "")[:5]
-        link = Path(links, task)
-        if link not in self._folders and link.is_symlink():
-            self._folders[link] = str(Path(os.readlink(link)).parent)
-        return SlurmTask(f"{array}_{task}", state, reason, self._folders.get(link, ""))
-
-    def _submit(self, arms: Sequence[FrozenArm]) -> None:
-        """Queue arms that need as much as the first."""
+    def _submit(self, arms: Sequence[FrozenArm]) -> str:
+        """Queue arms that need as much as the first. Returns the first one's task."""
         gpus = self._gpus(arms[0])
         minutes = self._limit(arms, gpus)  # before anything is written: it may be refused
         sweep = arms[0].folder.parent.absolute()
-        (sweep / ARRAYS).mkdir(parents=True, exist_ok=True)
-        links = Path(mkdtemp(dir=sweep / ARRAYS))
+        (sweep / OUTPUT).mkdir(parents=True, exist_ok=True)
         cases = []
-        for task, arm in enumerate(arms):
+        for number, arm in enumerate(arms):
             arm.folder.mkdir(parents=True, exist_ok=True)
-            (links / str(task)).symlink_to(arm.log.absolute())
-            line = shlex.join(command(self.script, arm.config.absolute(), arm.ranks, self.cpus))
-            cases.append(f"{task}) set -- {line};;")
-        words = {
+            words = shlex.join(command(self.script, arm.config.absolute(), arm.ranks, self.cpus))
+            cases.append(f"{number}) log={shlex.quote(str(arm.log.absolute()))}; set -- {words};;")
+        flags = {
             "job-name": sweep.name,
             "array": f"0-{len(arms) - 1}" + ("" if self.jobs is None else f"%{self.jobs}"),
-            "comment": links,
-            "output": f"{links}/%a",
+            "output": f"{sweep / OUTPUT}/%A_%a",
             "open-mode": "append",
             "chdir": Path.cwd(),
             "signal": f"B:USR1@{BEFORE_THE_LIMIT}",
@@ -196,24 +177,20 @@ class Slurm:
             "nodes": 1,
             "cpus-per-task": self.cpus * arms[0].ranks,
             **{("mem" if name == "memory" else name): value for name, value in self.options.items()},
+            **({"gres": f"gpu:{gpus}"} if gpus else {}),
+            **({} if minutes is None else {"time": minutes}),
         }
-        if gpus:
-            words["gres"] = f"gpu:{gpus}"
-        if minutes is not None:
-            words["time"] = minutes
-        flags = [f"--{name}={value}" for name, value in words.items()]
         script = SCRIPT.format(launcher=LAUNCHER, cases="\n".join(cases), grace=int(GRACE))
-        done = _slurm(
-            "sbatch", "--parsable", "--requeue", *flags, *self.more, given=script, environment=child_environment()
-        )
+        words = ["--parsable", "--requeue", *(f"--{name}={value}" for name, value in flags.items()), *self.more]
+        done = _slurm("sbatch", *words, given=script, environment=child_environment())
         if done.returncode:
-            shutil.rmtree(links)
             message = " ".join(done.stderr.split()) or f"sbatch ended with {done.returncode}"
             raise UsageError(f"hydra/launcher=slurm: {message.removeprefix('sbatch: error: ')}")
         array = done.stdout.strip().partition(";")[0]
-        for task, arm in enumerate(arms):
-            self._tasks[arm.id] = f"{array}_{task}"
-            self._queue[f"{array}_{task}"] = SlurmTask(f"{array}_{task}", "PENDING", "", str(arm.folder.absolute()))
+        for number, arm in enumerate(arms):
+            (arm.folder / TASK).write_text(f"{array}_{number}")
+            self._queue[f"{array}_{number}"] = Task("PENDING", "")
+        return f"{array}_0"
 
     def _limit(self, arms: Sequence[FrozenArm], gpus: int) -> int | None:
         """The time limit in minutes; None for the partition's. Raises UsageError where it cannot be measured here."""
@@ -252,28 +229,28 @@ class SlurmArm:
         self._ended: int | None = None
 
     @property
+    def _task(self) -> Task:
+        return self.places.queue().get(self.job, Task("", ""))
+
+    @property
     def begun(self) -> bool:
-        job = self.places.queue().get(self.job)
-        return job is not None and job.state not in WAITS
+        return self._task.state not in ("", *WAITS)
 
     @property
     def place(self) -> str:
         """The job's number, and why it waits."""
-        job = self.places.queue().get(self.job)
-        waits = job is not None and job.state in WAITS and job.reason not in ("", "None")
-        return f"job {self.job}" + (f" ({job.reason})" if job is not None and waits else "")
+        waits = self._task.state in WAITS and self._task.reason not in ("", "None")
+        return f"job {self.job}" + (f" ({self._task.reason})" if waits else "")
 
     def exit_code(self) -> int | None:
-        if self._ended is None:
-            job = self.places.queue().get(self.job)
-            if job is None or job.state not in (*WAITS, *GOES_ON):
-                self._ended = self._code("" if job is None else job.state)
+        if self._ended is None and self._task.state not in (*WAITS, *GOES_ON):
+            self._ended = self._code(self._task.state)
         return self._ended
 
     def _code(self, state: str) -> int:
         """The exit code of a job in a final state; "" for one that the controller has forgotten."""
-        shown = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
-        state = state or (match[1] if (match := re.search(r"JobState=(\S+)", shown)) else "")
+        described = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
+        state = state or (match[1] if (match := re.search(r"JobState=(\S+)", described)) else "")
         if state == "COMPLETED":
             return 0
         if state in ("CANCELLED", "PREEMPTED"):
@@ -281,7 +258,7 @@ class SlurmArm:
         if state == "OUT_OF_MEMORY":
             self.memory_kills = 1
             return -signal.SIGKILL
-        code = re.search(r" ExitCode=(\d+):(\d+)", shown)
+        code = re.search(r" ExitCode=(\d+):(\d+)", described)
         if state not in ("FAILED", ""):
             self.failure = f"Slurm: job {self.job}: {state}"
         if code is None:
@@ -300,7 +277,7 @@ class SlurmArm:
 def _slurm(
     program: str, *words: str, given: str = "", environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """A command of Slurm's. One that does not answer counts as one that fails."""
+    """Run a command of Slurm's. One that does not answer counts as one that fails."""
     try:
         return subprocess.run(
             [program, *words],

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 if TYPE_CHECKING:
     from asr_ablations.sweep.arm import FrozenArm, State
-    from asr_ablations.sweep.executors import Places
+    from asr_ablations.sweep.runner import Places
 
 
 OPTIONS = {
@@ -32,7 +32,25 @@ decide what the next ones are.
 """
 
 
-class ProcessesLauncher(Launcher):
+class ComposingLauncher(Launcher):
+    """Composes the arms of a sweep."""
+
+    config: DictConfig
+    hydra_context: HydraContext
+    task_function: TaskFunction
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context, self.config, self.started = hydra_context, config, time.time()
+        self.task_function = task_function  # type: ignore[method-assign]
+
+    def compose(self, arms: Sequence[Sequence[str]], first: int) -> list[DictConfig]:
+        """The configs of arms by their overrides; first: the number of the first one."""
+        from asr_ablations.config.compose import compose_arm
+
+        return [compose_arm(self.hydra_context, self.config, words, first + i) for i, words in enumerate(arms)]
+
+
+class ProcessesLauncher(ComposingLauncher):
     """Runs each arm in a process of its own: arms share no seed, no environment and no memory, and one that dies leaves
     the others alone.
 
@@ -43,12 +61,6 @@ class ProcessesLauncher(Launcher):
         self, *, jobs: int | None, per_gpu: int | str, timeout: float | None, show: str | None, fail_fast: bool
     ) -> None:
         self.jobs, self.per_gpu, self.timeout, self.show, self.fail_fast = jobs, per_gpu, timeout, show, fail_fast
-        self.config: DictConfig | None = None
-        self.started = 0.0
-        self.hydra_context: HydraContext | None = None
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.config, self.started = hydra_context, config, time.time()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         if not initial_job_idx:  # of a search the first batch alone
@@ -56,9 +68,8 @@ class ProcessesLauncher(Launcher):
         from asr_ablations.sweep import launch
         from asr_ablations.sweep.differing_keys import print_differences, refuse_misspelt
 
-        configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
+        configs = self.compose(job_overrides, initial_job_idx)
         launch.refuse_a_plan(configs)
-        assert self.config is not None
         declared = not self.metadata()["search"] and all(map(launch.is_training, configs))
         constant = list(self.config.hydra.overrides.task)
         arms = launch.freeze(configs, constant, refuse_misspelt if declared else None)
@@ -83,13 +94,12 @@ class ProcessesLauncher(Launcher):
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         """Return the executor of these arms."""
-        from asr_ablations.sweep.executors import this_machine
+        from asr_ablations.sweep.launch_arm import this_machine
 
         return this_machine(Path(sys.argv[0]).resolve(), arms, self.jobs, self.per_gpu)
 
     def _end_search(self, arms: int) -> None:
         """End the program after the plan of a search: its sweeper would wait for results, which a plan has not."""
-        assert self.config is not None
         runs = self.config.hydra.sweeper.get("n_trials")
         if runs is not None:
             print(f"a search: these are the first {arms} of its {runs} runs; their results decide what the others are")
@@ -97,15 +107,7 @@ class ProcessesLauncher(Launcher):
 
     def metadata(self) -> dict[str, object]:
         """Return the start of the sweep, for its manifest."""
-        assert self.config is not None
         return how_started(self.config, self.started)
-
-    def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
-        from asr_ablations.config.compose import compose_arm
-
-        assert self.hydra_context is not None
-        assert self.config is not None
-        return compose_arm(self.hydra_context, self.config, overrides, number)
 
 
 def say_that_it_begins(runs: int) -> None:
@@ -173,32 +175,16 @@ for _name in ("processes", "basic"):
     )
 
 
-class TogetherLauncher(Launcher):
+class TogetherLauncher(ComposingLauncher):
     """Calls the task once for all arms."""
 
-    def __init__(self) -> None:
-        self.config: DictConfig | None = None
-        self.hydra_context: HydraContext | None = None
-        self.task_function: TaskFunction | None = None
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
-
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        assert self.task_function is not None
-        arms = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
+        arms = self.compose(job_overrides, initial_job_idx)
         results = self.task_function(arms)
         return [
             JobReturn(overrides=overrides, cfg=arm, status=JobStatus.COMPLETED, _return_value=value)
             for overrides, arm, value in zip(job_overrides, arms, results, strict=True)
         ]
-
-    def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
-        from asr_ablations.config.compose import compose_arm
-
-        assert self.hydra_context is not None
-        assert self.config is not None
-        return compose_arm(self.hydra_context, self.config, overrides, number)
 
 
 ConfigStore.instance().store(

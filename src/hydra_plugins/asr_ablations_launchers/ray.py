@@ -16,7 +16,7 @@ from hydra_plugins.asr_ablations_launchers.processes import OPTIONS, ProcessesLa
 
 if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
     from asr_ablations.sweep.arm import FrozenArm
-    from asr_ablations.sweep.executors import Places
+    from asr_ablations.sweep.runner import Places
 
 RAY_OPTIONS = {
     **OPTIONS,

@@ -1,6 +1,6 @@
 """Hydra sweeper: a search by one of Optuna's samplers (hydra/sweeper=optuna)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -9,9 +9,6 @@ from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
-
-if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a search
-    pass
 
 DIRECTIONS = ("minimize", "maximize")
 

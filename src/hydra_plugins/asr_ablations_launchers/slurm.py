@@ -11,7 +11,7 @@ from hydra_plugins.asr_ablations_launchers.processes import OPTIONS, ProcessesLa
 
 if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
     from asr_ablations.sweep.arm import FrozenArm
-    from asr_ablations.sweep.executors import Places
+    from asr_ablations.sweep.runner import Places
 
 PASSED_ON = {"partition": None, "account": None, "qos": None, "constraint": None, "memory": None}
 """Options of sbatch under their own names; memory is --mem, as 32G."""

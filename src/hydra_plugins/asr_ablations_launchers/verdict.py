@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
@@ -13,9 +13,6 @@ from omegaconf import DictConfig
 
 from asr_verdicts.errors import UsageError
 from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, how_started, say_that_it_begins
-
-if TYPE_CHECKING:
-    from asr_ablations.sweep.arm import FrozenArm
 
 
 class ArmsSweeper(BasicSweeper):
@@ -62,6 +59,9 @@ class VerdictSweeper(BasicSweeper):
     def sweep(self, arguments: list[str]) -> Any:
         assert self.config is not None
         assert self.hydra_context is not None
+        launcher = self.launcher
+        if not isinstance(launcher, ProcessesLauncher):
+            raise UsageError("until=verdict: expected hydra/launcher=processes, ray or slurm")
         started = time.time()
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         overrides = parser.parse_overrides([*self._parse_config(), *arguments])
@@ -71,27 +71,10 @@ class VerdictSweeper(BasicSweeper):
         from asr_ablations.sweep.gpu_slots import machine_slots
         from asr_ablations.sweep.until.start import Sweep, run_until
 
-        jobs: int | None = None
-        per_gpu: int | str = 1
-        if isinstance(self.launcher, ProcessesLauncher):
-            jobs, per_gpu = self.launcher.jobs, self.launcher.per_gpu
-            self.launcher.show = self.launcher.show or QUIET
+        launcher.show = launcher.show or QUIET
+        slots = partial(machine_slots, launcher.jobs, launcher.per_gpu)
         metadata = how_started(self.config, started)
-        run_until(Sweep(batch, self._compose, self._start, partial(machine_slots, jobs, per_gpu), metadata))
-
-    def _compose(self, overrides: Sequence[str]) -> DictConfig:
-        from asr_ablations.config.compose import compose_arm
-
-        assert self.config is not None
-        assert self.hydra_context is not None
-        return compose_arm(self.hydra_context, self.config, overrides, 0)
-
-    def _start(self, arms: "Sequence[FrozenArm]", overrides: Sequence[Sequence[str]]) -> None:
-        """Run arms side by side with the launcher of the sweep."""
-        if isinstance(self.launcher, ProcessesLauncher):
-            self.launcher.run(arms)
-        elif self.launcher is not None:
-            self.launcher.launch([list(words) for words in overrides], 0)
+        run_until(Sweep(batch, lambda words: launcher.compose([words], 0)[0], launcher.run, slots, metadata))
 
 
 ConfigStore.instance().store(

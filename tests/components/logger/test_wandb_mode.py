@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.components.logger.wandb_run import mode, refuse_mode
 from asr_ablations.runs.identity import identity
+from asr_ablations.runs.wandb_run import mode, refuse_mode
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 

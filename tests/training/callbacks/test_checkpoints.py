@@ -212,33 +212,6 @@ def test_under_nohup_the_end_of_the_terminal_is_ignored(
     assert same(results(folder), undisturbed)
 
 
-def test_a_clusters_warning_is_answered_with_a_checkpoint_first(tiny_corpus: Path, tmp_path: Path) -> None:
-    """As submitit does it: a handler of SIGUSR2 that puts the job in the queue again, and one that ignores SIGTERM."""
-    cfg = config(tiny_corpus, tmp_path)
-    seen: list[Any] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGTERM)}
-
-    def requeue(number: int, frame: Any) -> None:
-        (path,) = tmp_path.rglob("last.ckpt")
-        seen.append(torch.load(path, weights_only=True)["position"])
-
-    usual = fitting.trainer
-    ignored, warned = SignalAt(0, 0, signal.SIGTERM), SignalAt(0, 1, signal.SIGUSR2)
-    try:
-        signal.signal(signal.SIGUSR2, requeue)
-        signal.signal(signal.SIGTERM, lambda number, frame: None)
-        with pytest.MonkeyPatch.context() as patched:
-            disturbed = with_callbacks(usual, ignored, warned)
-            patched.setattr(fitting, "trainer", disturbed)
-            with pytest.raises(Stopped, match="SIGUSR2"):
-                experiment.run(cfg)
-        assert seen == [{"epoch": 0, "batches": 2}]
-        assert signal.getsignal(signal.SIGUSR2) is requeue
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     cfg = config(tiny_corpus, tmp_path)
     folder = experiment.run(cfg)

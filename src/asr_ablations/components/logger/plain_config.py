@@ -15,8 +15,8 @@ HIDDEN = frozenset(
 
 
 def plain_config(config: Config) -> Config:
-    """The option of every group by its name, its keys and all plain keys dotted; without what steers the machine, and
-    with ~ for the home folder. config: resolved.
+    """The option of every group by its name, its keys and all plain keys dotted; without what steers the machine,
+    without nulls, and with ~ for the home folder. config: resolved.
     """
     known = groups()
     plain: Config = {}
@@ -33,7 +33,11 @@ def plain_config(config: Config) -> Config:
     kept = {key: value for key, value in plain.items() if not HIDDEN & {*_parents(key)}}
     words = config.get("overrides")
     typed = [str(word) for word in words] if isinstance(words, list) else []
-    return {key: _without_home(value) for key, value in {**kept, "overrides": of_the_experiment(typed)}.items()}
+    return {
+        key: _without_home(value)
+        for key, value in {**kept, "overrides": of_the_experiment(typed)}.items()
+        if value is not None
+    }
 
 
 def chosen(group: str, node: Config, config: Config) -> str:

@@ -1,36 +1,51 @@
-"""Weights & Biases: online where a login exists, else offline without a question; WANDB_MODE overrides both."""
+"""Weights & Biases: Lightning's logger, whose run survives an interruption and a server that goes away."""
 
 import hashlib
-import os
+import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from omegaconf import OmegaConf
+from pytorch_lightning.loggers import WandbLogger
+
+from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.logger.plain_config import plain_config
-from asr_ablations.components.logger.wandb_run import RECORDING, begin_part, end, log_row, sync_command
+from asr_ablations.data.audio import AudioError, read
 from asr_ablations.runs.folder import Run
-from asr_ablations.runs.identity import of_the_experiment, without_folder
-from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, UTTERANCES
-from asr_ablations.runs.reader import read_data, read_environment
+from asr_ablations.runs.layout import BEST, CHECKPOINTS, CONFIG, METRICS, UTTERANCES
+from asr_ablations.runs.metrics_files import FIGURES
+from asr_ablations.runs.reader import read_data, read_environment, read_metrics
 from asr_ablations.runs.sweep_history import declared, evidence, places
-from asr_ablations.runs.wandb_rows import Logged
+from asr_ablations.runs.wandb_run import (
+    LONGEST_TAG,
+    RECORD,
+    SYNCED,
+    begin,
+    end,
+    in_percent,
+    list_tags,
+    sync_command,
+    unsynced,
+)
 from asr_ablations.tools.checks import a_list, label_or_null, whole
 from asr_ablations.tools.errors import refusals
+from asr_ablations.training.contracts import Recording
 from asr_verdicts.errors import choices
 from asr_verdicts.files import Json
 
 if TYPE_CHECKING:
     import wandb
-    from pytorch_lightning.loggers import WandbLogger
 
-    from asr_ablations.training.contracts import Recording
-
-LONGEST_TAG = 64
-"""Characters of a tag, by W&B's own rule."""
 ARTIFACTS = {"config": CONFIG, "utterances": UTTERANCES, "best": f"{CHECKPOINTS}/{BEST}"}
 """Files that can be sent, by the names in logger.artifacts."""
+STEP = "trainer/global_step"
+RECORDING = "recording"
+"""The last column of a table that can be heard."""
 
 
 def wandb_logger(
@@ -43,19 +58,13 @@ def wandb_logger(
     name: str | None,
     tags: list[str] | None,
     notes: str | None,
-) -> "WandbLogger":
-    """A logger whose run has an id of the run's folder, the group of its sweep, and its choices as a plain config.
+) -> "RunLogger":
+    """A logger whose W&B run has an id of the run's folder, the group of its sweep, and its choices as a plain config.
 
-    Under a W&B agent the run belongs to the agent: id, project and entity come from its environment, and keys that the
-    agent sets have its values in W&B's config. artifacts: names of ARTIFACTS, sent when the run is done; audio: of so
-    many examples of each set; name: by default that of the run's folder; tags: beside what was typed; notes: by default
-    the question of the sweep file.
-
-    Raises UsageError for an artifact that there is not, and for a name that is none.
+    artifacts: names of ARTIFACTS, sent when the run is done; audio: recordings of this many examples of each set; name:
+    by default that of the run's folder; tags: next to what the sweep varies; notes: by default the question of the
+    sweep file. Raises UsageError for a value that W&B does not have.
     """
-    from omegaconf import OmegaConf
-    from pytorch_lightning.loggers import WandbLogger  # imported late: `typed_tags` needs no torch
-
     sendable, tags = (
         [] if value is None else a_list(key, value)
         for key, value in (("logger.artifacts", artifacts), ("logger.tags", tags))
@@ -72,110 +81,172 @@ def wandb_logger(
         if not (isinstance(tag, str) and 0 < len(tag) <= LONGEST_TAG):
             raise choices("logger.tags", tag, f"texts of at most {LONGEST_TAG} characters")
     config = cast(Json, OmegaConf.to_container(run.cfg, resolve=True))
-    logged = Logged(run.folder)
-    of_agent = bool(os.environ.get("WANDB_SWEEP_ID"))
     options = {
-        "project": None if of_agent else project,
-        "entity": None if of_agent else entity,
-        "id": None if of_agent else run_id(run),
+        "project": project,
+        "entity": entity,
+        "id": run_id(run),
         "name": name or run.name,
         "group": str(run.cfg.sweep),
         "job_type": "train",
-        "tags": [*dict.fromkeys([*typed_tags(config), *tags])],
+        "tags": [*dict.fromkeys([*list_tags(run.folder, run.cfg.get("overrides") or []), *tags])],
         "notes": notes or (config.get("ablation") or {}).get("question"),
-        "config": {**plain_config(config), **of_the_folder(run), "arm": config.get("arm") or arm_of(run.name)},
+        "config": {**plain_config(config), "identity": run.id, "arm": config.get("arm") or name_arm(run.name)},
         "dir": str(run.folder),
     }
-    validation = list(config["data"].get("validation") or [])
-    kept: dict[str, float | str] = {}
-    lost: list[int] = []
-
-    class WandbRunLogger(WandbLogger):
-        """Ends W&B's run itself: otherwise W&B shows a crashed run as finished. A resumed run logs what it had not."""
-
-        def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-            row = logged.new(metrics, step)
-            if row:
-                self._log(len(logged.rows), logged.add(row, step))
-
-        def log_table(  # type: ignore[override]
-            self,
-            key: str,
-            columns: list[str],
-            data: list[list[str]],
-            *,
-            step: int | None = None,
-            recordings: "Sequence[Recording]" = (),
-        ) -> None:
-            if logged.new({key: 0.0}, step):
-                table = with_recordings(columns, data, recordings, audio) if audio and recordings else (columns, data)
-                self._log(len(logged.rows), logged.add({}, step, {key: table}))
-
-        def _log(self, place: int, row: Json) -> None:
-            if not log_row(self.experiment, place, row):
-                lost.append(place)
-
-        def log_summary(self, values: Mapping[str, float | str]) -> None:
-            kept.update(values)
-            self.experiment.summary.update(dict(values))
-
-        def finish(self, exit_code: int) -> None:
-            """End W&B's run; where its server does not answer, leave all of it in a file that is sent later."""
-            if not self._end(exit_code):
-                print("W&B has not received everything: its server does not answer", file=sys.stderr, flush=True)
-                self._experiment = begin_part({**options, "id": self.experiment.id}, logged, validation, offline=True)
-                self.experiment.summary.update(kept)
-                lost.clear()  # this part has every row
-                self._end(exit_code)
-            logged.part(begins=False)
-            if offline := sync_command([run.folder]):
-                print(f"W&B         later: {offline}", flush=True)
-
-        def _end(self, exit_code: int) -> bool:
-            """Return whether W&B has everything; a server that gave no answer before is not waited for again."""
-            sent = not lost and (exit_code != 0 or send(self.experiment, run, sendable))
-            return end(self.experiment, exit_code) and sent
-
-    experiment = begin_part(options, logged, validation)
-    if experiment.url:
-        print(f"W&B         {experiment.url}", flush=True)
-    return WandbRunLogger(experiment=experiment)
+    logger = RunLogger(run, sendable, audio, options)
+    if logger.experiment.url:
+        print(f"W&B         {logger.experiment.url}", flush=True)
+    return logger
 
 
-def with_recordings(
-    columns: list[str], data: list[list[str]], recordings: "Sequence[Recording]", audio: int
-) -> tuple[list[str], list[list[Any]]]:
-    """The table with a column of recordings, of the first `audio` rows of each set, whose name is in the first one."""
+class RunLogger(WandbLogger):
+    """Lightning's logger with W&B's run as the run folder has it: W&B's step is the row in metrics.csv, so that a
+    resumed run sends what W&B's server lacks, and repeats nothing.
+
+    options: of wandb.init.
+    """
+
+    def __init__(self, run: Run, artifacts: Sequence[str], audio: int, options: Json) -> None:
+        self.run, self.artifacts, self.audio, self.options = run, artifacts, audio, options
+        self._results: list[Callable[[], None]] = []
+        """Calls with what metrics.csv does not have."""
+        self._is_lost = False
+        super().__init__(experiment=self._begin())
+        self.log_summary({RECORD: json.dumps(describe_folder(run))})
+
+    def _begin(self, *, offline: bool = False) -> "wandb.Run":
+        """Begin a part of W&B's run, which has everything: an offline one from the start, an online one what the server
+        lacks. Parts from before are not sent any more.
+        """
+        earlier = unsynced(self.run.folder, self.options["id"])
+        experiment = begin(**self.options, offline=offline, resume="allow")
+        for file in earlier:
+            file.with_suffix(SYNCED).touch()
+        experiment.define_metric(STEP)
+        experiment.define_metric("*", step_metric=STEP, step_sync=True)
+        for name in self.run.cfg.data.get("validation") or []:
+            for figure in FIGURES:
+                experiment.define_metric(f"validation/{name}/{figure}", step_metric=STEP, step_sync=True, summary="min")
+        rows = read_metrics(self.run.folder) if (self.run.folder / METRICS).exists() else []
+        self._row = len(rows)
+        for place, row in enumerate(rows):
+            if place >= experiment.starting_step:
+                values = {key: value for key, value in row.items() if key != "step" and value is not None}
+                experiment.log({**in_percent(values), STEP: row["step"]}, step=place, commit=True)
+        return experiment
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        if step is None:
+            self._results.append(partial(self.log_metrics, metrics))
+        self._log(in_percent(metrics), step, commit=True)
+        self._row += 1
+
+    def log_table(  # type: ignore[override]
+        self,
+        key: str,
+        columns: list[str],
+        data: list[list[str]],
+        *,
+        step: int | None = None,
+        recordings: Sequence[Recording] = (),
+    ) -> None:
+        """In the row of the metrics that come next: a table is no row of metrics.csv."""
+        import wandb
+
+        if step is None:
+            self._results.append(partial(self.log_table, key, columns, data, recordings=recordings))
+        if self.audio and recordings:
+            columns, data = [*columns, RECORDING], add_recordings(data, recordings, self.audio)
+        self._log({key: wandb.Table(columns=list(columns), data=data)}, step, commit=False)
+
+    def _log(self, values: Mapping[str, Any], step: int | None, *, commit: bool) -> None:
+        """A table is an artifact, for which W&B's server has to answer."""
+        try:
+            self.experiment.log({**values, **({} if step is None else {STEP: step})}, step=self._row, commit=commit)
+        except refusals():
+            self._is_lost = True
+
+    def log_summary(self, values: Mapping[str, float | str]) -> None:
+        self._results.append(partial(self.log_summary, values))
+        self.experiment.summary.update(dict(values))
+
+    def finish(self, exit_code: int) -> None:
+        """End W&B's run: otherwise W&B shows a crashed run as finished. If its server does not answer, leave all of it
+        in an offline part.
+        """
+        if not self._end(exit_code):
+            print("W&B has not received everything: its server does not answer", file=sys.stderr, flush=True)
+            self._experiment, self._is_lost = self._begin(offline=True), False
+            for log in [*self._results]:
+                log()
+            self._end(exit_code)
+        if command := sync_command([self.run.folder]):
+            print(f"W&B         later: {command}", flush=True)
+
+    def _end(self, exit_code: int) -> bool:
+        """Return whether W&B has everything; a server that gave no answer before is not waited for again."""
+        sent = not self._is_lost and (exit_code != 0 or self._send_artifacts())
+        return end(self.experiment, exit_code) and sent
+
+    def _send_artifacts(self) -> bool:
+        """Send files of the run as far as they exist. Return whether W&B took them."""
+        import wandb
+
+        try:
+            for name in self.artifacts:
+                path = self.run.folder / ARTIFACTS[name]
+                if path.exists():
+                    artifact = wandb.Artifact(f"{self.experiment.id}-{name}", type=name)
+                    artifact.add_file(str(path))
+                    self.experiment.log_artifact(artifact)
+        except refusals():
+            return False
+        return True
+
+
+def add_recordings(data: list[list[str]], recordings: Sequence[Recording], audio: int) -> list[list[Any]]:
+    """The rows with recordings of the first `audio` rows of each set, whose name is in the first column; None for the
+    others, and for a recording that cannot be read any more.
+    """
     counts: Counter[str] = Counter()
     rows: list[list[Any]] = []
     for row, recording in zip(data, recordings, strict=True):
         counts[row[0]] += 1
-        rows.append([*row, recording._asdict() if counts[row[0]] <= audio else None])
-    return [*columns, RECORDING], rows
+        rows.append([*row, _read_audio(recording) if counts[row[0]] <= audio else None])
+    return rows
 
 
-def of_the_folder(run: Run) -> Json:
-    """The values that a comparison by W&B needs beside the config: the run's identity, its start, its place among the
-    runs of its sweep, the declaration of the sweep, and how many speakers of each set are in training.
+def _read_audio(recording: Recording) -> "wandb.Audio | None":
+    import wandb
+
+    path, offset, seconds, channel = recording
+    try:
+        return wandb.Audio(read(Path(path), offset, seconds, channel), sample_rate=SAMPLE_RATE)
+    except AudioError:
+        return None
+
+
+def describe_folder(run: Run) -> Json:
+    """The values that a comparison by W&B needs next to the config: the run's start, its place among the runs of its
+    sweep, the declaration of the sweep, and how many speakers of each set are in training.
     """
     first = declared(run.folder.parent)
     sets = read_data(run.folder).sets.items()
     return {
-        "identity": run.id,
-        "started": _started(run),
+        "started": _read_start(run),
         "place": places(run.folder.parent).get(run.id),
         "declared": None if first is None else [len(first), evidence(first)],
         "speakers": {name: [set_.speakers, (set_.in_training or {}).get("speakers", 0)] for name, set_ in sets},
     }
 
 
-def arm_of(name: str) -> str:
+def name_arm(name: str) -> str:
     """The name of a run without its seed, which stands last: one value for all seeds of an arm, to group by."""
     return re.sub(r"(^|\+)seed-[^+]*$", "", name) or "default"
 
 
-def _started(run: Run) -> str:
-    """The first start of a run's folder; empty where it has not started."""
+def _read_start(run: Run) -> str:
+    """The first start of a run's folder; empty if it has not started."""
     try:
         return str(read_environment(run.folder).started)
     except FileNotFoundError:
@@ -186,26 +257,4 @@ def run_id(run: Run) -> str:
     """An id of the run's folder: of its content, its sweep, and the time of its first start. A run that is resumed has
     the same, and one that starts anew another.
     """
-    return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), _started(run)]).encode()).hexdigest()[:8]
-
-
-def typed_tags(config: Json) -> list[str]:
-    """The overrides of the experiment that W&B accepts as tags."""
-    typed = map(without_folder, of_the_experiment(str(word) for word in config.get("overrides") or []))
-    return [*dict.fromkeys(word for word in typed if len(word) <= LONGEST_TAG)]
-
-
-def send(experiment: "wandb.Run", run: Run, artifacts: Sequence[str]) -> bool:
-    """Send files of the run as artifacts, as far as they are there; whether W&B took them."""
-    import wandb
-
-    try:
-        for name in artifacts:
-            path = run.folder / ARTIFACTS[name]
-            if path.exists():
-                artifact = wandb.Artifact(f"{experiment.id}-{name}", type=name)
-                artifact.add_file(str(path))
-                experiment.log_artifact(artifact)
-    except refusals():
-        return False
-    return True
+    return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), _read_start(run)]).encode()).hexdigest()[:8]

@@ -51,13 +51,13 @@ def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
 
 
 def _arm(name: str, plan: VerdictPlan, course: Course) -> dict[str, object]:
-    own = [contrast for contrast in course.verdicts if name in contrast.question.weights]
-    numbers = [contrast.look.number for contrast in own if contrast.look is not None]
+    contrasts = [contrast for contrast in course.verdicts if name in contrast.question.weights]
+    numbers = [contrast.look.number for contrast in contrasts if contrast.look is not None]
     return {
         "look": max(numbers, default=0),
         "seeds": course.runs(plan)[name],
-        "state": _state(name, own),
-        "questions": {contrast.arm: _question(contrast) for contrast in own},
+        "state": _state(name, contrasts),
+        "questions": {contrast.arm: _question(contrast) for contrast in contrasts},
     }
 
 
@@ -108,10 +108,14 @@ def _is_same(other: Path, arm: FrozenArm) -> bool:
         return False
 
 
-Start = Callable[[Sequence[FrozenArm], Sequence[Sequence[str]]], None]
-"""What runs arms side by side and waits for them; given with their overrides too."""
+Start = Callable[[Sequence[FrozenArm]], object]
+"""What runs arms side by side and waits for them."""
 Compose = Callable[[Sequence[str]], DictConfig]
 """The resolved config that overrides make."""
+
+
+def _without_result(arms: Sequence[FrozenArm]) -> list[FrozenArm]:
+    return [arm for arm in arms if fate_of(arm.folder).state not in RESULTS]
 
 
 @dataclass(frozen=True)
@@ -151,24 +155,16 @@ class Ablation:
 
     def _round(self, missing: Mapping[str, Sequence[int]]) -> None:
         """Make the runs that the next look lacks, or take them over."""
-        overrides = self._overrides(missing)
-        arms = freeze([self.compose(words) for words in overrides], cast(list[str], self.metadata["overrides"]))
+        configs = [self.compose(words) for words in self._overrides(missing)]
+        arms = freeze(configs, cast(list[str], self.metadata["overrides"]))
         write_manifest(self.folder, arms, self.metadata)
         if self.share:
             print_taken([(arm, other) for arm in arms if (other := take_over(arm)) is not None])
         for _ in range(1 + self.retries):
-            left = [
-                (arm, words)
-                for arm, words in zip(arms, overrides, strict=True)
-                if fate_of(arm.folder).state not in RESULTS
-            ]
-            if not left:
+            if not (lacking := _without_result(arms)):
                 return
-            for arm, _ in left:  # another launcher's run finds its folder by its identity, and would call it otherwise
-                arm.folder.mkdir(parents=True, exist_ok=True)
-            self.start([arm for arm, _ in left], [words for _, words in left])
-        lacking = [arm for arm in arms if fate_of(arm.folder).state not in RESULTS]
-        if lacking:
+            self.start(lacking)
+        if lacking := _without_result(arms):
             names = what_varies([arm.overrides for arm in lacking])
             print_failures(list(zip(names, lacking, strict=True)), self.retries)
             raise ArmsFailedError(1)

@@ -130,7 +130,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     relative = SCALES[plan.scale] is RELATIVE
     in_points = math.expm1(plan.margin) * noise.mean if relative else plan.margin
     equal = seeds_to_equal(in_points, noise.deviation, level)
-    found = next(
+    detectable = next(
         difference
         for difference in (noise.deviation * step / 20 for step in range(1, 2000))
         if seeds_to_find(difference, noise.deviation, level) <= plan.most
@@ -139,7 +139,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
         head,
         f"seeds move the {metric.label} by {metric.text(noise.deviation)} {metric.amount} (standard deviation; "
         f"{noise.runs} earlier runs of {noise.arms} arms on this test set)",
-        f"equivalence within {margin} takes about {equal} seeds per arm; {plan.most} detect {metric.text(found)} "
+        f"equivalence within {margin} takes about {equal} seeds per arm; {plan.most} detect {metric.text(detectable)} "
         f"{metric.amount} or more",
     ]
     if equal > plan.most:

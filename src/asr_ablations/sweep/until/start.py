@@ -1,7 +1,7 @@
 """An ablation from the overrides of its runs to its verdicts."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -79,10 +79,8 @@ def run_until(sweep: Sweep) -> None:
     frozen = freeze_plan(folder, new)
     print_plan(frozen.notes, reused=frozen is not new)
     planned = replace(planned, plan=replace(planned.plan, made=frozen.made, seen=frozen.seen, notes=frozen.notes))
-    extra = [f"sweep={folder.name}"] if first.force else []
-    start = sweep.start if not extra else _with(extra, sweep.start)
     keep_declaration(folder, config)
-    Ablation(planned, folder, compose, start, sweep.metadata, wanted.retries, wanted.share).run()
+    Ablation(planned, folder, compose, sweep.start, sweep.metadata, wanted.retries, wanted.share).run()
     _print_verdicts(planned, folder)
 
 
@@ -96,11 +94,11 @@ class _Budget:
 
     def seeds_in(self, folder: Path) -> int:
         """folder: of the sweep, which may have a plan."""
-        there = read_plan(folder)
+        frozen = read_plan(folder)
         if self.wanted.hours is None:
             return self.wanted.most_seeds(self.arms, None)
-        if there is not None and there.hours == self.wanted.hours:
-            return min(there.most, self.wanted.most_seeds(self.arms, None))
+        if frozen is not None and frozen.hours == self.wanted.hours:
+            return min(frozen.most, self.wanted.most_seeds(self.arms, None))
         return self.wanted.most_seeds(self.arms, self.hours_per_run())
 
 
@@ -149,29 +147,20 @@ def _beside(
     no earlier plan has used, since its results are known. A plan that was begun this way goes on.
     """
     used: set[int] = set()
-    for candidate in _numbered(folder):
+    numbered = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(2))
+    for candidate in itertools.chain([folder], numbered):
         fresh = seeds if not used & {*seeds} else [max(used) + 1]
-        there = read_plan(candidate)
-        if there is None or not runs_in(candidate) or not changes(there, plan_in(candidate, fresh).plan):
+        frozen = read_plan(candidate)
+        if frozen is None or not runs_in(candidate) or not changes(frozen, plan_in(candidate, fresh).plan):
             return candidate, fresh
-        used |= {*there.seeds}
+        used |= {*frozen.seeds}
     raise AssertionError("there is always another number")
-
-
-def _numbered(folder: Path) -> Iterator[Path]:
-    yield folder
-    for number in itertools.count(2):
-        yield folder.with_name(f"{folder.name}.{number}")
 
 
 def _seen(folder: Path) -> int:
     """Runs with a result in the folder of a sweep that was compared before it had a plan."""
     ended = [run for run in runs_in(folder) if fate_of(run).state in RESULTS]
     return len(ended) if ended and looks(folder) else 0
-
-
-def _with(extra: Sequence[str], start: Start) -> Start:
-    return lambda arms, overrides: start(arms, [[*words, *extra] for words in overrides])
 
 
 def _print_verdicts(planned: Planned, folder: Path) -> None:

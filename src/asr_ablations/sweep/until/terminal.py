@@ -38,7 +38,7 @@ def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
     for contrast in look.verdicts:
         table.add_row(*_row(contrast, metric, plan))
     terminal.print(table)
-    upto = Course(plan, looks=[one for one in course.looks if one.number <= look.number])
+    upto = Course(plan, looks=[earlier for earlier in course.looks if earlier.number <= look.number])
     terminal.print(_spent(upto, planned), soft_wrap=True)
 
 
@@ -66,7 +66,7 @@ def _spent(course: Course, planned: Planned) -> str:
     plan = planned.plan
     runs = course.runs(plan)
     latest = course.looks[-1]
-    open_ = {arm for one in latest.verdicts if one.outcome == "open" for arm in one.question.weights}
+    open_ = {arm for verdict in latest.verdicts if verdict.outcome == "open" for arm in verdict.question.weights}
     saved = sum(plan.most - count for arm, count in runs.items() if arm not in open_)
     return f"{sum(runs.values())} runs so far; {saved} of {plan.most * len(runs)} saved for certain"
 

@@ -1,0 +1,154 @@
+"""Launch one arm: it waits for GPUs and a place of this machine, and gets a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from asr_ablations.runs.process import LAUNCHED, LAUNCHER, announce_launcher, child_environment, command, main
+from asr_ablations.sweep.arm import FrozenArm, memory_kills
+from asr_ablations.sweep.gpu_slots import Slots, machine_slots
+from asr_ablations.sweep.processes import context, start_process
+from asr_ablations.tools.signals import STOPPING
+from asr_verdicts.errors import UsageError
+
+Started: TypeAlias = tuple[int, Callable[[], int | None]]
+"""The id of a process, and a function that returns its exit code, None while it runs."""
+
+
+class Machine:
+    """Places on this machine. Raises UsageError for an arm that needs more GPUs than it has."""
+
+    detach = False
+
+    def __init__(self, script: Path, arms: Sequence[FrozenArm], slots: Slots) -> None:
+        self.script, self.slots, self.threads = script, slots, slots.threads(len(arms))
+        available = len(slots.gpus)
+        for arm in arms:
+            if arm.gpus is not None and arm.gpus > available:
+                raise UsageError(f"arm {arm.name}: gpus={arm.gpus}, this machine has {available}")
+            if arm.gpus is None and available and arm.ranks > available:
+                raise UsageError(
+                    f"arm {arm.name}: ranks={arm.ranks}, this machine has {available} GPUs; expected gpus=0"
+                )
+
+    def start(self, arm: FrozenArm) -> "ArmProcess | None":
+        gpus = self.slots.free_gpus(arm.gpus, arm.ranks)
+        if gpus is None:
+            return None
+        self.slots.take(arm.id, gpus)
+        return ArmProcess(self.script, arm, {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}, self.threads)
+
+    def free(self, arm: FrozenArm) -> None:
+        self.slots.free(arm.id)
+
+    def left(self) -> None:
+        return None
+
+
+def this_machine(script: Path, arms: Sequence[FrozenArm], jobs: int | None, per_gpu: int | str) -> Machine:
+    """Places on this machine; jobs, per_gpu: as in `machine_slots`."""
+    return Machine(script, arms, machine_slots(jobs, per_gpu, arms))
+
+
+class ArmProcess:
+    """A running arm: forked from a process that has torch loaded, or an interpreter of its own. It leads a session of
+    its own, so that it and all its children can be stopped or killed together. Its output goes into the arm's log.
+
+    settings: environment variables of its own; threads: for all its ranks together; fork: false for an interpreter of
+    its own, which an arm of several ranks has anyway.
+    """
+
+    begun = True
+    failure: str | None = None
+    place = ""
+
+    def __init__(
+        self, script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None, *, fork: bool = True
+    ) -> None:
+        self.started, self._memory_kills = time.monotonic(), memory_kills()
+        arm.folder.mkdir(parents=True, exist_ok=True)
+        # a forked process has the variables that its server was started with
+        if "WANDB_MODE" in os.environ:
+            settings = {**settings, "WANDB_MODE": os.environ["WANDB_MODE"]}
+        settings = {**settings, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
+        start = _fork if fork and arm.ranks == 1 else _start_interpreter
+        self.pid, self._poll = start(script, arm, settings, threads)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the process was started."""
+        return time.monotonic() - self.started
+
+    @property
+    def memory_kills(self) -> int:
+        """Return the number of processes killed by the system for lack of memory since this one was started."""
+        return memory_kills() - self._memory_kills
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._poll()
+
+    def stop(self) -> None:
+        """Ask the process to write its checkpoint and end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process and its children now."""
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            # it has no session of its own yet, or has ended
+            if self.exit_code() is None:
+                os.kill(self.pid, number)
+
+
+def _fork(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> Started:
+    arguments = (str(script), str(arm.config), str(arm.log), dict(settings), threads)
+    process = context().Process(target=_run, args=arguments, name=arm.name)
+    start_process(process)
+    assert process.pid is not None
+    return process.pid, lambda: process.exitcode
+
+
+def _run(script: str, config: str, log: str, settings: dict[str, str], threads: int | None) -> None:
+    """Runs in the forked process."""
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    sys.stdout.flush()
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
+    sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
+    os.environ.update(settings)
+    # A forked process ends without the finalizers by which W&B removes its temporary folders.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        tempfile.tempdir = folder
+        main(script, config, threads)
+
+
+def _start_interpreter(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> Started:
+    """Start an arm in an interpreter of its own, under torchrun if it has several ranks."""
+    threads_per_rank = max(1, (threads or arm.ranks) // arm.ranks)
+    limit = {"OMP_NUM_THREADS": str(threads_per_rank)} if arm.ranks > 1 else {}
+    with arm.log.open("ab") as log:
+        process = subprocess.Popen(
+            command(script, arm.config, arm.ranks, threads_per_rank),
+            env={**child_environment(), **limit, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return process.pid, process.poll
