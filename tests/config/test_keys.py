@@ -8,9 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.config.keys import ELSEWHERE, list_unread, read_keys
 from asr_ablations.config.plain_keys import check
-from asr_ablations.evaluation.request import check_requests
 from asr_ablations.tools.files import CONF
-from asr_serving.requests import check_export, check_transcription
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+import wandb
 from omegaconf import DictConfig, OmegaConf
 
-import wandb
 from asr_ablations.components.logger.tensorboard import tensorboard_logger
 from asr_ablations.components.logger.wandb import run_id, wandb_logger
 from asr_ablations.config.compose import compose as compose_file

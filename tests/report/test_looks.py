@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import wandb
 from rich.console import Console
 
-import wandb
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.page.content import content
 from asr_ablations.report.training_report import report_comparison, sections

@@ -122,9 +122,8 @@ def why_silent(patience: float) -> str | None:
 
     Raises UsageError for an address and for other settings that W&B refuses.
     """
-    from wandb.sdk import wandb_setup
-
     import wandb
+    from wandb.sdk import wandb_setup
 
     try:
         settings = wandb_setup.singleton().settings  # W&B's files of settings may have an address and proxies, too

@@ -8,8 +8,8 @@ from typing import cast
 import numpy as np
 import pytest
 import soundfile
-
 import wandb
+
 from asr_ablations.components.logger.several import several_loggers
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.compose import compose, several

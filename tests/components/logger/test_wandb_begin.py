@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 import wandb
+
 from asr_ablations.runs import wandb_run
 from asr_verdicts.errors import UsageError
 from tests.helpers.dead_server import dead_server
