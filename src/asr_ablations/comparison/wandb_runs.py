@@ -83,7 +83,9 @@ def fetch(path: str) -> tuple[Records, Evidence]:
         return records, evidence_of(runs, records)
     except UsageError:
         raise
-    except (*refusals(), ValueError) as error:  # the last one if there is no such project
+    except Exception as error:
+        if not isinstance(error, (ValueError, *refusals())):  # ValueError if there is no such project
+            raise
         raise UsageError(f"wandb={path}: {' '.join(str(error).split())}") from error
 
 

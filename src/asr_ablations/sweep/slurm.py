@@ -164,8 +164,8 @@ class Slurm:
         cases = []
         for number, arm in enumerate(arms):
             arm.folder.mkdir(parents=True, exist_ok=True)
-            words = shlex.join(command(self.script, arm.config.absolute(), arm.ranks, self.cpus))
-            cases.append(f"{number}) log={shlex.quote(str(arm.log.absolute()))}; set -- {words};;")
+            line = shlex.join(command(self.script, arm.config.absolute(), arm.ranks, self.cpus))
+            cases.append(f"{number}) log={shlex.quote(str(arm.log.absolute()))}; set -- {line};;")
         flags = {
             "job-name": sweep.name,
             "array": f"0-{len(arms) - 1}" + ("" if self.jobs is None else f"%{self.jobs}"),

@@ -41,7 +41,7 @@ class ComposingLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.config, self.started = hydra_context, config, time.time()
-        self.task_function = task_function  # type: ignore[method-assign]
+        self.task_function = task_function
 
     def compose(self, arms: Sequence[Sequence[str]], first: int) -> list[DictConfig]:
         """The configs of arms by their overrides; first: the number of the first one."""
