@@ -19,7 +19,7 @@ from asr_benchmarks.lstm.speed import build_network, choose_networks, lstm_speed
 from asr_benchmarks.tables import Result
 from asr_benchmarks.worker import Implementation, make_trainer
 from asr_verdicts.errors import UsageError
-from tests.helpers.support import compose, composed_by_hydra, group_options
+from tests.helpers.support import composed_by_hydra, group_options
 
 pytestmark = [  # what torch.compile does itself
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),
@@ -42,7 +42,7 @@ KEYS: dict[str, Any] = {"seed": 0, "device": "cpu", "threads": 1, "tf32": False}
 
 
 def implementation(name: str) -> Any:
-    return build(compose(f"+benchmark/lstm@it={name}").it)
+    return build(composed_by_hydra(("benchmark=lstm",), "benchmarks").benchmark.implementations[name])
 
 
 NAMES = [name for name in group_options("benchmark/lstm") if not implementation(name).packages]

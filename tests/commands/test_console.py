@@ -7,11 +7,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from asr_ablations.commands import console, reproduce, sweep
+from asr_ablations.commands import console, reproduce
 from tests.helpers.command import SHRUNKEN, clean_environment, run, run_folders
 from tests.helpers.interpreter import SOURCE, expect, last_of_each, python
 from tests.helpers.run_folders import write_run
@@ -263,13 +262,10 @@ print("\\nmodules", *(name for name in sys.modules))
     assert imported & {"matplotlib", "scipy.signal", "scipy.stats", "pandas", "plotly"} == set()
 
 
-@pytest.mark.parametrize(("module", "needed"), [(reproduce, "RUN"), (sweep, "kind, FILE")])
-def test_a_command_without_arguments_names_those_it_needs_alone(
-    module: ModuleType, needed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_without_arguments_names_those_it_needs_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        module.parser().parse_args([])
-    assert capsys.readouterr().err.endswith(f"the following arguments are required: {needed}\n")
+        reproduce.parser().parse_args([])
+    assert capsys.readouterr().err.endswith("the following arguments are required: RUN\n")
 
 
 UNKNOWN_USER = ["unshare", "--user", "--map-user=12345"]

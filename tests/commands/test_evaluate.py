@@ -89,7 +89,7 @@ def test_the_readmes_commands(line, run_folder, tmp_path):
 
 
 COMMANDS = [line for line in PYTHON if line.startswith(("src/transcribe", "src/export")) and "serve=true" not in line]
-"""But for the page, which stays until it is ended: tests/transcription/server starts it."""
+"""But for the page, which stays until it is ended: tests/asr_serving/test_server.py starts it."""
 
 
 def transcribe_command(*arguments: object, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from asr_ablations.commands import compare, new_variant, options, overview, reproduce, sweep
+from asr_ablations.commands import compare, new_variant, options, overview, reproduce
 from asr_ablations.runs import layout
 from asr_ablations.tools.files import REPOSITORY
 from tests.helpers.command import (
@@ -252,7 +252,7 @@ CONFIGS = {
     **{"check": "config", "export": "export", "lm": "language_model", "benchmark": "benchmarks"},
 }
 """The config of each entry script that Hydra runs."""
-PARSERS = {"compare": compare.parser, "reproduce": reproduce.parser, "sweep": sweep.parser}
+PARSERS = {"compare": compare.parser, "reproduce": reproduce.parser}
 PARSERS |= {"ls": overview.list_parser, "status": overview.status_parser, "diff": overview.diff_parser}
 PARSERS |= {"new": new_variant.parser}
 
