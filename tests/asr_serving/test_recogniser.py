@@ -163,9 +163,3 @@ def test_any_format_that_soundfile_writes(tmp_path: Path, ending: str) -> None:
 def test_a_name_that_no_file_can_have_is_left_to_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("a\0b.wav\n" + "x" * 5000 + "\nc.wav\n"))
     assert [str(source.path) for source in find_sources(["-"])] == ["a\0b.wav", "x" * 5000, "c.wav"]
-
-
-def test_a_closed_standard_input_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(UsageError, match="standard input is closed"):
-        find_sources(["-"])
