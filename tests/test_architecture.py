@@ -39,7 +39,7 @@ def package(module: str) -> str | None:
         return "scripts"
     if first == "asr_ablations":
         return rest[0] if rest else None
-    return first if first in ("asr_verdicts", "asr_benchmarks", "hydra_plugins") else None
+    return first if first in ("asr_verdicts", "asr_benchmarks", "asr_serving", "hydra_plugins") else None
 
 
 FILES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
