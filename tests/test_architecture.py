@@ -21,6 +21,8 @@ FLOORS = (
     {"hydra_plugins", "scripts"},
 )  # fmt: skip
 """From the ground up. `scripts` are the files src/*.py."""
+PACKAGES = {"asr_verdicts", "asr_benchmarks", "asr_serving", "hydra_plugins"}
+"""Those next to asr_ablations."""
 FLOOR = {package: number for number, packages in enumerate(FLOORS) for package in packages}
 HEAVY = {"torch", "torchaudio", "torchmetrics", "pytorch_lightning", "lightning", "lightning_fabric", "wandb"}
 """What takes seconds to import."""
@@ -39,7 +41,7 @@ def package(module: str) -> str | None:
         return "scripts"
     if first == "asr_ablations":
         return rest[0] if rest else None
-    return first if first in ("asr_verdicts", "asr_benchmarks", "asr_serving", "hydra_plugins") else None
+    return first if first in PACKAGES else None
 
 
 FILES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
@@ -77,7 +79,7 @@ def test_every_package_has_a_floor() -> None:
     folders = {path.name for path in (SOURCE / "asr_ablations").iterdir() if path.is_dir() and path.name[0] != "_"}
     modules = {path.stem for path in (SOURCE / "asr_ablations").glob("*.py")}
     assert modules == {"__init__", "__main__"}, "a module of asr_ablations lies in a package"
-    assert folders | {"asr_verdicts", "asr_benchmarks", "hydra_plugins", "scripts"} == FLOOR.keys()
+    assert folders | PACKAGES | {"scripts"} == FLOOR.keys()
     assert sum(map(len, FLOORS)) == len(FLOOR), "a package lies on one floor"
 
 
