@@ -49,7 +49,7 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
         figures[f"{name}_median"] = later[name].median
         figures[f"{name}_first"] = statistics.median(by_arm[0] for by_arm in times)
         figures[f"{name}_all"] = timings[name].median
-    figures["processes_to_fork"] = later["processes"].median / later["forked"].median
+    figures["processes_to_forked"] = later["processes"].median / later["forked"].median
     return Result(figures, notes=noise_notes(later))
 
 
