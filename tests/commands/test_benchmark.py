@@ -397,7 +397,7 @@ def test_toolkit_compares_engines_and_workers_with_the_paper(corpora, tmp_path):
         ("frames=45", "benchmark.frames=45: expected a multiple of benchmark.chunk=20"),
         ("workers=[0]", "benchmark.workers=[0]: expected whole numbers"),
         ("every=[0]", "benchmark.every=[0]: expected a list of whole numbers"),
-        ("lr=0", "benchmark.lr=0: expected a number, above 0"),
+        ("lr=0", "benchmark.lr=0: expected a number above 0"),
     ],
 )
 def test_a_wrong_toolkit_is_one_line(override, message, corpora, tmp_path):

@@ -50,7 +50,7 @@ def test_a_sweep_prints_one_table(run_folder, tmp_path):
             "decoder=beem: expected beam, beam_256, beam_charlm, beam_lm, beam_rescored, greedy, lexicon",
         ),
         (["run=nowhere"], "nowhere: no run's folder"),
-        (["decoder=beam_lm", "decoder.alpha=1,nan", "-m"], "decoder.alpha=nan: expected a finite number"),
+        (["decoder=beam_lm", "decoder.alpha=1,nan", "-m"], "decoder.alpha=nan: expected a number, as 0.5"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run_folder, tmp_path, arguments, told):
