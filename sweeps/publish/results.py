@@ -23,7 +23,7 @@ from asr_ablations.report.training_report import sections
 from asr_ablations.runs.layout import EVALUATIONS, STANDING, runs_in
 from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
 from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.runs.sweep_history import read_plan
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.arms import choice_of
 from asr_verdicts.comparison import Comparison

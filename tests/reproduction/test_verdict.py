@@ -25,7 +25,6 @@ from asr_ablations.reproduction.evidence import (
 )
 from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
 from asr_ablations.reproduction.reproduce import open_attempt
-from asr_ablations.reproduction.seed_tolerance import from_seeds, noise, published
 from asr_ablations.reproduction.variation import OWN_VARIABLES, read_environment_only
 from asr_ablations.reproduction.verdict import (
     CANNOT_TELL,
@@ -34,8 +33,11 @@ from asr_ablations.reproduction.verdict import (
     MATCH,
     ReproductionVerdict,
     cause_line,
+    from_seeds,
     judge,
+    noise,
     noise_line,
+    published,
 )
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.environment import commit

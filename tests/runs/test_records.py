@@ -14,12 +14,11 @@ import yaml
 
 from asr_ablations.comparison.validation_costs import validation_values
 from asr_ablations.reproduction.original import load_original
-from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.identity import BEHAVIOUR
 from asr_ablations.runs.lease import Lease
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config
-from asr_ablations.runs.records import CHANGED, EDITED, RENAMED, load, read_run
+from asr_ablations.runs.records import CHANGED, EDITED, RENAMED, damage, load, read_run
 from asr_ablations.runs.seed_noise import seed_noise
 from asr_ablations.runs.status import fate_of, why_unfinished
 from asr_ablations.sweep.manifest import write_manifest

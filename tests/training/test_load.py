@@ -14,8 +14,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.experiment.run import set_up
-from asr_ablations.runs.identity import identity
-from asr_ablations.runs.named_files import weights_file
+from asr_ablations.runs.identity import identity, weights_file
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.trained_model import load

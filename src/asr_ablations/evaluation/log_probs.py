@@ -20,8 +20,7 @@ from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import LOG_PROBS
-from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
-from asr_ablations.runs.record import LogProbsRecord
+from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_log_probs
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
 from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError

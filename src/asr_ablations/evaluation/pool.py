@@ -24,7 +24,7 @@ from asr_ablations.config.plain_keys import MOST_PROCESSES
 from asr_ablations.evaluation.log_probs import LogProbs, Rows
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.machine import cores
-from asr_ablations.tools.watchdog import end_with, start_of
+from asr_ablations.tools.signals import end_with, start_of
 from asr_ablations.training.contracts import Decoder
 from asr_verdicts.errors import UsageError, choices
 

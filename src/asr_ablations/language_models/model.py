@@ -3,6 +3,7 @@
 import bisect
 import functools
 import math
+import mmap
 import os
 import subprocess
 from collections.abc import Collection, Iterator
@@ -13,7 +14,6 @@ from pathlib import Path
 import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.binary import read_words as read_binary_words
 from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
@@ -212,3 +212,25 @@ def install(file: Path, folder: Path, language: str) -> dict[str, object]:
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))
     return {"unit": "word", "vocabulary": len(words), "estimator": "none, an existing model"}
+
+
+FORMAT = b"mmap lm http://kheafield.com/code format version 5\n"
+HAS_WORDS = 100
+"""Byte of the header that says whether the words stand at the end of the file."""
+FIRST = b"<unk>\0"
+"""The first of the words; each ends with a zero byte."""
+
+
+def read_binary_words(file: Path) -> list[str]:
+    """Return the words of a binary, <unk> first. Raises UsageError for a file of another format, or without words."""
+    if file.stat().st_size <= HAS_WORDS:
+        raise UsageError(f"{file}: a KenLM binary that is damaged: its header is cut")
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if content[: len(FORMAT)] != FORMAT:
+            raise UsageError(f"{file}: no KenLM binary of format 5")
+        begin = content.rfind(FIRST)
+        if not content[HAS_WORDS]:
+            raise UsageError(f"{file}: contains no words; build_binary writes them unless an option says otherwise")
+        if begin < 0 or content[-1]:
+            raise UsageError(f"{file}: a KenLM binary that is damaged: its list of words is cut")
+        return [word.decode("utf-8", errors="replace") for word in content[begin:-1].split(b"\0")]

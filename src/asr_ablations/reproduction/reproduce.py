@@ -13,8 +13,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.evidence import causes, changed_since, compare_bits, refuse_damaged
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
-from asr_ablations.reproduction.seed_tolerance import noise
-from asr_ablations.reproduction.verdict import ReproductionVerdict, judge
+from asr_ablations.reproduction.verdict import ReproductionVerdict, judge, noise
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner

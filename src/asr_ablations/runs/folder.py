@@ -12,12 +12,10 @@ from types import TracebackType
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs import layout
-from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.environment import environment
-from asr_ablations.runs.identity import BEHAVIOUR, content, identity, short_name
+from asr_ablations.runs.identity import BEHAVIOUR, content, derived_keys, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
-from asr_ablations.runs.reader import read_config, read_environment
-from asr_ablations.runs.record import Status
+from asr_ablations.runs.reader import Status, read_config, read_environment
 from asr_ablations.runs.status import (
     DONE,
     FAILED,

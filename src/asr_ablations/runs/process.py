@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.reader import interpolation_in
 from asr_ablations.tools.files import SOURCE
-from asr_ablations.tools.watchdog import start_of, when_gone
+from asr_ablations.tools.signals import start_of, when_gone
 from asr_verdicts.errors import UsageError
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"

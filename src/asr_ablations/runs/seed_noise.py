@@ -10,7 +10,7 @@ from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_data, read_environment, read_summary
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import fate_of
-from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.runs.sweep_history import read_plan
 from asr_verdicts.config import determining
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise, pooled_deviation

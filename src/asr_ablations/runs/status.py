@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from asr_ablations.runs.lease import owner
-from asr_ablations.runs.reader import UnreadableFileError, read_status
-from asr_ablations.runs.record import Status
+from asr_ablations.runs.reader import Status, UnreadableFileError, read_status
 from asr_ablations.tools.errors import Stopped, exit_code_of, is_lack_of_memory, is_limit, of_the_system
 from asr_ablations.tools.streams import ignore_output
 from asr_verdicts.errors import UsageError

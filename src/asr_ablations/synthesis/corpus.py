@@ -16,7 +16,7 @@ from asr_ablations.synthesis.recordings import SECONDS_PER_UTTERANCE, SpeakerJob
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
 from asr_ablations.tools.files import amount, read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
-from asr_ablations.tools.watchdog import end_with, start_of
+from asr_ablations.tools.signals import end_with, start_of
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
 from asr_verdicts.terminal import bar
