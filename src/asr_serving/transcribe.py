@@ -14,7 +14,6 @@ from asr_ablations.config.build import build
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.files import CONF
-from asr_ablations.tools.streams import harmless_line
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import load_run
 from asr_serving.recogniser import Recogniser, Word
@@ -23,7 +22,7 @@ from asr_serving.sources import Source, find_sources, read_whole
 from asr_serving.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular, write
-from asr_verdicts.terminal import console
+from asr_verdicts.terminal import console, harmless_line
 
 REPLACED = (".txt", ".json", ".jsonl", ".srt")
 """Endings of files that a transcription may replace; any other file that is not empty stays."""

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from asr_ablations.config.plain_keys import MOST_PROCESSES
-from asr_ablations.evaluation.log_probs import LogProbs, Rows
+from asr_ablations.evaluation.log_probs import LogProbs, open_rows
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.signals import end_with, start_of
@@ -115,22 +115,20 @@ def _decode(number: int, values: dict[str, float], file: Path, span: tuple[int, 
     started = time.process_time()
     decoder = _decoders[number]
     with temporary_values(decoder, values):
-        row = torch.from_numpy(_opened(file).read(*span).astype(np.float32))
+        row = torch.from_numpy(_rows(file)[slice(*span)].astype(np.float32))
         (text,) = decoder(row[None], torch.tensor([len(row)]))
     return text, time.process_time() - started
 
 
-@functools.lru_cache(maxsize=64)
-def _opened(file: Path) -> Rows:
-    return Rows(file)
+_rows = functools.lru_cache(maxsize=64)(open_rows)
 
 
 @contextmanager
 def temporary_values(decoder: Decoder, values: Mapping[str, float]) -> Iterator[None]:
     """Give attributes of the decoder other values within a block."""
-    own = {key: getattr(decoder, key) for key in values}
+    before = {key: getattr(decoder, key) for key in values}
     vars(decoder).update(values)
     try:
         yield
     finally:
-        vars(decoder).update(own)
+        vars(decoder).update(before)

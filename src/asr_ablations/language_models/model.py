@@ -5,7 +5,6 @@ import functools
 import math
 import mmap
 import os
-import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
+from asr_ablations.language_models.ngram import lower_case, read_unigrams
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 from asr_verdicts.text import clean, decode, lower
@@ -125,24 +124,18 @@ def load(path: str | None) -> WordModel:
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int, path: str) -> WordModel:
     """Read a model, once for all decoders that use it. changed: the file's time, so that a new file is read again."""
-    vocabulary = _vocabulary(file)
-    with _silent_stderr(), _unmapped(file) as (source, config):
+    vocabulary = read_unigrams(file) if is_arpa(file) else read_binary_words(file)
+    config = kenlm.Config()
+    config.show_progress = False
+    with _silent_stderr():
         try:
-            ngrams = kenlm.Model(source, config)
+            ngrams = kenlm.Model(str(file), config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
             raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_short(error)}") from error
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)
     if any(word not in ngrams for word in words):
         raise UsageError(f"decoder.lm={path}: damaged, its list of words does not belong to the model")
     return WordModel(ngrams, words, file)
-
-
-def _vocabulary(file: Path) -> list[str]:
-    """Return the words of a model's file; the counts of an ARPA file are checked before KenLM trusts them."""
-    if is_arpa(file):
-        check_counts(file)
-        return read_unigrams(file)
-    return read_binary_words(file)
 
 
 def find(path: Path) -> Path:
@@ -165,34 +158,16 @@ def is_arpa(file: Path) -> bool:
 
 
 @contextmanager
-def _unmapped(file: Path) -> Iterator[tuple[str, kenlm.Config]]:
-    """The source that KenLM reads, and the way, so that it maps no file: a file that is cut meanwhile would end the
-    process by SIGBUS, without a message. It maps text as long as it can, so an ARPA file comes through a pipe.
-    """
-    config = kenlm.Config()
-    config.show_progress, config.load_method = False, kenlm.LoadMethod.READ
-    if not is_arpa(file):
-        yield str(file), config
-        return
-    with subprocess.Popen(["cat", os.path.abspath(file)], stdout=subprocess.PIPE) as reader:
-        assert reader.stdout is not None
-        try:
-            yield f"/dev/fd/{reader.stdout.fileno()}", config
-        finally:
-            reader.kill()  # where KenLM has refused the beginning
-
-
-@contextmanager
 def _silent_stderr() -> Iterator[None]:
     """Discard what goes to the file descriptor of stderr: KenLM writes advice there, not through Python."""
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def _short(error: BaseException) -> str:
@@ -204,11 +179,9 @@ def _short(error: BaseException) -> str:
 def install(file: Path, folder: Path, language: str) -> dict[str, object]:
     """Write the lower-case copy of a model and its list of words, and return what to record about it.
 
-    Raises UsageError as `read_unigrams`, `lower_case` and `check_counts`.
+    Raises UsageError as `read_unigrams` and `lower_case`.
     """
-    check_counts(file)
     lower_case(file, folder / ARPA, language)
-    check_counts(folder / ARPA)  # of a compressed one the size is known only now
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))
     return {"unit": "word", "vocabulary": len(words), "estimator": "none, an existing model"}

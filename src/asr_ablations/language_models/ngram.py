@@ -2,7 +2,6 @@
 
 import gzip
 import math
-import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,26 +33,6 @@ def read_unigrams(file: Path) -> list[str]:
     if not words:
         raise UsageError(f"{file}: not an ARPA file (there is no \\1-grams: in it)")
     return words
-
-
-COUNT = re.compile(r"ngram\s+[1-9]\d?\s*=\s*(\d{1,15})")
-SHORTEST = 4
-"""Bytes of an n-gram: a probability of one digit, a tab, a letter, the end of the line."""
-
-
-def check_counts(file: Path) -> None:
-    """Raises UsageError for counts that the file cannot hold: KenLM takes them at their word, and dies of -4."""
-    most = None if file.suffix == ".gz" else file.stat().st_size // SHORTEST
-    inside = False
-    with open_text(file) as lines:
-        for line in map(str.strip, lines):
-            if inside and line.startswith("\\"):
-                return
-            if inside and line:
-                match = COUNT.fullmatch(line)
-                if match is None or (most is not None and int(match[1]) > most):
-                    raise UsageError(f"{file}: no such number of n-grams in an ARPA file of its size: {line[:80]!r}")
-            inside = inside or line == "\\data\\"
 
 
 @contextmanager

@@ -149,28 +149,6 @@ class SweepManifest:
 
 T = TypeVar("T")
 
-DEEPEST = 100
-"""Levels: at some ten thousand libyaml overflows the stack, and the process dies without a word."""
-
-
-def load_yaml(text: str) -> object:
-    """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
-    _refuse_bombs(text)
-    return yaml.load(text, _Loader)
-
-
-def _refuse_bombs(text: str) -> None:
-    """Raises ValueError for aliases, by which a page of YAML becomes a terabyte, and for great depth: OmegaConf writes
-    neither.
-    """
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"an alias in line {event.start_mark.line + 1}")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise ValueError(f"more than {DEEPEST} levels in line {event.start_mark.line + 1}")
-
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML 1.1 reads 1e-3 as text; OmegaConf, which wrote the file, reads a number. It reads dates as text."""
@@ -183,6 +161,11 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )
+
+
+def load_yaml(text: str) -> object:
+    """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
+    return yaml.load(text, _Loader)
 
 
 TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio", "unit")
@@ -204,45 +187,37 @@ def read_config(folder: Path) -> Config:
 
 
 def read_recorded(path: Path, kind: type = Declared) -> Config:
-    """A resolved config as `read_yaml` reads it. An interpolation is refused: a run records values, and one that a
-    stranger wrote would fetch what this machine knows, such as a variable of its environment, into files.
-    """
-    content = read_yaml(path, kind)
-    if (key := interpolation_in(content)) is not None:
-        raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
-    if (name := next(_unnamed({key: part for key, part in content.items() if key != "ablation"}), None)) is not None:
-        raise UnreadableFileError(path, f"a key is {name[0]!r}; expected a text")
-    return content
-
-
-def _unnamed(content: object) -> Iterator[tuple[object]]:
-    """The keys of a config that are no text, such as numbers: they have no order among the others."""
-    if isinstance(content, dict):
-        yield from ((key,) for key in content if not isinstance(key, str))
-    for part in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
-        yield from _unnamed(part)
-
-
-def interpolation_in(content: object, key: str = "") -> str | None:
-    """The dotted key of the first interpolation in a config, among keys and values; None without one."""
-    if isinstance(content, dict):
-        pairs = [(f"{key}.{name}".lstrip("."), part) for name, part in content.items()]
-        named = next((here for here, _ in pairs if "${" in here), None)
-        return named or next(filter(None, (interpolation_in(part, here) for here, part in pairs)), None)
-    if isinstance(content, list):
-        return next(filter(None, (interpolation_in(part, f"{key}.{i}") for i, part in enumerate(content))), None)
-    return key if isinstance(content, str) and "${" in content else None
-
-
-def read_yaml(path: Path, kind: type = Declared) -> Config:
-    """A file of keys and values that OmegaConf wrote, as plain values; numbers are read as OmegaConf reads them.
+    """A resolved config as plain values. An interpolation is refused: a run records values, and one that a stranger
+    wrote would fetch what this machine knows, such as a variable of its environment, into files.
 
     kind: the keys that it must have, with their types.
     """
     with readable(path):
-        content = load_yaml(path.read_text(encoding="utf-8"))
+        content = cast(Config, load_yaml(path.read_text(encoding="utf-8")))
         parse(kind, content)
-    return cast(Config, content)
+    if (key := interpolation_in(content)) is not None:
+        raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
+    plain = {key: part for key, part in content.items() if key != "ablation"}
+    if (key := next((part for _, part, is_key in _walk(plain) if is_key and not isinstance(part, str)), "")) != "":
+        raise UnreadableFileError(path, f"a key is {key!r}; expected a text")
+    return content
+
+
+def interpolation_in(content: object) -> str | None:
+    """The dotted place of the first interpolation in a config, among keys and values; None without one."""
+    return next((place for place, part, _ in _walk(content) if isinstance(part, str) and "${" in part), None)
+
+
+def _walk(content: object, place: str = "") -> Iterator[tuple[str, object, bool]]:
+    """Every key, and every value that holds no others: its dotted place, itself, and whether it is a key."""
+    if not isinstance(content, (dict, list)):
+        yield place, content, False
+        return
+    for name, part in content.items() if isinstance(content, dict) else enumerate(content):
+        below = f"{place}.{name}".lstrip(".")
+        if isinstance(content, dict):
+            yield below, name, True
+        yield from _walk(part, below)
 
 
 def read_overrides(folder: Path) -> list[str]:

@@ -7,11 +7,11 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from asr_verdicts.errors import UsageError, choices
 
@@ -29,16 +29,6 @@ def name_the_user() -> None:
         getpass.getuser()
     except (KeyError, OSError):  # the second from Python 3.13 on
         os.environ["USER"] = str(os.getuid())
-
-
-def check_surroundings() -> None:
-    """Raises UsageError where the working folder is gone, or Linux shows no processes."""
-    try:
-        os.getcwd()
-    except FileNotFoundError as error:
-        raise UsageError("the working folder is gone: change to one that exists") from error
-    if sys.platform == "linux" and not Path("/proc/self/stat").exists():
-        raise UsageError("/proc is not mounted: expected it, by which a run and what watches it know processes")
 
 
 FILES, FILES_OF_A_WORKER = 64, 32
@@ -197,13 +187,26 @@ def gpu_memory() -> int:
     """Bytes of the smallest GPU that this process may use; 0 where there is none, or the driver does not say."""
     import pynvml
 
+    return min((int(total) for total in _ask_gpus(lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).total)), default=0)
+
+
+def gpu_names() -> list[str]:
+    """The names of the GPUs that this process may use, from the driver as well: torch would open CUDA for them."""
+    import pynvml
+
+    return [str(name) for name in _ask_gpus(pynvml.nvmlDeviceGetName)]
+
+
+def _ask_gpus(question: Callable[[Any], Any]) -> list[Any]:
+    """The driver's answer for each GPU that this process may use; none where it does not answer."""
+    import pynvml
+
+    by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
     try:
         pynvml.nvmlInit()
-        by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
-        handles = [by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu) for gpu in visible_gpus()]
-        return min((int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles), default=0)
+        return [question(by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu)) for gpu in visible_gpus()]
     except pynvml.NVMLError:
-        return 0
+        return []
 
 
 def mps_is_on() -> bool:
@@ -211,20 +214,6 @@ def mps_is_on() -> bool:
     without it they take turns (NVIDIA, "Multi-Process Service", §3.1: the daemon's pipe).
     """
     return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
-
-
-def gpu_names() -> list[str]:
-    """The names of the GPUs that this process may use, from the driver as well: torch would open CUDA for them."""
-    if not (visible := visible_gpus()):
-        return []
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
-        return [str(pynvml.nvmlDeviceGetName(by_index(int(g)) if g.isdigit() else by_uuid(g))) for g in visible]
-    except pynvml.NVMLError:
-        return []
 
 
 def device_clock(device: object) -> float:
