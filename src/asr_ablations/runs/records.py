@@ -3,7 +3,8 @@
 import csv
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -54,27 +55,17 @@ EDITED = "its config.yaml is not the one that it ran with: environment.json has 
 RENAMED = "its overrides are not those in its config.yaml: its arm may have the name of another"
 
 
-def edits(run: Record) -> list[str]:
+def list_edits(run: Record) -> list[str]:
     """Changes of a run's record since the run, in a line each. An evaluation has none: its decoder is in the config."""
     if run.folder.parent.name == layout.EVALUATIONS:
         return []
-    return [words for words, seen in ((EDITED, _is_edited(run)), (RENAMED, _is_renamed(run))) if seen]
-
-
-def _is_edited(run: Record) -> bool:
-    """True if the config's id is not the recorded one, by the same behaviour of the code."""
-    recorded, fingerprint = run.environment.id, run.environment.data_fingerprint
-    if recorded is None or fingerprint is None or run.environment.behaviour != BEHAVIOUR:
-        return False
-    return bool(identity_of(determining(run.config), fingerprint) != recorded)
-
-
-def _is_renamed(run: Record) -> bool:
-    """True if the file of overrides, by which arms are named, differs from the overrides in the config.
-    They are compared as lines, since a value may hold several.
-    """
-    typed = run.config.get("overrides")
-    return typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides
+    lines, recorded, fingerprint = [], run.environment.id, run.environment.data_fingerprint
+    if recorded is not None and fingerprint is not None and run.environment.behaviour == BEHAVIOUR:
+        lines += [EDITED] if identity_of(determining(run.config), fingerprint) != recorded else []
+    typed = run.config.get("overrides")  # compared as lines, since a value may hold several
+    if typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides:
+        lines.append(RENAMED)
+    return lines
 
 
 CHANGED = "{} of {} changed in the sweep file after its first runs: choices with known results are exploratory"
@@ -100,31 +91,36 @@ def load(folders: Sequence[Path]) -> Records:
             records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
     manifest = cache(_manifest)  # a search's names hundreds of arms: it is read once
     changed: dict[str, set[str]] = {}
-    for path in _with_bar([path for folder in sweeps for path in _run_folders(folder)]):
-        own = path.resolve()
-        if own in records or own in unfinished:
+    paths, terminal = [path for folder in sweeps for path in _run_folders(folder)], console(stderr=True)
+    for path in track(paths, "reading runs", console=terminal, transient=True, disable=not terminal.is_terminal):
+        place = path.resolve()
+        if place in records or place in unfinished:
             continue
         ended = fate_of(path)
         if ended.state != "done" and ended.state != "diverged":
-            unfinished[own] = _unfinished(own, ended.state, ended.reason)
+            unfinished[place] = _describe_unfinished(place, ended.state, ended.reason)
             continue
         try:
-            run = _read(path, ended, manifest(own.parent))
+            run = _read(path, ended, manifest(place.parent))
         except UsageError as error:
-            unfinished[own] = _unfinished(own, "damaged", f"damaged: {error}".replace(f"{path}/", ""))
+            reason = f"damaged: {error}".replace(f"{path}/", "")
+            unfinished[place] = _describe_unfinished(place, "damaged", reason)
             continue
-        if (declared := manifest(path.parent.resolve()).declared) is not None:
-            changed.setdefault(path.parent.resolve().name, set()).update(_changed(run, declared))
+        sweep = path.parent.resolve()
+        if (declared := manifest(sweep).declared) is not None:
+            if isinstance(typed := run.config.get("ablation"), dict):
+                keys = {f"ablation.{key}" for key in DECIDING if typed.get(key) != declared.get(key)}
+                changed.setdefault(sweep.name, set()).update(keys)
             run = replace(run, config={**run.config, "ablation": declared})
-        records[own] = run
-    ordered = sorted(records.values(), key=_started)
+        records[place] = run
+    ordered = sorted(records.values(), key=lambda run: (run.environment.started or "", str(run.folder)))
     return Records(
         runs=[run for run in ordered if run.diverged_at is None],
         diverged=[run for run in ordered if run.diverged_at is not None],
         unfinished=list(unfinished.values()),
         warnings=[
             *(CHANGED.format(", ".join(sorted(keys)), sweep) for sweep, keys in changed.items() if keys),
-            *(f"{run.folder.name}: {edit}" for run in ordered for edit in edits(run)),
+            *(f"{run.folder.name}: {edit}" for run in ordered for edit in list_edits(run)),
         ],
     )
 
@@ -148,21 +144,14 @@ def _manifest(sweep: Path) -> _Manifest:
     return _Manifest(searched_arms(sweep), places(sweep), newest_declaration(sweep))
 
 
-def _changed(run: Record, declared: Config) -> set[str]:
-    """The keys that decide and that the run's own declaration has otherwise; none for a run that declared nothing."""
-    own = run.config.get("ablation")
-    if not isinstance(own, dict):
-        return set()
-    return {f"ablation.{key}" for key in DECIDING if own.get(key) != declared.get(key)}
-
-
 def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
     """The record of a run that has a result."""
     diverged = ended.state == "diverged"
     try:
         config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
         if folder.is_symlink():  # taken over from another sweep, where it answered another question
-            config = _frozen(folder) or config
+            with suppress(FileNotFoundError, UnreadableFileError):
+                config = read_recorded(layout.frozen_config(folder))
             overrides = [str(line) for line in config.get("overrides") or overrides]
         summary = _if_there(read_summary, folder, NO_SUMMARY) if diverged else read_summary(folder)
         id_ = summary.id or environment.id or ""
@@ -197,15 +186,7 @@ def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
         return otherwise
 
 
-def _frozen(folder: Path) -> Config | None:
-    """The config of an arm as its sweep froze it, in which the run's place in that sweep is described."""
-    try:
-        return read_recorded(layout.frozen_config(folder))
-    except (FileNotFoundError, UnreadableFileError):
-        return None
-
-
-def _unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished:
+def _describe_unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished:
     """A run without a result, and what it was to be, as far as its files can be read."""
     for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
         try:
@@ -214,11 +195,6 @@ def _unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished
             continue
         return Unfinished(folder, state, reason, config, config.get("overrides", []))
     return Unfinished(folder, state, reason)
-
-
-def _with_bar(paths: list[Path]) -> Iterable[Path]:
-    terminal = console(stderr=True)
-    return track(paths, "reading runs", console=terminal, transient=True, disable=not terminal.is_terminal)
 
 
 def _run_folders(folder: Path) -> list[Path]:
@@ -232,16 +208,8 @@ def _run_folders(folder: Path) -> list[Path]:
     if not children and not frozen:
         raise UsageError(f"{folder}: holds no runs; expected a sweep's folder, or a run's with its {layout.STATUS}")
     # a later launch with more that varies calls the same arm otherwise
-    known = {_id(path): path for path in [*sorted(frozen), *children]}
-    return sorted({*children, *known.values()})
-
-
-def _id(folder: Path) -> str:
-    return folder.name.rpartition("-")[2]
-
-
-def _started(run: Record) -> tuple[str, str]:
-    return run.environment.started or "", str(run.folder)
+    by_id = {path.name.rpartition("-")[2]: path for path in [*sorted(frozen), *children]}
+    return sorted({*children, *by_id.values()})
 
 
 def utterances_of(file: Path) -> Path:
@@ -263,12 +231,26 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
     names = [evaluation.name for evaluation in evaluations]
     labels = _labels(names, [_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
     declared = [evaluation.ablation for evaluation in evaluations]
-    ablation = declared[0] if all(one == declared[0] for one in declared) else None  # else of several questions
-    run = replace(run, config={**run.config, "ablation": ablation})  # not the training's
-    return [
-        _record(file, evaluation, label, run)
-        for file, evaluation, label in zip(files, evaluations, labels, strict=True)
-    ]
+    ablation = declared[0] if all(question == declared[0] for question in declared) else None
+    config = {**run.config, "ablation": ablation}  # not the training's
+    id_ = run.model.partition("/")[0]
+    others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
+    records = []
+    for file, evaluation, label in zip(files, evaluations, labels, strict=True):
+        utterances = read_utterances(utterances_of(file))
+        refuse_partial(utterances_of(file), utterances, evaluation.sets)
+        record = replace(
+            run,
+            folder=file.with_suffix(""),
+            config={**config, "decoder": _decoder(evaluation), "checkpoint": evaluation.checkpoint},
+            overrides=[*others, f"decoder={label}"],
+            summary=replace(run.summary, sets=evaluation.sets, test_sets=evaluation.test_sets),
+            metrics=[],
+            utterances=utterances,
+            model=f"{id_}/{evaluation.checkpoint}" if id_ else "",
+        )
+        records.append(record)
+    return records
 
 
 def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping[str, SetResult]) -> None:
@@ -309,23 +291,6 @@ def _labels(names: list[str], decoders: list[Config], stems: list[str]) -> list[
     return labels if len(set(labels)) == len(labels) else stems
 
 
-def _record(file: Path, evaluation: EvaluationRecord, label: str, run: Record) -> Record:
-    id_ = run.model.partition("/")[0]
-    utterances = read_utterances(utterances_of(file))
-    refuse_partial(utterances_of(file), utterances, evaluation.sets)
-    others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
-    return replace(
-        run,
-        folder=file.with_suffix(""),
-        config={**run.config, "decoder": _decoder(evaluation), "checkpoint": evaluation.checkpoint},
-        overrides=[*others, f"decoder={label}"],
-        summary=replace(run.summary, sets=evaluation.sets, test_sets=evaluation.test_sets),
-        metrics=[],
-        utterances=utterances,
-        model=f"{id_}/{evaluation.checkpoint}" if id_ else "",
-    )
-
-
 GROWING = (layout.METRICS, layout.LOSSES, layout.TRANSCRIPTS)
 """Tables that are cut to what the checkpoint has seen: the last line of an interrupted run may be half a line."""
 
@@ -348,7 +313,8 @@ def damage(folder: Path) -> str | None:
             if status is not None or (folder / name).exists():
                 read(folder)
         for path in filter(Path.exists, (folder / name for name in GROWING)):
-            _read_roughly(path)
+            with readable(path), path.open(newline="", encoding="utf-8") as file:
+                list(csv.DictReader(file))
     except FileNotFoundError as error:
         return f"{folder}: {Path(str(error.filename)).name} is missing"
     except UsageError as error:
@@ -362,13 +328,7 @@ def _has_begun(folder: Path, status: Status | None) -> bool:
     """True if the run itself has recorded anything of worth: of an arm that was killed before, its launcher has written
     a status, and its config may be there.
     """
-    own = [layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING]
+    names = [layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING]
     if status is None or status.pid is not None:
-        own.append(layout.CONFIG)
-    return any(os.path.lexists(folder / name) for name in own)
-
-
-def _read_roughly(path: Path) -> None:
-    with readable(path), path.open(newline="", encoding="utf-8") as file:
-        for _ in csv.DictReader(file):
-            pass
+        names.append(layout.CONFIG)
+    return any(os.path.lexists(folder / name) for name in names)

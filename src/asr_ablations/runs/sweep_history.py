@@ -1,12 +1,14 @@
 """The history of a sweep: its launches, its declaration before the first result, and every look since."""
 
+import copy
 import hashlib
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from asr_ablations.runs.layout import LEASES, LOOKS, SWEEP
 from asr_ablations.runs.reader import UnreadableFileError, interpolation_in, read_looks, read_standing, read_sweep
@@ -28,37 +30,31 @@ class Launch(TypedDict):
 
 def launches(sweep: Path) -> list[Launch]:
     """The launches of a sweep's folder, the first one first; none without a manifest that can be read."""
+    recorded: list[Launch] = _read_key(sweep, "launches", [])
+    return recorded if all(launch.keys() >= Launch.__annotations__.keys() for launch in recorded) else []
+
+
+def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
+    """The value of a key of the manifest, or `otherwise` without one and without a manifest that can be read."""
     try:
-        recorded = read_sweep(sweep).get("launches", [])
-        return [
-            {
-                "started": str(launch["started"]),
-                "command": [str(argument) for argument in launch["command"]],
-                "arms": [str(arm) for arm in launch["arms"]],
-                "search": launch["search"] is True,
-            }
-            for launch in recorded
-        ]
-    except (FileNotFoundError, UnreadableFileError, KeyError, TypeError):
-        return []
+        return read_sweep(sweep).get(key, otherwise)
+    except (FileNotFoundError, UnreadableFileError):
+        return otherwise
 
 
 def newest_declaration(sweep: Path) -> Config | None:
     """The keys of `ablation` as the newest launch of a sweep declared them; None where no launch did."""
-    try:
-        recorded: Config | None = read_sweep(sweep).get("ablation")
-    except (FileNotFoundError, UnreadableFileError):
-        return None
+    recorded: Config | None = _read_key(sweep, "ablation")
     return None if interpolation_in(recorded) is not None else recorded
 
 
 def searched_arms(sweep: Path) -> frozenset[str]:
     """The ids of the runs that a search proposed, and that no launch before it had declared."""
     proposed: set[str] = set()
-    known: set[str] = set()
+    earlier: set[str] = set()
     for launch in launches(sweep):
-        new = {*launch["arms"]} - known
-        known |= new
+        new = {*launch["arms"]} - earlier
+        earlier |= new
         if launch["search"]:
             proposed |= new
     return frozenset(proposed)
@@ -74,10 +70,7 @@ def places(sweep: Path) -> dict[str, int]:
 
 def logarithmic(sweep: Path) -> frozenset[str]:
     """The keys whose values a search drew on a logarithmic scale: tag(log, interval(…))."""
-    try:
-        space = read_sweep(sweep).get("space", {})
-    except (FileNotFoundError, UnreadableFileError):
-        return frozenset()
+    space = _read_key(sweep, "space", {})
     return frozenset(key for key, values in space.items() if re.match(r"\s*tag\(\s*log\b", str(values)))
 
 
@@ -140,7 +133,7 @@ def record_look(folder: Path, look: Look) -> str | None:
         with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waits for another comparison"):
             recorded = looks(folder)
             if look.question not in {other.question for other in recorded}:
-                write_json(folder / LOOKS, {"looks": [asdict(one) for one in [*recorded, look]]})
+                write_json(folder / LOOKS, {"looks": [asdict(entry) for entry in [*recorded, look]]})
     except UnreadableFileError as error:
         return f"this look was not recorded: {error}"
     except OSError as error:
@@ -173,19 +166,14 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
         look = None if plan is None else plan.look_of(int(config["seed"]))
         if plan is None or look is None:
             return None
-        own = arm_content(config, plan.belongs)
-        arm = next((arm.name for arm in plan.arms if arm.content == own), None)
-        return None if arm is None else PlannedRun(look, len(plan.looks), arm, _state(folder.parent, arm))
+        content = arm_content(config, plan.belongs)
+        arm = next((arm.name for arm in plan.arms if arm.content == content), None)
     except UnreadableFileError:
         return None
-
-
-def _state(sweep: Path, arm: str) -> str:
-    """The state of an arm after the latest look; open before the first one."""
-    try:
-        return str(read_standing(sweep)["arms"][arm]["state"])
-    except (FileNotFoundError, UnreadableFileError, KeyError, TypeError):
-        return "open"
+    state = "open"  # before the first look
+    with suppress(FileNotFoundError, UnreadableFileError, KeyError, TypeError):
+        state = str(read_standing(folder.parent)["arms"][arm]["state"])
+    return None if arm is None else PlannedRun(look, len(plan.looks), arm, state)
 
 
 def arm_content(config: Config, belongs: Iterable[str]) -> Config:
@@ -193,17 +181,13 @@ def arm_content(config: Config, belongs: Iterable[str]) -> Config:
 
     belongs: dotted keys.
     """
-    content = _copy(determining(config))
+    content = copy.deepcopy(determining(config))
     for key in belongs:
         node, (*parents, last) = content, key.split(".")
         for parent in parents:
             node = node.get(parent, {})
         node.pop(last, None)
     return content
-
-
-def _copy(node: Config) -> Config:
-    return {key: _copy(value) if isinstance(value, dict) else value for key, value in node.items()}
 
 
 KEY = "plan"
@@ -225,29 +209,23 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
     if recorded is None:
         return None
     try:
-        optional = {one.name for one in fields(VerdictPlan) if one.default is not MISSING}
         values = {
-            one.name: recorded[one.name]
-            for one in fields(VerdictPlan)
-            if one.name in recorded or one.name not in optional
+            field.name: recorded[field.name]
+            for field in fields(VerdictPlan)
+            if field.name in recorded or field.default is MISSING
         }
-        arms = [PlannedArm(**{one.name: arm[one.name] for one in fields(PlannedArm)}) for arm in values["arms"]]
+        arms = [PlannedArm(**{field.name: arm[field.name] for field in fields(PlannedArm)}) for arm in values["arms"]]
         arms = [replace(arm, content=by_content(arm.content)) for arm in arms]
         baseline = find_arm(values["baseline"], arms)
         if baseline is None:
             raise ValueError(f"baseline {values['baseline']}")
         questions = list(by_arm(dict.fromkeys(values["contrasts"]), arms))
         plan = VerdictPlan(**{**values, "arms": arms, "baseline": baseline.name, "contrasts": questions})
-        _check(plan)
+        if not plan.looks or sorted({*plan.looks}) != plan.looks or len(plan.seeds) < plan.most:
+            raise ValueError(f"looks {plan.looks} of {len(plan.seeds)} seeds")
         return plan
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(sweep / SWEEP, f"its plan is damaged: {error}") from error
-
-
-def _check(plan: VerdictPlan) -> None:
-    """Raises ValueError for a plan that cannot be followed."""
-    if not plan.looks or sorted({*plan.looks}) != plan.looks or len(plan.seeds) < plan.most:
-        raise ValueError(f"looks {plan.looks} of {len(plan.seeds)} seeds")
 
 
 def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
