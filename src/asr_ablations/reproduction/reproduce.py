@@ -13,7 +13,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.evidence import causes, changed_since, compare_bits, refuse_damaged
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
-from asr_ablations.reproduction.verdict import ReproductionVerdict, judge, noise
+from asr_ablations.reproduction.verdict import ReproductionVerdict, judge, measure_noise
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
@@ -116,7 +116,7 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
             assert folder is not None
             record = read_run(folder)
             evidence = compare_bits(original.record, record)
-            verdict = judge(evidence, causes(original, record), noise(original.record, original.sweep))
+            verdict = judge(evidence, causes(original, record), measure_noise(original.record, original.sweep))
             runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
             write_json(attempt.home / REPRODUCTION, {**runs, **verdict.as_json()})
             return Reproduction(verdict, folder, attempt.home / REPRODUCTION)

@@ -17,7 +17,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.runs.identity import content
-from asr_ablations.runs.layout import CONFIG, OVERRIDES
+from asr_ablations.runs.layout import CONFIG
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_verdicts.config import MACHINE_KEYS, differences
 from asr_verdicts.errors import UsageError
@@ -52,7 +52,6 @@ def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -
 
     Raises UsageError as run_variation does.
     """
-    _refuse_resolvers(original)
     composed_again = composed(original, original.record.overrides, tree, source)
     if drift := differences(content(original.cfg), content(composed_again)):
         listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)
@@ -65,15 +64,6 @@ def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -
     check(cfg)
     make_absolute(cfg)
     return cfg
-
-
-def _refuse_resolvers(original: Original) -> None:
-    """Raises UsageError for an override of a stranger's run that asks this machine for something: ${oc.env:TOKEN} would
-    go into files. References to other keys, such as ${seed}, stay.
-    """
-    for line in original.record.overrides:
-        if "${" in line and ":" in line.split("${", 1)[1]:
-            raise UsageError(f"{original.folder / OVERRIDES}: {line} asks this machine for a value; expected the value")
 
 
 def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -> None:

@@ -41,37 +41,35 @@ class SeedTolerance:
     source: str
 
 
-def noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
+def measure_noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
     """The seed noise of every test set: from the runs of the sweep that differ from the original in their seed alone,
     where these are FEWEST_SEEDS or more, or else the published noise of LibriSpeech test-clean. ALPHA is shared by the
     sets (Bonferroni), or three sets would raise three chances of a false alarm.
     """
-    runs = {run.seed: run for run in siblings(original, sweep)}
+    runs = {run.seed: run for run in find_siblings(original, sweep)}
     sets = original.summary.test_sets
     result = {}
     for name in sets:
         rates = [rate for run in runs.values() if (rate := run.value(name, "wer")) is not None]
         librispeech = str(original.config["data"].get("_target_")).endswith(".LibriSpeech")
         if len(rates) < FEWEST_SEEDS and name == "test-clean" and librispeech:
-            result[name] = published(len(sets))
+            result[name] = use_published(len(sets))
         else:
             words = original.value(name, "words")
-            result[name] = from_seeds(rates, 1 / words if words else 0.0, len(sets))
+            result[name] = estimate_from_seeds(rates, 1 / words if words else 0.0, len(sets))
     return result
 
 
-def siblings(original: Record, sweep: Path) -> list[Record]:
+def find_siblings(original: Record, sweep: Path) -> list[Record]:
     """The original, and the finished runs of its sweep that differ from it in the seed alone."""
     try:
         runs = load([sweep]).runs
     except UsageError:  # one of them is damaged: that does not keep the original from being reproduced
         return [original]
-    own = json.dumps(original.content, sort_keys=True)
-    others = [run for run in runs if run.seed != original.seed]
-    return [original, *(run for run in others if json.dumps(run.content, sort_keys=True) == own)]
+    return [original, *(run for run in runs if run.seed != original.seed and run.content == original.content)]
 
 
-def from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:
+def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:
     """The noise of runs with several seeds: the differences of two runs stay below the limits of all `sets` test sets
     in 95 of 100 pairs or more. Under FEWEST_SEEDS there is no limit.
 
@@ -86,9 +84,9 @@ def from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedToler
     return SeedTolerance(quantile * math.sqrt(2) * max(deviation, grain / math.sqrt(12)), deviation, source)
 
 
-def published(sets: int = 1) -> SeedTolerance:
+def use_published(sets: int = 1) -> SeedTolerance:
     """The published noise of LibriSpeech test-clean. The limit is z · √2 · sd, with the upper end of the published
-    range as sd, and the normal quantile, since it is taken as known. sets: as for from_seeds.
+    range as sd, and the normal quantile, since it is taken as known. sets: as for estimate_from_seeds.
     """
     quantile = normal_bound(ALPHA / sets / 2)
     source = "too few seeds in this run's sweep; AlgoPerf's logs have sd 0.06 to 0.17 on LibriSpeech test-clean"
@@ -112,28 +110,17 @@ class ReproductionVerdict:
 
     def as_json(self) -> dict[str, object]:
         """The verdict as reproduction.json holds it."""
-        evidence = self.evidence
+        evidence = asdict(self.evidence)
+        rates = {name: {"original": old, "reproduction": new} for name, (old, new) in evidence.pop("rates").items()}
+        del evidence["exact"]
         return {
             "verdict": self.name,
             "why": self.why,
-            "rates": {name: {"original": old, "reproduction": new} for name, (old, new) in evidence.rates.items()},
+            "rates": rates,
             "noise": {name: asdict(noise) for name, noise in self.noise.items()},
             "differences": [asdict(cause) for cause in self.causes],
-            "steps": evidence.steps,
-            "utterances": evidence.utterances,
-            "first_difference": _first_difference(evidence.first_difference),
-            "metrics": evidence.metrics,
-            "hypotheses": evidence.hypotheses,
-            "weights": evidence.weights,
-            "missing": evidence.missing,
+            **evidence,
         }
-
-
-def _first_difference(difference: FirstDifference | None) -> dict[str, object] | None:
-    if difference is None:
-        return None
-    losses = {"original": difference.original, "reproduction": difference.reproduction}
-    return {"step": difference.step, "steps_per_epoch": difference.steps_per_epoch, **losses}
 
 
 def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> ReproductionVerdict:
@@ -141,43 +128,36 @@ def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, 
     noise; a difference caused by another config, other data or other code is never drift, however small it is. Where
     the seed noise is not known well enough on any test set, no WER tells drift from a difference.
     """
-    name, why = _judged(evidence, causes, noise)
+    name, why = _decide(evidence, causes, noise)
     return ReproductionVerdict(name, why, evidence, causes, noise)
 
 
-def _judged(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> tuple[str, str]:
+def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> tuple[str, str]:
     """Name and reason of the verdict."""
     if evidence.equal:
-        return MATCH, f"{_what_is_equal(evidence)} equal bit for bit"
+        parts = [f"the losses of all {evidence.steps} steps"] if evidence.steps else []
+        parts += ["metrics", f"hypotheses of {evidence.utterances} utterances"]
+        parts += [f"weights (SHA-256 {evidence.weights[0][:8]}…)"] if evidence.weights[0] else []
+        missing = f" (not compared, since the original has no {' and no '.join(evidence.missing)})"
+        compared = f"{', '.join(parts[:-1])} and {parts[-1]}{missing if evidence.missing else ''}"
+        return MATCH, f"{compared} are equal bit for bit"
     difference = describe(evidence.first_difference)
     kinds = [kind for kind in DETERMINING if any(cause.kind == kind for cause in causes)]
     if kinds:
         return DIFFERS, f"the {' and '.join(kinds)} {'are' if kinds[1:] else 'is'} not the same; {difference}"
     limits = {name: noise[name].limit for name in evidence.rates if name in noise}
-    known = {name: limit for name, limit in limits.items() if limit is not None}
-    if not known:
-        return (
-            CANNOT_TELL,
-            f"{difference}; {FEWEST_SEEDS} or more seeds in the original's sweep would show the seed noise",
-        )
-    rates = evidence.rates
-    beyond = [name for name, limit in known.items() if abs(rates[name][1] - rates[name][0]) > limit]
+    rates, measured = evidence.rates, {name: limit for name, limit in limits.items() if limit is not None}
+    if not measured:
+        remedy = f"{FEWEST_SEEDS} or more seeds in the original's sweep would show the seed noise"
+        return CANNOT_TELL, f"{difference}; {remedy}"
+    beyond = [name for name, limit in measured.items() if abs(rates[name][1] - rates[name][0]) > limit]
     if beyond:
         return DIFFERS, f"{difference}, and the WER on {', '.join(beyond)} differs by more than the seed noise"
     if evidence.exact and not causes:
         return DIFFERS, f"{difference}, though nothing else differs: a file of the original may have been changed"
-    unknown = [name for name in rates if name not in known]
+    unknown = [name for name in rates if name not in measured]
     rest = f"; on {', '.join(unknown)} that noise is unknown" if unknown else ""
-    return DRIFT, f"{difference}, and the WER on {', '.join(known)} differs by no more than the seed noise{rest}"
-
-
-def _what_is_equal(evidence: BitComparison) -> str:
-    parts = [f"the losses of all {evidence.steps} steps"] if evidence.steps else []
-    parts += ["metrics", f"hypotheses of {evidence.utterances} utterances"]
-    if evidence.weights[0]:
-        parts.append(f"weights (SHA-256 {evidence.weights[0][:8]}…)")
-    missing = f" (not compared, since the original has no {' and no '.join(evidence.missing)})"
-    return f"{', '.join(parts[:-1])} and {parts[-1]}{missing if evidence.missing else ''} are"
+    return DRIFT, f"{difference}, and the WER on {', '.join(measured)} differs by no more than the seed noise{rest}"
 
 
 def describe(difference: FirstDifference | None) -> str:
@@ -201,21 +181,17 @@ LONGEST = 60
 def print_verdict(verdict: ReproductionVerdict) -> None:
     """Print the error rates side by side, the seed noise, every difference, and last the verdict."""
     terminal = console()
-    terminal.print(_rates(verdict))
-    lines = [noise_line(name, noise) for name, noise in verdict.noise.items()]
-    if verdict.causes:
-        lines += ["differences other than the results:", *(f"  {cause_line(cause)}" for cause in verdict.causes)]
-    for line in [*lines, f"{verdict.name}: {verdict.why}"]:
-        terminal.print(line, markup=False, soft_wrap=True)
-
-
-def _rates(verdict: ReproductionVerdict) -> Table:
     table = Table("set", "original WER %", "reproduction WER %", "difference")
     for column in table.columns[1:]:
         column.justify = "right"
     for name, (old, new) in verdict.evidence.rates.items():
         table.add_row(name, f"{100 * old:.2f}", f"{100 * new:.2f}", f"{100 * (new - old):+.2f}")
-    return table
+    terminal.print(table)
+    lines = [noise_line(name, noise) for name, noise in verdict.noise.items()]
+    if verdict.causes:
+        lines += ["differences other than the results:", *(f"  {cause_line(cause)}" for cause in verdict.causes)]
+    for line in [*lines, f"{verdict.name}: {verdict.why}"]:
+        terminal.print(line, markup=False, soft_wrap=True)
 
 
 def noise_line(name: str, noise: SeedTolerance) -> str:
@@ -229,12 +205,9 @@ def noise_line(name: str, noise: SeedTolerance) -> str:
 def cause_line(cause: Cause) -> str:
     """One difference in one line."""
     if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # hashes of files say nothing
-        return f"code: {cause.what} {_fate(cause)}"
+        fate = "is new" if cause.original is None else "is gone" if cause.reproduction is None else "has changed"
+        return f"code: {cause.what} {fate}"
     return f"{cause.kind}: {cause.what}: {_short(cause.original)} then, {_short(cause.reproduction)} now"
-
-
-def _fate(cause: Cause) -> str:
-    return "is new" if cause.original is None else "is gone" if cause.reproduction is None else "has changed"
 
 
 def _short(value: object) -> str:

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -69,34 +68,28 @@ def hardware() -> Hardware:
     import torch
 
     gpus = gpu_names()
-    known = Hardware(
+    addresses, pairs = topology() if gpus else (None, None)
+    return Hardware(
         machine=platform.machine(),
         processor=_processor(),
         cores=cores(),
         threads=torch.get_num_threads(),
         native=native.resolved(),
         gpus=gpus,
+        buses=addresses,
+        links=pairs,
     )
-    if not gpus:
-        return known
-    addresses, pairs = topology()
-    return replace(known, buses=addresses, links=pairs)
 
 
 def code() -> Code:
-    """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file."""
-    return Code(**commit(REPOSITORY), files=source_files())
-
-
-def source_files() -> dict[str, str]:
-    """Hashes of the project's own source files: they say what ran, with a commit or without.
-
-    By their path in asr_ablations; those of asr_verdicts begin with its name.
+    """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file: they say what ran,
+    with a commit or without. Files have their path in asr_ablations; those of asr_verdicts begin with its name.
     """
     verdicts = Path(asr_verdicts.__file__).parent
     named = {str(path.relative_to(PACKAGE)): path for path in [*PACKAGE.rglob("*.py"), *native.SOURCES]}
     named |= {str(path.relative_to(verdicts.parent)): path for path in verdicts.rglob("*.py")}
-    return {name: hashlib.blake2b(named[name].read_bytes(), digest_size=8).hexdigest() for name in sorted(named)}
+    hashes = {name: hashlib.blake2b(named[name].read_bytes(), digest_size=8).hexdigest() for name in sorted(named)}
+    return Code(**commit(REPOSITORY), files=hashes)
 
 
 NEW_FILES = (

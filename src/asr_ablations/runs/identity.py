@@ -24,8 +24,7 @@ identity."""
 
 def content(cfg: DictConfig) -> Config:
     """Everything in the config that can change the result."""
-    whole = cast(Config, OmegaConf.to_container(cfg, resolve=True))
-    return determining(whole)
+    return determining(cast(Config, OmegaConf.to_container(cfg, resolve=True)))
 
 
 def identity(cfg: DictConfig, fingerprint: str = "") -> str:
@@ -35,8 +34,7 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
 
 def identity_of(content: Config, fingerprint: str) -> str:
     """The identity of a run with this `determining` content."""
-    everything = {"config": content, "data": fingerprint, "behaviour": BEHAVIOUR}
-    return content_key(8, **_plain_numbers(everything))
+    return content_key(8, config=_plain_numbers(content), data=fingerprint, behaviour=BEHAVIOUR)
 
 
 def _plain_numbers(value: Any) -> Any:
@@ -107,12 +105,12 @@ REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*\w)\}")
 
 def derived_keys(config: Config) -> dict[str, list[str]]:
     """The derived keys of a resolved config by the present conf/, each with the keys and groups it follows from."""
-    own = flatten(config)
-    return {key: sources for key, sources in _references().items() if key in own}
+    keys = flatten(config)
+    return {key: sources for key, sources in _read_references().items() if key in keys}
 
 
 @functools.cache
-def _references() -> dict[str, list[str]]:
+def _read_references() -> dict[str, list[str]]:
     """The interpolated keys of all files of conf/. A key that a file of a group sets outside the group, as a model sets
     its width, follows from the choice of that group.
     """
@@ -126,12 +124,12 @@ def _references() -> dict[str, list[str]]:
         content = load_yaml(text)
         for key, value in flatten(content if isinstance(content, dict) else {}).items():
             beside = key.rpartition(".")[0] if everywhere or not group else f"{group}.{key}".rpartition(".")[0]
-            found = REFERENCE.findall(value) if isinstance(value, str) else []
-            sources = [f"{beside}{source}" if source.startswith(".") else source for source in found]
+            names = REFERENCE.findall(value) if isinstance(value, str) else []
+            sources = [f"{beside}{name}" if name.startswith(".") else name for name in names]
             if everywhere and key != group and not key.startswith(f"{group}."):
                 sources.append(group)
-            known = references.setdefault(key if everywhere or not group else f"{group}.{key}", [])
-            known += [source for source in sources if source not in known]
+            listed = references.setdefault(key if everywhere or not group else f"{group}.{key}", [])
+            listed += [source for source in sources if source not in listed]
     return {key: sources for key, sources in references.items() if sources}
 
 
@@ -146,9 +144,7 @@ def weights_file(path: str) -> Path:
 
 def sha256_of_weights(path: str | None) -> str | None:
     """The value of ${sha256_of_weights:…} in a config: the hash of the file, or None without a file."""
-    if path is None:
-        return None
-    return hash_file(weights_file(str(path)))
+    return None if path is None else hash_file(weights_file(str(path)))
 
 
 RECORDS = (CONFIG, ENVIRONMENT, OVERRIDES, STATUS, "lm.json")

@@ -198,8 +198,9 @@ def read_recorded(path: Path, kind: type = Declared) -> Config:
     if (key := interpolation_in(content)) is not None:
         raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
     plain = {key: part for key, part in content.items() if key != "ablation"}
-    if (key := next((part for _, part, is_key in _walk(plain) if is_key and not isinstance(part, str)), "")) != "":
-        raise UnreadableFileError(path, f"a key is {key!r}; expected a text")
+    for _, part, is_key in _walk(plain):
+        if is_key and not isinstance(part, str):
+            raise UnreadableFileError(path, f"a key is {part!r}; expected a text")
     return content
 
 

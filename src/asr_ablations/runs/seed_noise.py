@@ -3,7 +3,6 @@ seed.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 from asr_ablations.runs.layout import runs_in
@@ -27,8 +26,8 @@ def seed_noise(outputs: Path, like: Record, name: str, metric: str) -> SeedNoise
     if expected is None:
         return None
     total = like.value(name, TOTALS.get(metric, ""))
-    own = like.folder.resolve()
-    return noise_of_set(outputs, expected, name, metric, total, but=frozenset({own, *own.parents}))
+    folder = like.folder.resolve()
+    return noise_of_set(outputs, expected, name, metric, total, but=frozenset({folder, *folder.parents}))
 
 
 def noise_of_set(
@@ -41,7 +40,9 @@ def noise_of_set(
     """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
     most: dict[Path, int] = {}
-    for run in _runs(outputs, but):
+    sweeps = sorted(path for path in outputs.iterdir() if path.is_dir()) if outputs.is_dir() else []
+    runs = (run for sweep in sweeps if sweep.resolve() not in but for run in runs_in(sweep))
+    for run in (run for run in runs if not KEPT_ASIDE.search(run.name)):
         try:
             data = read_data(run)
             if data.hash(name) != sha256 or fate_of(run).state != "done":
@@ -61,22 +62,15 @@ def noise_of_set(
     if not groups:
         return None
     deviation = pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
-    sweeps = {sweep for group in groups for _, sweep in group}
     rates = [rate for group in groups for rate, _ in group]
-    return SeedNoise(deviation, sum(rates) / len(rates), sum(map(len, groups)), len(groups), len(sweeps))
+    counted = {sweep for group in groups for _, sweep in group}
+    return SeedNoise(deviation, sum(rates) / len(rates), len(rates), len(groups), len(counted))
 
 
 def _stopped_early(seeds: dict[int, tuple[float, Path]], most: dict[Path, int]) -> bool:
     """True if all runs of an arm are of sweeps with a plan, and none has as many as its plan allows."""
     planned = [most[sweep] for _, sweep in seeds.values()]
     return min(planned) > 0 and len(seeds) < min(planned)
-
-
-def _runs(outputs: Path, but: frozenset[Path]) -> Iterator[Path]:
-    """The runs of all sweeps under a folder, but of some."""
-    sweeps = sorted(path for path in outputs.iterdir() if path.is_dir()) if outputs.is_dir() else []
-    for sweep in (sweep for sweep in sweeps if sweep.resolve() not in but):
-        yield from (run for run in runs_in(sweep) if not KEPT_ASIDE.search(run.name))
 
 
 def content_but_seed(run: Record) -> str:
