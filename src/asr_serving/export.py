@@ -1,4 +1,4 @@
-"""The model card: what somebody who is given an exported model has to know about it, as Markdown."""
+"""An ONNX file of a trained run, and its model card: what a user of the file has to know, as Markdown."""
 
 import json
 import logging
@@ -41,16 +41,17 @@ def card(trained: Trained, file: str) -> str:
     sets = read_data(trained.folder).sets if finished else {}
     parameters = sum(p.numel() for p in trained.task.parameters())
     code, corpus, characters = environment.code, trained.data.corpus, trained.task.alphabet.characters
+    spelled = " ".join("space" if character == " " else f"`{character}`" for character in characters)
     settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
     lines = [
         f"# {file}",
         "",
         f"Speech recognition by CTC: {parameters / 1e6:.2f} million parameters, waveforms at 16 kHz in, "
-        f"log-probabilities of {len(characters)} characters out ({_listed(characters)}).",
+        f"log-probabilities of {len(characters)} characters out ({spelled}).",
         "",
         "## Training",
         "",
-        f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {_size(sets.get('train'))}",
+        f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {_describe_size(sets.get('train'))}",
         f"- Rights in the data: {corpus.licence}.",
         f"- Settings: {' '.join(f'`{word}`' for word in settings) or 'the defaults'}; "
         f"{UNKNOWN if summary.epochs is None else summary.epochs} epochs, checkpoint `{trained.checkpoint.name}`.",
@@ -58,11 +59,11 @@ def card(trained: Trained, file: str) -> str:
         "",
         "## Error rates",
         "",
-        *_rates(summary, sets),
+        *_list_rates(summary, sets),
         "",
         "## Limits",
         "",
-        *_limits(sets.get("train")),
+        *_list_limits(sets.get("train")),
         "",
         "## Licence of the weights",
         "",
@@ -73,11 +74,7 @@ def card(trained: Trained, file: str) -> str:
     return "".join(f"{harmless(line)}\n" for line in lines)
 
 
-def _listed(characters: str) -> str:
-    return " ".join("space" if character == " " else f"`{character}`" for character in characters)
-
-
-def _size(train: SetContent | None) -> str:
+def _describe_size(train: SetContent | None) -> str:
     if train is None:
         return f"Its size is {UNKNOWN}."
     return (
@@ -86,7 +83,7 @@ def _size(train: SetContent | None) -> str:
     )
 
 
-def _rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
+def _list_rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
     if not summary.sets:
         return [f"{UNKNOWN.capitalize()}: the run has not ended."]
     rows = [
@@ -100,7 +97,7 @@ def _rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
     return [text, "", "| set | speakers | words | WER % | CER % |", "| --- | ---: | ---: | ---: | ---: |", *rows]
 
 
-def _limits(train: SetContent | None) -> list[str]:
+def _list_limits(train: SetContent | None) -> list[str]:
     lines = ["- It writes what it was trained to write: the characters above, no punctuation, one case."]
     if train is not None:
         lines.append(
@@ -219,17 +216,12 @@ def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
     outputs, frames = session.run(None, {"audio": inputs, "lengths": lengths.numpy()})
     largest = 0.0
     for row, length, exported, count in zip(audio, lengths.tolist(), outputs, frames.tolist(), strict=True):
-        expected = _single_log_probs(task, row[:length])
+        with torch.inference_mode():
+            log_probs, valid = task(unlabelled_batch([row[:length].numpy()]))
+        expected = log_probs[0, : int(valid[0])]
         if count != len(expected):
             return float("inf")
         if count:
             difference = float((expected - torch.from_numpy(exported[:count])).abs().max())
             largest = max(largest, difference if math.isfinite(difference) else math.inf)  # max(0, nan) is 0
     return largest
-
-
-def _single_log_probs(task: CTCTask, samples: torch.Tensor) -> torch.Tensor:
-    """Return torch's log-probabilities (T, V) of one waveform, int16 (S,)."""
-    with torch.inference_mode():
-        log_probs, lengths = task(unlabelled_batch([samples.numpy()]))
-    return log_probs[0, : int(lengths[0])]

@@ -18,11 +18,8 @@ SERVING = ("fastapi", "uvicorn")
 
 def check_transcription(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
-    check_targets(cfg)
-    if not cfg.run:
-        raise UsageError(f"run is not set: a run's folder, as in {typed('transcribe')} run=outputs/<sweep>/<run>")
-    for key in ("run", "output"):
-        path_or_none(key, cfg[key])
+    _check_run(cfg, "transcribe")
+    path_or_none("output", cfg.output)
     switch("serve", cfg.serve)
     if cfg.format not in FORMATS:
         raise choices("format", cfg.format, FORMATS)
@@ -40,6 +37,13 @@ def check_transcription(cfg: DictConfig) -> None:
         raise UsageError("audio is not set: a file, a folder, several as [a.wav,b], or - for a list on standard input")
 
 
+def _check_run(cfg: DictConfig, command: str) -> None:
+    check_targets(cfg)
+    if not cfg.run:
+        raise UsageError(f"run is not set: a run's folder, as in {typed(command)} run=outputs/<sweep>/<run>")
+    path_or_none("run", cfg.run)
+
+
 def requested_audio(cfg: DictConfig) -> list[str]:
     """Return the key `audio` as a list."""
     value = OmegaConf.to_container(cfg.audio) if OmegaConf.is_config(cfg.audio) else cfg.audio
@@ -52,10 +56,7 @@ def requested_audio(cfg: DictConfig) -> list[str]:
 
 def check_export(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
-    check_targets(cfg)
-    if not cfg.run:
-        raise UsageError(f"run is not set: a run's folder, as in {typed('export')} run=outputs/<sweep>/<run>")
-    path_or_none("run", cfg.run)
+    _check_run(cfg, "export")
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:

@@ -1,8 +1,7 @@
 """The recordings to transcribe: files, folders, lists; and reading of whole recordings."""
 
-import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,31 +35,18 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
     """
     sources: dict[Path, Source] = {}
     for text in requested:
-        paths = _listed() if text == "-" else [text]
+        paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
         for path in (Path(p) for p in paths if p.strip()):
-            for source in _files(path):
-                sources.setdefault(source.path, source)
+            files = [path]
+            if path.is_dir():
+                files = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
+            if not files:
+                raise UsageError(f"audio={path}: no audio in this folder ({', '.join(sorted(ENDINGS))})")
+            for file in files:
+                sources.setdefault(file, Source(file, Path(path.name) if file == path else file.relative_to(path)))
     if not sources:
         raise UsageError(f"audio={','.join(requested)}: no paths on standard input, expected one per line")
     return list(sources.values())
-
-
-def _listed() -> list[str]:
-    """The lines of standard input."""
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")  # names are bytes
-    return [line.rstrip("\r\n") for line in sys.stdin]
-
-
-def _files(path: Path) -> Iterator[Source]:
-    if not path.is_dir():
-        yield Source(path, Path(path.name))
-        return
-    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
-    if not files:
-        raise UsageError(f"audio={path}: no audio in this folder ({', '.join(sorted(ENDINGS))})")
-    for file in files:
-        yield Source(file, file.relative_to(path))
 
 
 def read_whole(path: Path) -> np.ndarray:

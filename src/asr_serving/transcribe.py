@@ -78,13 +78,13 @@ class Folder:
                     f"output={folder}: {other} and {source.path} would both become {source.name}{ENDINGS[form]}; "
                     "expected files of different names, or the folder above them"
                 )
-        _refuse_replacing(map(self._file, sources), sources)
+        _refuse_replacing(map(self.place, sources), sources)
 
-    def _file(self, source: Source) -> Path:
+    def place(self, source: Source) -> Path:
         return self.folder / source.name.with_name(source.name.name + ENDINGS[self.form])
 
     def add(self, source: Source, transcript: Transcript) -> None:
-        file = self._file(source)
+        file = self.place(source)
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, WRITERS[self.form](transcript))
 
@@ -92,7 +92,7 @@ class Folder:
         """Do nothing: everything is already written."""
 
 
-def writer(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
+def choose_output(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
     """Return the output that the key `output` selects. single: the request was one file, by its own name.
 
     Raises UsageError for subtitles of several files in one stream, for recordings that would get the same file, and for
@@ -116,10 +116,11 @@ def transcribe(cfg: DictConfig) -> int:
     requested = requested_audio(cfg)
     sources = find_sources(requested)
     single = len(sources) == 1 and sources[0].path == Path(requested[0])
-    write = writer(cfg.output, cfg.format, sources, single)
+    write = choose_output(cfg.output, cfg.format, sources, single)
     words: list[Word] = []
-    recognise = recogniser(cfg)
-    with _progress() as progress:
+    recognise, terminal = load_recogniser(cfg), console(stderr=True, soft_wrap=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with Progress(*columns, transient=True, console=terminal, disable=not terminal.is_terminal) as progress:
         reader = _Reader(progress)
         sound = list(reader.sound(sources))
         task = progress.add_task("transcribing", total=sum(seconds for _, seconds in sound))
@@ -138,7 +139,7 @@ def transcribe(cfg: DictConfig) -> int:
     return reader.failed
 
 
-def recogniser(cfg: DictConfig) -> Recogniser:
+def load_recogniser(cfg: DictConfig) -> Recogniser:
     """Load the model and the decoder that the config names. Raises UsageError if that fails."""
     quiet()
     trained = load_run(str(cfg.run), cfg.checkpoint)
@@ -170,14 +171,9 @@ def load(run: str | Path, checkpoint: str = "last") -> Model:
     settings = OmegaConf.load(CONF / "transcribe.yaml")
     assert isinstance(settings, DictConfig)
     decoder = OmegaConf.load(CONF / "decoder" / "greedy.yaml")
-    kept = {key: settings[key] for key in ("gpus", "longest", "batch_seconds")}
-    return Model(recogniser(OmegaConf.create({**kept, "decoder": decoder, "run": str(run), "checkpoint": checkpoint})))
-
-
-def _progress() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    terminal = console(stderr=True, soft_wrap=True)
-    return Progress(*columns, transient=True, console=terminal, disable=not terminal.is_terminal)
+    options = {key: settings[key] for key in ("gpus", "longest", "batch_seconds")}
+    request = {**options, "decoder": decoder, "run": str(run), "checkpoint": checkpoint}
+    return Model(load_recogniser(OmegaConf.create(request)))
 
 
 class _Reader:
@@ -203,9 +199,9 @@ class _Reader:
                 samples = read_whole(source.path)
             except UsageError as error:
                 self._report(error)
-                continue
-            self.lengths.append((source, len(samples)))
-            yield samples
+            else:
+                self.lengths.append((source, len(samples)))
+                yield samples
 
     def _report(self, error: UsageError) -> None:
         self.failed += 1

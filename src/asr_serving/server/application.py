@@ -20,7 +20,7 @@ from asr_ablations.data.audio import duration
 from asr_ablations.tools.machine import give_memory_back
 from asr_serving.recogniser import Recogniser
 from asr_serving.sources import read_whole
-from asr_serving.transcribe import recogniser
+from asr_serving.transcribe import load_recogniser
 from asr_serving.transcript import Transcript, as_srt, doubt
 from asr_verdicts.errors import UsageError
 
@@ -102,22 +102,19 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
 
 async def _save(request: Request, path: Path, limit: int) -> None:
     """Write the body to a file. Raises HTTPException as soon as over `limit` bytes have arrived or are announced."""
+    too_large = HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
-        raise _too_large(limit)
+        raise too_large
     size = 0
     with path.open("wb") as file:
         async for chunk in request.stream():
             size += len(chunk)
             if size > limit:
-                raise _too_large(limit)
+                raise too_large
             file.write(chunk)
     if not size:
         raise HTTPException(422, "the recording is empty")
-
-
-def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
 
 
 def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, object]:
@@ -142,7 +139,7 @@ def serve(cfg: DictConfig) -> None:
     """Serve the page until interrupted. Raises UsageError if the port is in use."""
     give_memory_back()
     with _listen(cfg.port) as listener:
-        app = application(recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
+        app = application(load_recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
         print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
         uvicorn.Server(configuration(app)).run(sockets=[listener])
 
