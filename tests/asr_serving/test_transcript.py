@@ -14,7 +14,7 @@ import torch
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.metrics.ctc_alignment import letter_frames
+from asr_ablations.data.word_times import letter_frames
 from asr_serving.recogniser import Piece, Word, align, cut
 from asr_serving.sources import Source
 from asr_serving.transcribe import Folder, Stream, choose_output

@@ -31,7 +31,7 @@ def make(cfg: DictConfig) -> Path:
     record.keep_previous()
     with record:
         content = source(corpus, alphabet, record.folder)
-        content["binary"] = (record.folder / ARPA).is_file() and _binary(record.folder)
+        content["binary"] = (record.folder / ARPA).is_file() and _write_binary(record.folder)
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
@@ -40,7 +40,7 @@ def make(cfg: DictConfig) -> Path:
     return record.folder
 
 
-def _binary(folder: Path) -> bool:
+def _write_binary(folder: Path) -> bool:
     program = lmplz.find("build_binary")
     if program is None:
         print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used as it is, which loads "

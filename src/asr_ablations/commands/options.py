@@ -45,9 +45,9 @@ def main() -> int:
 
 def page() -> str:
     """The whole page as Markdown."""
-    own = {group for _, _, groups in COMMANDS for group in groups}
+    others = {group for _, _, groups in COMMANDS for group in groups}
     config = (CONF / f"{TRAINING}.yaml").read_text(encoding="utf-8")
-    groups = [name for name in sorted(path.name for path in CONF.iterdir() if path.is_dir()) if name not in own]
+    groups = [name for name in sorted(path.name for path in CONF.iterdir() if path.is_dir()) if name not in others]
     parts = [HEAD, _contents(groups), "## Keys of a training run\n", *_plain_keys(config)]
     chosen = defaults(config)
     for group in groups:
@@ -80,15 +80,12 @@ def _group(group: str, default: str | None, level: str = "##", package: str = ""
     package: what the keys begin with, where that is not the name of the group.
     """
     files = sorted((CONF / group).glob("*.yaml"))
-    options = [(_option(path.stem, path.stem == default), _plain(meaning(path))) for path in files]
+    names = {path: f"**{_code(path.stem)}** (default)" if path.stem == default else _code(path.stem) for path in files}
+    options = [(name, _plain(meaning(path))) for path, name in names.items()]
     parts = [f"{level} {group}\n", _table(("option", "what"), options)]
     if rows := _shared(files, package or group):
         parts.append(_table(("key", "of", "default", "meaning"), rows))
     return parts
-
-
-def _option(name: str, is_default: bool) -> str:
-    return f"**{_code(name)}** (default)" if is_default else _code(name)
 
 
 def _shared(files: Iterable[Path], package: str) -> list[tuple[str, ...]]:

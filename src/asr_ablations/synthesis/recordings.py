@@ -157,7 +157,6 @@ def _tools(language: str, words: int) -> "tuple[SentenceSampler, Resample]":
     import torch
     from torchaudio.transforms import Resample
 
-    pass
     from asr_ablations.synthesis.sentences import SentenceSampler
 
     # float64, so that rounding to 16 bits hides what processors round differently
@@ -169,7 +168,6 @@ def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
     """Yield the sentences of a speaker with their samples, int16 (S,) at 16 kHz, without end."""
     import torch
 
-    pass
     from asr_ablations.synthesis import speakers as people
 
     sampler, resample = _tools(job.language, job.words)
@@ -202,7 +200,8 @@ def generate_speaker(job: SpeakerJob) -> float:
     final = job.speech / str(speaker.number)
     shutil.rmtree(final, ignore_errors=True)  # left by a run that stopped before it wrote the record
     os.replace(temporary, final)
-    write_record(job.record, {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)})
+    record = {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)}
+    write(job.record, json.dumps(record, indent=1) + "\n")
     return totals["seconds"]
 
 
@@ -230,8 +229,3 @@ def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Totals:
     for chapter, lines in transcripts.items():
         (chapter / f"{speaker}-{chapter.name}.trans.txt").write_text("".join(lines), encoding="utf-8")
     return {"seconds": seconds, "utterances": number + 1, "words": words, "sha256": digest.hexdigest()}
-
-
-def write_record(path: Path, content: dict[str, object]) -> None:
-    """Write a complete JSON file, indented by one space."""
-    write(path, json.dumps(content, indent=1) + "\n")

@@ -63,9 +63,9 @@ def ranking(name: str) -> list[str]:
 
 def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Productions], set[str]]:
     """Return the grammar without productions that need a word outside the vocabulary, and the words it produces."""
-    known = set(vocabulary)
-    categories = {name for name, members in language.categories.items() if not known.isdisjoint(members)}
-    possible, size = known | categories, 0
+    spoken = set(vocabulary)
+    categories = {name for name, members in language.categories.items() if not spoken.isdisjoint(members)}
+    possible, size = spoken | categories, 0
     while size < len(possible):
         size = len(possible)
         possible |= {
@@ -85,7 +85,7 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
             reached.add(symbol)
             frontier += [part for _, production in kept.get(symbol, ()) for part in production]
     members = {word for name in reached & categories for word in language.categories[name]}
-    return kept, known & (reached | members)
+    return kept, spoken & (reached | members)
 
 
 def vocabulary(name: str, size: int) -> list[str]:

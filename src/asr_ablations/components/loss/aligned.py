@@ -14,7 +14,7 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.metrics.ctc_alignment import letter_frames
+from asr_ablations.data.word_times import letter_frames
 from asr_ablations.runs.identity import sha256_of
 from asr_ablations.tools.content_keys import content_key, hash_classes, library_versions
 from asr_ablations.tools.machine import one_at_a_time
