@@ -17,7 +17,7 @@ import torch
 
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation.log_probs import LogProbs, halved, stored_log_probs, unique_utterances
-from asr_ablations.evaluation.pool import Pool, process_count, temporary_values
+from asr_ablations.evaluation.pool import Pool, count_processes, temporary_values
 from asr_ablations.training.trained_model import load_run
 from asr_verdicts.errors import UsageError
 from tests.helpers.processes import wait_for
@@ -233,8 +233,8 @@ def test_an_error_of_a_decoder_reaches_the_caller(tmp_path: Path) -> None:
 
 
 def test_processes() -> None:
-    assert process_count("auto") >= 1
-    assert process_count(3) == 3
+    assert count_processes("auto") >= 1
+    assert count_processes(3) == 3
     for wrong in (0, -1, 1.5, None, "all", True):
         with pytest.raises(UsageError, match=f"processes={wrong}: expected auto, or"):
-            process_count(wrong)
+            count_processes(wrong)

@@ -91,7 +91,7 @@ class Pool:
         _decoders.clear()
 
 
-def process_count(requested: object) -> int:
+def count_processes(requested: object) -> int:
     """The number of processes for the key `processes`; auto: one per core that this process may use.
 
     Raises UsageError for other values than auto and whole numbers from 1.

@@ -2,9 +2,8 @@
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -113,11 +112,14 @@ def tune(
     spaces: Spaces = {key: tuple(cfg.tune[key]) for key in tuned_weights(decoder) if cfg.tune[key] is not None}
     trials: list[Trial] = []
     task = bar.add_task(f"tuning on {log_probs.name}", total=cfg.tune.trials)
-    first = {key: getattr(decoder, key) for key in spaces}
-    for values, report in _suggested(spaces, first, trials=cfg.tune.trials, seed=cfg.tune.seed):
+    study, distributions = _open_study(spaces, cfg.tune.seed)
+    for place in range(cfg.tune.trials):
+        trial = study.ask(distributions) if place else None
+        values = trial.params if trial else {key: getattr(decoder, key) for key in spaces}
         result = rates(set_rows(log_probs, pool.decode(number, log_probs, values).texts))
-        report(result.wer)
-        trials.append({"trial": len(trials), **values, "wer": result.wer, "cer": result.cer or 0.0})
+        if trial:
+            study.tell(trial, result.wer)
+        trials.append({"trial": place, **values, "wer": result.wer, "cer": result.cer or 0.0})
         bar.advance(task)
     bar.remove_task(task)
     best = best_trial(trials)
@@ -134,35 +136,18 @@ def tune(
     }
     key = content_key(8, summary=summary, decoder=content_of(cfg.decoder), log_probs=log_probs.file.name)
     name = f"{decoder_name(cfg)}-{key}"
-    _write(folder / TUNING, name, summary, trials)
+    target = folder / TUNING
+    target.mkdir(exist_ok=True)
+    write_csv(target / f"{name}.csv", trials)
+    draw(trials, list(spaces), log_probs.name, target, name)
+    write_json(target / f"{name}.json", summary)
     return Tuning(chosen, {**summary, "file": f"{TUNING}/{name}.json"})
 
 
-def _suggested(
-    spaces: Spaces, first: Mapping[str, float], *, trials: int, seed: int
-) -> Iterator[tuple[Mapping[str, float], Callable[[float], None]]]:
-    """The values of each trial, and a function that takes their WER."""
+def _open_study(spaces: Spaces, seed: int) -> "tuple[optuna.Study, dict[str, optuna.distributions.BaseDistribution]]":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy warns about its own next version
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    distributions: dict[str, optuna.distributions.BaseDistribution] = {
-        key: optuna.distributions.FloatDistribution(*space) for key, space in spaces.items()
-    }
-    yield first, lambda wer: None
-    for _ in range(trials - 1):
-        trial = study.ask(distributions)
-        yield trial.params, partial(_tell, study, trial)
-
-
-def _tell(study: "optuna.Study", trial: "optuna.Trial", wer: float) -> None:
-    study.tell(trial, wer)
-
-
-def _write(target: Path, name: str, summary: TuningSummary, trials: Sequence[Trial]) -> None:
-    """Write <name>.json, .csv, .png and .svg to the folder `target`."""
-    target.mkdir(exist_ok=True)
-    write_csv(target / f"{name}.csv", trials)
-    draw(trials, list(summary["spaces"]), summary["set"], target, name)
-    write_json(target / f"{name}.json", summary)
+    return study, {key: optuna.distributions.FloatDistribution(*space) for key, space in spaces.items()}

@@ -1,18 +1,13 @@
 """A frozen config in a fresh process, by the code of any checkout."""
 
 import os
-import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from omegaconf import DictConfig
 
-from asr_ablations.runs.process import LAUNCHER, announce_launcher, command, load_frozen
+from asr_ablations.runs.process import command, load_frozen, wait_for
 from asr_ablations.runs.status import status_of
-from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING, stopping_signals
+from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING
 from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
 
@@ -38,32 +33,12 @@ def run_frozen(source: Path, config: Path, threads: int | None) -> int:
     """Run a frozen config and return the exit code. source: the folder of the checkout whose code runs."""
     cfg = load_frozen(config)
     path = os.pathsep.join(filter(None, [str(source / "src"), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, LAUNCHER: announce_launcher()}
+    environment = {**os.environ, "PYTHONPATH": path}
     if threads is not None and "threads" not in cfg:  # code from before that key
         environment["OMP_NUM_THREADS"] = str(threads)
     line = command(source / "src" / "train.py", config.absolute(), ranks(cfg))
     # not in the user's folder: if that is a src/, Python would import from there
-    with (
-        subprocess.Popen(line, env=environment, cwd=source, start_new_session=True) as process,
-        _signals_passed_on(process),
-    ):
-        return process.wait()
-
-
-@contextmanager
-def _signals_passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Within the context, the signals to stop make the run write its checkpoint and end, and this process waits."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-
-    before = {number: signal.signal(number, stop) for number in stopping_signals()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return wait_for(line, environment, source)
 
 
 def refuse_failure(exit_code: int, folder: Path | None) -> None:

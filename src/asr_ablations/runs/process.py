@@ -6,15 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.reader import interpolation_in
 from asr_ablations.tools.files import SOURCE
-from asr_ablations.tools.signals import start_of, when_gone
+from asr_ablations.tools.signals import start_of, stopping_signals, when_gone
 from asr_verdicts.errors import UsageError
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
@@ -64,15 +65,23 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))}
 
 
-def wait_for(words: Sequence[str]) -> int:
-    """Exit code of a command in a session of its own, which is stopped when this process is, and ends with it."""
-    environment = {**child_environment(), LAUNCHER: announce_launcher()}
-    process = subprocess.Popen(words, env=environment, start_new_session=True)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.terminate()  # torchrun passes it on to its ranks
+def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
+    """Run a command in a session of its own, which ends with this process, and return its exit code. Signals to stop
+    are passed on: a run writes its checkpoint, and torchrun tells its ranks.
+    """
+    variables = {**(environment or child_environment()), LAUNCHER: announce_launcher()}
+    process = subprocess.Popen(words, env=variables, cwd=cwd, start_new_session=True)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if process.poll() is None:
+            process.terminate()
+
+    before = {number: signal.signal(number, stop) for number in stopping_signals()}
+    try:
+        return process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def load_frozen(path: Path) -> DictConfig:
