@@ -19,15 +19,13 @@ from asr_ablations.evaluation.record import (
     DecodedSet,
     DecodingTimes,
     Evaluation,
-    EvaluationContent,
-    EvaluationIdentity,
     decoding_times,
     evaluation_name,
     set_content,
     set_rows,
 )
 from asr_ablations.evaluation.request import decoder_name, files, finished_runs, searches
-from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
+from asr_ablations.evaluation.tuning import find_tuning_set, tune
 from asr_ablations.language_models.model import RECORD
 from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.tools.files import sha256
@@ -37,6 +35,7 @@ from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.config import SHA256
 from asr_verdicts.errors import choices
+from asr_verdicts.files import Json
 from asr_verdicts.record import UtteranceRow, rates
 from asr_verdicts.terminal import console
 
@@ -173,7 +172,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
 
     number: of the arm's decoder in the pool.
     """
-    tuned_on = tuning_set(arm.cfg, arm.decoder, arm.trained.data) if arm.cfg.tune.trials else None
+    tuned_on = find_tuning_set(arm.cfg, arm.decoder, arm.trained.data) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
     log_probs = {name: log_probs_of(arm.trained, name) for name in names}
     if searches(arm.decoder) and arm.cfg.untrained == "skip" and _is_untrained(arm, list(log_probs.values())):
@@ -186,7 +185,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     times: dict[str, DecodingTimes] = {}
     for name in arm.sets:
         task = bar.add_task(f"{decoder_name(arm.cfg)} on {name}", total=len(log_probs[name].utterances))
-        chosen = tuning.chosen if tuning else {}
+        chosen = tuning["chosen"] if tuning else {}
         decoded = pool.decode(number, log_probs[name], chosen, lambda task=task: bar.advance(task))
         bar.remove_task(task)
         texts = set_rows(log_probs[name], decoded.texts)
@@ -197,7 +196,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     name = evaluation_name(decoder_name(arm.cfg), identity)
     ablation = OmegaConf.select(arm.cfg, "ablation")
     declared = OmegaConf.to_container(ablation) if ablation else None
-    content: EvaluationContent = {**identity, "sets": sets, "ablation": declared}
+    content: Json = {**identity, "sets": sets, "ablation": declared}
     evaluation = Evaluation(arm.trained.folder, name, content, rows, times)
     evaluation.write()
     return evaluation
@@ -231,7 +230,7 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
     return True
 
 
-def _identity(arm: DecodingArm, tuning: Tuning | None, sets: Sequence[LogProbs]) -> EvaluationIdentity:
+def _identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[LogProbs]) -> Json:
     """Everything that can change the texts of an evaluation, files by their content."""
     decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
     assert isinstance(decoder, dict)
@@ -246,9 +245,9 @@ def _identity(arm: DecodingArm, tuning: Tuning | None, sets: Sequence[LogProbs])
         "name": decoder_name(arm.cfg),
         "run": arm.trained.folder.name,
         "checkpoint": arm.trained.checkpoint.name,
-        "decoder": {str(key): value for key, value in decoder.items()} | (tuning.chosen if tuning else {}),
+        "decoder": {str(key): value for key, value in decoder.items()} | (tuning["chosen"] if tuning else {}),
         "files": described,
-        "tuning": tuning.summary if tuning else None,
+        "tuning": tuning,
         "log_probs": [log_probs.file.name for log_probs in sets],
         "test_sets": [log_probs.name for log_probs in sets if log_probs.name in corpus.test],
     }

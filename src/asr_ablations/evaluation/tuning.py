@@ -3,7 +3,6 @@
 import itertools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,13 +16,13 @@ from asr_ablations.config.build import content_of
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
-from asr_ablations.evaluation.record import StoredTuning, TuningSummary, set_rows
+from asr_ablations.evaluation.record import set_rows
 from asr_ablations.evaluation.request import decoder_name, files, tuned_weights
 from asr_ablations.runs.layout import TUNING
 from asr_ablations.tools.content_keys import content_key
 from asr_ablations.training.contracts import Decoder
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.files import write_csv, write_json
+from asr_verdicts.files import Json, write_csv, write_json
 from asr_verdicts.plotting import LOOK, grid, save, wrapped
 from asr_verdicts.record import rates
 
@@ -76,15 +75,7 @@ Spaces: TypeAlias = dict[str, tuple[float, float]]
 """The range of each weight that is tuned, by its key."""
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """The result of a tuning. chosen: values by the decoder's key; summary: what the evaluation's record holds."""
-
-    chosen: dict[str, float]
-    summary: StoredTuning
-
-
-def tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
+def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
     """The set to tune on. Raises UsageError for a test set, by name or content, and for a decoder without weights."""
     corpus = data.corpus
     if not tuned_weights(decoder):
@@ -103,7 +94,7 @@ def tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
 
 def tune(
     cfg: DictConfig, number: int, decoder: Decoder, pool: Pool, log_probs: LogProbs, folder: Path, bar: Progress
-) -> Tuning:
+) -> Json:
     """Try `tune.trials` values and write the trials to the run's folder. The first trial has the config's values; the
     others are drawn by Optuna's TPE sampler. Among trials of equal WER the lower CER wins, then the earlier trial.
 
@@ -123,13 +114,12 @@ def tune(
         bar.advance(task)
     bar.remove_task(task)
     best = best_trial(trials)
-    chosen = {key: float(best[key]) for key in spaces}
-    summary: TuningSummary = {
+    summary: Json = {
         "set": log_probs.name,
         "trials": len(trials),
         "seed": cfg.tune.seed,
         "spaces": {key: list(space) for key, space in spaces.items()},
-        "chosen": chosen,
+        "chosen": {key: float(best[key]) for key in spaces},
         "wer": best["wer"],
         "wer_untuned": trials[0]["wer"],
         "models": {key: str(file) for key, file in files(decoder).items()},
@@ -141,7 +131,7 @@ def tune(
     write_csv(target / f"{name}.csv", trials)
     draw(trials, list(spaces), log_probs.name, target, name)
     write_json(target / f"{name}.json", summary)
-    return Tuning(chosen, {**summary, "file": f"{TUNING}/{name}.json"})
+    return {**summary, "file": f"{TUNING}/{name}.json"}
 
 
 def _open_study(spaces: Spaces, seed: int) -> "tuple[optuna.Study, dict[str, optuna.distributions.BaseDistribution]]":
