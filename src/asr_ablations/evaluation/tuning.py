@@ -4,7 +4,7 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -25,10 +25,6 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import Json, write_csv, write_json
 from asr_verdicts.plotting import LOOK, grid, save, wrapped
 from asr_verdicts.record import rates
-
-if TYPE_CHECKING:
-    import optuna
-
 
 Trial = dict[str, float]
 """The number of a trial, its values by the decoder's key, and its WER and CER as fractions."""
@@ -103,7 +99,14 @@ def tune(
     spaces: Spaces = {key: tuple(cfg.tune[key]) for key in tuned_weights(decoder) if cfg.tune[key] is not None}
     trials: list[Trial] = []
     task = bar.add_task(f"tuning on {log_probs.name}", total=cfg.tune.trials)
-    study, distributions = _open_study(spaces, cfg.tune.seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SQLAlchemy warns about its own next version
+        import optuna
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=cfg.tune.seed))
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        key: optuna.distributions.FloatDistribution(*space) for key, space in spaces.items()
+    }
     for place in range(cfg.tune.trials):
         trial = study.ask(distributions) if place else None
         values = trial.params if trial else {key: getattr(decoder, key) for key in spaces}
@@ -132,12 +135,3 @@ def tune(
     draw(trials, list(spaces), log_probs.name, target, name)
     write_json(target / f"{name}.json", summary)
     return {**summary, "file": f"{TUNING}/{name}.json"}
-
-
-def _open_study(spaces: Spaces, seed: int) -> "tuple[optuna.Study, dict[str, optuna.distributions.BaseDistribution]]":
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SQLAlchemy warns about its own next version
-        import optuna
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    return study, {key: optuna.distributions.FloatDistribution(*space) for key, space in spaces.items()}

@@ -64,13 +64,13 @@ def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> F
     """Measure the fit to sentences of words: the perplexity over words and sentence ends, as KenLM's `query` counts it,
     with and without unknown words; the share of unknown words; the entropy in bits per word.
     """
-    total = known = 0.0
+    total = without_oov = 0.0
     words = unknown = ends = 0
     for sentence in sentences:
         ends += 1
         for score, _, oov in ngrams.full_scores(" ".join(units(sentence, unit))):
             total += score
-            known += 0.0 if oov else score
+            without_oov += 0.0 if oov else score
             words, unknown = words + 1, unknown + oov
     counted = max(1, words)  # sentence ends included
     return {
@@ -78,6 +78,6 @@ def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> F
         "words": words - ends,
         "oov_rate": unknown / max(1, words - ends),
         "perplexity": 10 ** (-total / counted),
-        "perplexity_without_oov": 10 ** (-known / max(1, words - unknown)),
+        "perplexity_without_oov": 10 ** (-without_oov / max(1, words - unknown)),
         "bits_per_word": -total * math.log2(10) / max(1, words - ends),
     }

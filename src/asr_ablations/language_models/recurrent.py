@@ -16,13 +16,11 @@ from torch.nn.utils.rnn import pad_sequence
 from asr_ablations.language_models.lmplz import Fit
 from asr_ablations.language_models.model import RECURRENT
 from asr_ablations.runs.checkpoint import read_checkpoint
-from asr_ablations.tools.checks import is_whole
 from asr_verdicts.errors import UsageError, choices
 
 END = 0
 """The symbol that begins and ends a sentence; a letter is its place in the alphabet + 1."""
 IGNORED = -100
-MOST_LETTERS, MOST_LAYERS = 65_536, 16
 
 
 class LetterLSTM(nn.Module):
@@ -87,8 +85,8 @@ def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
     """Measure the fit to sentences of words as `lmplz.fit` does. No word is unknown; sentences with a letter that the
     model lacks are left out.
     """
-    known = set(model.letters)
-    texts = [text for words in sentences if known.issuperset(text := " ".join(words))]
+    letters = set(model.letters)
+    texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)
     perplexity = math.exp(-total / max(1, words + len(texts)))
     return {
@@ -120,18 +118,9 @@ def load(path: object) -> tuple[LetterLSTM, Path]:
     if not file.exists():
         raise UsageError(f"decoder.lm={path}: there is no {RECURRENT}; src/lm.py lm=lstm writes one")
     read = read_checkpoint(file)
-    refusal = UsageError(f"{file}: no recurrent language model of src/lm.py lm=lstm")
-    letters, width, layers = (read.get(name) for name in ("letters", "width", "layers"))
-    if not isinstance(letters, str) or not 0 < len(set(letters)) == len(letters) <= MOST_LETTERS:
-        raise refusal
-    if not is_whole(width, 1) or not is_whole(layers, 1) or layers > MOST_LAYERS:
-        raise refusal
-    shape = getattr(read["state_dict"].get("output.weight"), "shape", None)
-    if shape != (len(letters) + 1, width):  # before so much memory is taken
-        raise refusal
-    model = LetterLSTM(letters, width=width, layers=layers)
     try:
+        model = LetterLSTM(read["letters"], width=read["width"], layers=read["layers"])
         model.load_state_dict(read["state_dict"])
-    except RuntimeError as error:
-        raise refusal from error
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"{file}: no recurrent language model of src/lm.py lm=lstm") from error
     return model, file

@@ -65,15 +65,15 @@ def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str])
             sentences = [sentence for line in lines if (sentence := normalised(line))]
     except (OSError, EOFError) as error:
         raise UsageError(f"lm.text={path}: cannot be read ({error})") from error
-    known = set(alphabet.letters)
-    kept = [sentence for sentence in sentences if known.issuperset(sentence)]
-    if not kept or len(kept) < len(sentences) / 2:
-        odd = next((sorted(set(sentence) - known) for sentence in sentences if set(sentence) - known), [])
-        raise UsageError(f"lm.text={path}: {len(sentences) - len(kept)} of its {len(sentences)} lines have characters "
-                         f"outside of the alphabet {alphabet.characters!r}: {' '.join(odd)}")  # fmt: skip
-    if len(kept) < len(sentences):
-        print(f"{len(sentences) - len(kept)} of {len(sentences)} lines have other characters and are left out")
-    return kept
+    letters = set(alphabet.letters)
+    usable = [sentence for sentence in sentences if letters.issuperset(sentence)]
+    if not usable or len(usable) < len(sentences) / 2:
+        odd = next((sorted(set(sentence) - letters) for sentence in sentences if set(sentence) - letters), [])
+        raise UsageError(f"lm.text={path}: {len(sentences) - len(usable)} of its {len(sentences)} lines have "
+                         f"characters outside of the alphabet {alphabet.characters!r}: {' '.join(odd)}")  # fmt: skip
+    if len(usable) < len(sentences):
+        print(f"{len(sentences) - len(usable)} of {len(sentences)} lines have other characters and are left out")
+    return usable
 
 
 def _describe(name: str, sentences: list[str], held_out: bool) -> TextSource:
