@@ -121,6 +121,8 @@ def load(path: object) -> tuple[LetterLSTM, Path]:
     try:
         model = LetterLSTM(read["letters"], width=read["width"], layers=read["layers"])
         model.load_state_dict(read["state_dict"])
+        if len(model.numbers) < len(model.letters):
+            raise ValueError("a letter stands twice")
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{file}: no recurrent language model of src/lm.py lm=lstm") from error
     return model, file
