@@ -17,16 +17,7 @@ from asr_ablations.runs.environment import environment
 from asr_ablations.runs.identity import BEHAVIOUR, content, derived_keys, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
 from asr_ablations.runs.reader import Status, read_config, read_environment
-from asr_ablations.runs.status import (
-    DONE,
-    FAILED,
-    PRUNED,
-    RUNNING,
-    Diverged,
-    Pruned,
-    reason,
-    status_of,
-)
+from asr_ablations.runs.status import DONE, FAILED, PRUNED, RUNNING, Diverged, Pruned, reason, status_of
 from asr_ablations.tools.errors import stop_before
 from asr_ablations.tools.files import free_name, remove_temporary
 from asr_ablations.tools.machine import iso, rank

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 
 from asr_verdicts.arms import AnArm, Choice, Named
 from asr_verdicts.config import LIST, MACHINE_KEYS, OWN, Config, flatten, within
-from asr_verdicts.confounds import (
-    ConfoundedError,
-    Differing,
-    confounds,
-    derived,
-    differing,
-    references,
-    replicated,
-)
+from asr_verdicts.confounds import ConfoundedError, Differing, confounds, derived, differing, references, replicated
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import AnyRun, ConfiguredRun
 

@@ -51,10 +51,7 @@ TOLERANCE = 1e-3
 
 
 def trusted(
-    load: Callable[[], Mapping[str, Any]],
-    operators: library.Library,
-    difference: Callable[[], float],
-    otherwise: str,
+    load: Callable[[], Mapping[str, Any]], operators: library.Library, difference: Callable[[], float], otherwise: str
 ) -> bool:
     """Put the kernels that `load` imports behind the operators, for CUDA, and return whether they can be used:
     `difference` measures how far they are from the reference.
