@@ -29,8 +29,7 @@ def check_layers(trained: Trained, layers: Sequence[str]) -> None:
     named = dict(_model(trained).named_modules())
     for name in layers:
         if not name or name not in named:
-            shown = [other for other in named if other and other.count(".") < 2]
-            raise choices("activations.layers", name, shown)
+            raise choices("activations.layers", name, [other for other in named if other and other.count(".") < 2])
 
 
 def stored_activations(
@@ -60,8 +59,8 @@ def stored_activations(
         content["ids"] = [utterance.id for utterance in utterances]
         lengths: dict[str, list[int]] = {layer: [] for layer in layers}
         with _outputs(_model(trained), layers) as outputs:
-            shown = track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty())
-            for utterance in shown:
+            tracked = track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty())
+            for utterance in tracked:
                 batch = collate([speech[places[utterance.id]]])
                 assert isinstance(batch, Batch)
                 with torch.inference_mode(), precision():

@@ -91,14 +91,14 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
     raw = _count(sentences, order)
     adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
     adjusted[0].pop((BEGIN,), None)
-    kept = [{gram for gram in adjusted[n] if n == 0 or raw[n][gram] > prune[n]} for n in range(order)]
+    used = [{gram for gram in adjusted[n] if n == 0 or raw[n][gram] > prune[n]} for n in range(order)]
     numbers = {word: i for i, word in enumerate(dict.fromkeys([BEGIN, END, *(gram[0] for gram in raw[0])]))}
     probabilities: dict[Gram, float] = {}
     backoffs: dict[Gram, float] = {}
     for n in range(order):
         discounts = _discounts(_counts_of_counts(adjusted[n], raw[n], numbers))
-        _weigh(adjusted[n], kept[n], discounts, probabilities, backoffs)
-    return [_entries(n, kept[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
+        _weigh(adjusted[n], used[n], discounts, probabilities, backoffs)
+    return [_entries(n, used[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
 
 
 def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
@@ -140,7 +140,7 @@ def _discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
 
 def _weigh(
     counts: dict[Gram, int],
-    kept: set[Gram],
+    used: set[Gram],
     discounts: Sequence[float],
     probabilities: dict[Gram, float],
     backoffs: dict[Gram, float],
@@ -152,20 +152,20 @@ def _weigh(
     freed: dict[Gram, float] = defaultdict(float)
     for gram, count in counts.items():
         totals[gram[:-1]] += count
-        freed[gram[:-1]] += discounts[min(count, 3)] if gram in kept else count
+        freed[gram[:-1]] += discounts[min(count, 3)] if gram in used else count
     for context, total in totals.items():
         backoffs[context] = freed[context] / total
     if () in totals:  # unigrams: all words, the unknown word included, share the rest equally
         share = backoffs.pop(()) / (len(counts) + 1)
         probabilities[UNKNOWN,] = share
-    for gram in kept:
+    for gram in used:
         context, count = gram[:-1], counts[gram]
         lower = backoffs[context] * probabilities[gram[1:]] if context else share
         probabilities[gram] = (count - discounts[min(count, 3)]) / totals[context] + lower
 
 
 def _entries(
-    n: int, kept: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
+    n: int, used: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
 ) -> list[Entry]:
     """Return the sorted entries of the n-grams of n + 1 words, in log10. last: they have no back-off weights."""
 
@@ -176,4 +176,4 @@ def _entries(
     special: list[Entry] = []
     if n == 0:  # the start of a sentence is given, never predicted
         special = [entry((UNKNOWN,)), ((BEGIN,), 0.0, math.log10(backoffs.get((BEGIN,), 1.0)))]
-    return special + [entry(gram) for gram in sorted(kept)]
+    return special + [entry(gram) for gram in sorted(used)]

@@ -68,9 +68,9 @@ def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -
 
 def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -> None:
     """Give the config the original's machine keys, but for the top-level keys that are changed on purpose."""
-    kept = {*MACHINE_KEYS} - {"overrides", *changed}
+    names = {*MACHINE_KEYS} - {"overrides", *changed}
     with open_dict(cfg):
-        for key in kept & original.cfg.keys() & cfg.keys():
+        for key in names & original.cfg.keys() & cfg.keys():
             cfg[key] = original.cfg[key]
         for key in {"force", "plan"} & cfg.keys():
             cfg[key] = False

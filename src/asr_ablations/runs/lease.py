@@ -70,17 +70,17 @@ class Lease:
         self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
         self._heartbeat.start()
 
-    def _make(self, own: Path) -> None:
-        """Make the lease file `own`. Raises LeaseHeldError if there is one with this number or a higher one."""
+    def _make(self, path: Path) -> None:
+        """Make the lease file `path`. Raises LeaseHeldError if there is one with this number or a higher one."""
         self._home.mkdir(parents=True, exist_ok=True)
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
         lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             content = json.dumps({**_this_process(), "locked": _locked(lock)}).encode()
             os.write(lock, content)
-            os.link(temporary, own)
-            if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
-                own.unlink(missing_ok=True)
+            os.link(temporary, path)
+            if newest(self._home, self._name)[1] != path:  # meanwhile others took, left and cleared what lay between
+                path.unlink(missing_ok=True)
                 raise FileExistsError
         except (FileExistsError, FileNotFoundError):  # not found: who holds the run has cleared up
             os.close(lock)
@@ -91,7 +91,7 @@ class Lease:
         finally:
             temporary.unlink(missing_ok=True)
         self._forget()
-        self._path, self._lock, self._content = own, lock, content
+        self._path, self._lock, self._content = path, lock, content
 
     def release(self) -> None:
         """Leave the run to whoever wants it."""
@@ -136,9 +136,7 @@ def newest(home: Path, name: str) -> tuple[int, Path | None]:
     read: `Path.glob` would find nothing in it.
     """
     names = os.listdir(home) if home.exists() else []
-    numbers = [
-        number for found, _, number in (entry.rpartition(".") for entry in names) if found == name and number.isdigit()
-    ]
+    numbers = [entry.rpartition(".")[2] for entry in names if re.fullmatch(rf"{re.escape(name)}\.\d+", entry)]
     return (int(max(numbers)), home / f"{name}.{max(numbers)}") if numbers else (0, None)
 
 

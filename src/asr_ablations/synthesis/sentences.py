@@ -73,7 +73,7 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
             for symbol, productions in language.grammar.items()
             if any(possible.issuperset(production) for _, production in productions)
         }
-    kept = {
+    usable = {
         symbol: [(weight, production) for weight, production in productions if possible.issuperset(production)]
         for symbol, productions in language.grammar.items()
     }
@@ -83,9 +83,9 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
         symbol = frontier.pop()
         if symbol not in reached:
             reached.add(symbol)
-            frontier += [part for _, production in kept.get(symbol, ()) for part in production]
+            frontier += [part for _, production in usable.get(symbol, ()) for part in production]
     members = {word for name in reached & categories for word in language.categories[name]}
-    return kept, spoken & (reached | members)
+    return usable, spoken & (reached | members)
 
 
 def vocabulary(name: str, size: int) -> list[str]:
@@ -114,10 +114,10 @@ class SentenceSampler:
         self.language = load_language(language)
         self.vocabulary = vocabulary(language, words)
         self._known = frozenset(self.vocabulary)
-        kept, _ = prune(self.language, self._known)
+        usable, _ = prune(self.language, self._known)
         self._productions = {
             symbol: (list(accumulate(weight for weight, _ in productions)), [parts for _, parts in productions])
-            for symbol, productions in kept.items()
+            for symbol, productions in usable.items()
             if productions
         }
         self._categories = {

@@ -93,8 +93,7 @@ def _below(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterato
         if not isinstance(value, yaml.MappingNode) or _is_one_value(value):
             yield number, Key(key, _text(value, lines), comment)
             continue
-        own = not value.flow_style
-        if own and comment:
+        if comment and not value.flow_style:
             yield number, Key(key, "", comment)
         yield from _below(value, f"{key}.", lines)
 
