@@ -25,20 +25,10 @@ def decoder_name(cfg: DictConfig) -> str:
     return str(cfg.decoder._target_).split(".")[-2]
 
 
-def tuned_weights(decoder: "Decoder") -> tuple[str, ...]:
-    """Names of the attributes that are tuned on a validation set; empty for a decoder without weights."""
-    return tuple(getattr(decoder, "tuned", ()))
-
-
 def files(decoder: "Decoder") -> Mapping[str, Path]:
     """The files that the decoder reads, by key of its config."""
     paths: Mapping[str, Path] = getattr(decoder, "files", {})
     return paths
-
-
-def searches(decoder: "Decoder") -> bool:
-    """True if the decoder is a beam search, which is slow where the model is unsure of everything."""
-    return bool(getattr(decoder, "searches", False))
 
 
 SPACES = ("alpha", "beta", "prune_beams")

@@ -17,7 +17,7 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
 from asr_ablations.evaluation.record import set_rows
-from asr_ablations.evaluation.request import decoder_name, files, tuned_weights
+from asr_ablations.evaluation.request import decoder_name, files
 from asr_ablations.runs.layout import TUNING
 from asr_ablations.tools.content_keys import content_key
 from asr_ablations.training.contracts import Decoder
@@ -74,7 +74,7 @@ Spaces: TypeAlias = dict[str, tuple[float, float]]
 def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
     """The set to tune on. Raises UsageError for a test set, by name or content, and for a decoder without weights."""
     corpus = data.corpus
-    if not tuned_weights(decoder):
+    if not getattr(decoder, "tuned", ()):
         raise UsageError(f"tune.trials={cfg.tune.trials}: this decoder has no weights; beam_lm and beam_charlm have")
     name = str(cfg.tune.set or corpus.validation[0])
     if name in corpus.test:
@@ -96,7 +96,7 @@ def tune(
 
     number: of the decoder in the pool; folder: of the run.
     """
-    spaces: Spaces = {key: tuple(cfg.tune[key]) for key in tuned_weights(decoder) if cfg.tune[key] is not None}
+    spaces: Spaces = {key: tuple(cfg.tune[key]) for key in getattr(decoder, "tuned", ()) if cfg.tune[key] is not None}
     trials: list[Trial] = []
     task = bar.add_task(f"tuning on {log_probs.name}", total=cfg.tune.trials)
     with warnings.catch_warnings():

@@ -80,10 +80,10 @@ def leaves(text: str) -> Iterator[tuple[int, Key]]:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     lines = text.splitlines()
     if isinstance(node, yaml.MappingNode):
-        yield from _below(node, "", lines)
+        yield from _walk(node, "", lines)
 
 
-def _below(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator[tuple[int, Key]]:
+def _walk(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator[tuple[int, Key]]:
     for name, value in node.value:
         if name.value in INTERNAL:
             continue
@@ -95,7 +95,7 @@ def _below(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterato
             continue
         if comment and not value.flow_style:
             yield number, Key(key, "", comment)
-        yield from _below(value, f"{key}.", lines)
+        yield from _walk(value, f"{key}.", lines)
 
 
 def _is_one_value(node: yaml.MappingNode) -> bool:

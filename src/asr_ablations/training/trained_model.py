@@ -39,12 +39,6 @@ class Trained(NamedTuple):
     checkpoint: Path
 
 
-def load(path: str | Path, checkpoint: str = "last") -> tuple[DictConfig, CTCTask, Alphabet]:
-    """Config, task and alphabet of a run folder or of a .ckpt in it, without a corpus. Raises as load_run."""
-    trained = load_run(path, checkpoint)
-    return trained.cfg, trained.task, trained.task.alphabet
-
-
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
     """The trained run of a run folder or of a .ckpt in it. checkpoint: last or best; root: where the corpus is now, in
     place of data.root.
