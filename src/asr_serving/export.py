@@ -43,6 +43,10 @@ def card(trained: Trained, file: str) -> str:
     code, corpus, characters = environment.code, trained.data.corpus, trained.task.alphabet.characters
     spelled = " ".join("space" if character == " " else f"`{character}`" for character in characters)
     settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
+    size, train = f"Its size is {UNKNOWN}.", sets.get("train")
+    if train is not None:
+        size = f"{train.hours:.2f} hours, {train.utterances:,} utterances of {train.speakers or UNKNOWN} speakers, "
+        size += f"{train.vocabulary:,} different words."
     lines = [
         f"# {file}",
         "",
@@ -51,7 +55,7 @@ def card(trained: Trained, file: str) -> str:
         "",
         "## Training",
         "",
-        f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {_describe_size(sets.get('train'))}",
+        f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {size}",
         f"- Rights in the data: {corpus.licence}.",
         f"- Settings: {' '.join(f'`{word}`' for word in settings) or 'the defaults'}; "
         f"{UNKNOWN if summary.epochs is None else summary.epochs} epochs, checkpoint `{trained.checkpoint.name}`.",
@@ -63,7 +67,7 @@ def card(trained: Trained, file: str) -> str:
         "",
         "## Limits",
         "",
-        *_list_limits(sets.get("train")),
+        *_list_limits(train),
         "",
         "## Licence of the weights",
         "",
@@ -72,15 +76,6 @@ def card(trained: Trained, file: str) -> str:
         CARD,
     ]
     return "".join(f"{harmless(line)}\n" for line in lines)
-
-
-def _describe_size(train: SetContent | None) -> str:
-    if train is None:
-        return f"Its size is {UNKNOWN}."
-    return (
-        f"{train.hours:.2f} hours, {train.utterances:,} utterances of {train.speakers or UNKNOWN} speakers, "
-        f"{train.vocabulary:,} different words."
-    )
 
 
 def _list_rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:

@@ -27,11 +27,9 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
     pause counts little), or at the end of the recording. Without a pause, a word may be cut.
     """
     limit = round(longest * SAMPLE_RATE)
-    borders, loudness = [0], None
-    while len(samples) - borders[-1] > limit:
-        if loudness is None:
-            loudness = _loudness(samples)
-        first = borders[-1]
+    borders = [0]
+    loudness = _measure_loudness(samples) if len(samples) > limit else np.empty(0)
+    while len(samples) - (first := borders[-1]) > limit:
         frames = loudness[(first + limit // 2) // HOP : (first + limit) // HOP]
         border = ((first + limit // 2) // HOP + _find_quietest(frames)) * HOP
         borders.append(min(max(border, first + 1), first + limit))
@@ -39,7 +37,7 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
     return [(first, end) for first, end in pairwise(borders) if end > first]
 
 
-def _loudness(samples: np.ndarray) -> np.ndarray:
+def _measure_loudness(samples: np.ndarray) -> np.ndarray:
     """Return the level in dB of each 10 ms, averaged over the 0.3 s around it: (S // 160,), at least one value."""
     count = max(1, len(samples) // HOP)
     decibels = np.empty(count, dtype=np.float32)

@@ -8,12 +8,8 @@ from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 SAMPLES = ("float", "int16")
-OPSETS = (18, 25)
-"""The lowest and the highest version of ONNX's operators that can be written."""
 FORMATS = ("text", "json", "srt")
-SERVING = ("fastapi", "uvicorn")
 
 
 def check_transcription(cfg: DictConfig) -> None:
@@ -30,7 +26,7 @@ def check_transcription(cfg: DictConfig) -> None:
         raise choices("longest", cfg.longest, "1 second or more")
     whole("port", cfg.port, 0, 65535)
     if cfg.serve:
-        require("serve", "serve=true", *SERVING)
+        require("serve", "serve=true", "fastapi", "uvicorn")
         if requested_audio(cfg):
             raise choices("audio", cfg.audio, "null beside serve=true: the page takes recordings itself")
     elif not requested_audio(cfg):
@@ -60,8 +56,8 @@ def check_export(cfg: DictConfig) -> None:
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:
-        whole("opset", cfg.opset, *OPSETS, also="null")
+        whole("opset", cfg.opset, 18, 25, also="null")  # the versions of ONNX's operators that can be written
     if cfg.output is not None and not str(cfg.output).endswith(".onnx"):
         raise choices("output", cfg.output, "a file that ends in .onnx")
     number("tolerance", cfg.tolerance, above=0, most=1)
-    require("export", "export.py", *PACKAGES)
+    require("export", "export.py", "onnx", "onnxscript", "onnxruntime")

@@ -1,28 +1,83 @@
-"""Output of transcripts: to standard output, to one file, or to a folder with one file per recording."""
+"""Recordings in, transcripts out: to standard output, to one file, or to a folder with one file per recording."""
 
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import soundfile
 from omegaconf import DictConfig, OmegaConf
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
 from asr_ablations.config.resolvers import look_up_in
-from asr_ablations.data.audio import duration
+from asr_ablations.data.audio import duration, header, read
 from asr_ablations.tools.files import CONF
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import load_run
 from asr_serving.recogniser import Recogniser, Word
 from asr_serving.requests import requested_audio
-from asr_serving.sources import Source, find_sources, read_whole
 from asr_serving.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular, write
 from asr_verdicts.terminal import console, harmless_line
+
+AUDIO_ENDINGS = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".oga", ".opus"}
+BLOCK = 30
+"""Seconds that are read and resampled at once, a whole number; at rates above PLAIN_RATE fewer. Resampling takes about
+forty times the memory of its result: 1.2 GB for ten minutes.
+"""
+PLAIN_RATE = 48_000
+
+
+class Source(NamedTuple):
+    """A file, and its path below the requested folder (its name, if the file itself was requested)."""
+
+    path: Path
+    name: Path
+
+
+def find_sources(requested: Sequence[str]) -> list[Source]:
+    """Return the files of the requested paths, each once. Folders are searched at any depth for audio by its endings;
+    "-" is a list of paths on standard input, one per line.
+
+    Raises UsageError for a folder or a list without any.
+    """
+    sources: dict[Path, Source] = {}
+    for text in requested:
+        paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
+        for path in (Path(p) for p in paths if p.strip()):
+            files = [path]
+            if path.is_dir():
+                files = sorted(p for p in path.rglob("*") if p.suffix.lower() in AUDIO_ENDINGS and p.is_file())
+            if not files:
+                raise UsageError(f"audio={path}: no audio in this folder ({', '.join(sorted(AUDIO_ENDINGS))})")
+            for file in files:
+                sources.setdefault(file, Source(file, Path(path.name) if file == path else file.relative_to(path)))
+    if not sources:
+        raise UsageError(f"audio={','.join(requested)}: no paths on standard input, expected one per line")
+    return list(sources.values())
+
+
+def read_whole(path: Path) -> np.ndarray:
+    """Return a recording as int16 samples (S,) at 16 kHz; stereo is averaged.
+
+    It is read in blocks of half a minute or less. With other sample rates the numbers are those of a single resampling:
+    a block begins at a whole second, and one more second is resampled on both sides.
+    Raises AudioError, which names the file, if it is missing, damaged or empty.
+    """
+    count, rate = header(path)
+    total, parts = count / rate, []
+    block = max(1, BLOCK * PLAIN_RATE // max(rate, PLAIN_RATE))
+    for first in range(0, max(1, int(np.ceil(total))), block):
+        begin, end = max(0, first - 1), min(total, first + block + 1)
+        samples = read(path, begin, end - begin)[(first - begin) * SAMPLE_RATE :]
+        parts.append(samples[: block * SAMPLE_RATE] if end > first + block else samples)
+    return np.concatenate(parts)
+
 
 REPLACED = (".txt", ".json", ".jsonl", ".srt")
 """Endings of files that a transcription may replace; any other file that is not empty stays."""

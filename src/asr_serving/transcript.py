@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from asr_serving.recogniser import Piece, Word
 
@@ -30,8 +30,8 @@ class Transcript:
     def content(self) -> dict[str, object]:
         """Return the content of the JSON output; times in seconds, to the millisecond."""
         words = [
-            {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(word).items()}
-            for word in self.words
+            {"word": w.word, "start": round(w.start, 3), "end": round(w.end, 3), "confidence": round(w.confidence, 3)}
+            for w in self.words
         ]
         pieces = [{"start": round(p.start, 3), "end": round(p.end, 3), "text": p.text} for p in self.pieces]
         return {

@@ -19,8 +19,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.machine import give_memory_back
 from asr_serving.recogniser import Recogniser
-from asr_serving.sources import read_whole
-from asr_serving.transcribe import load_recogniser
+from asr_serving.transcribe import load_recogniser, read_whole
 from asr_serving.transcript import Transcript, as_srt, doubt
 from asr_verdicts.errors import UsageError
 
@@ -36,8 +35,6 @@ UPLOAD_SECONDS = 120.0
 """Time for a recording to arrive."""
 END_SECONDS = 10
 """Time that a server that is to end leaves its requests."""
-RETRY_SECONDS = 10
-"""Time after which a client that found the queue full may ask again."""
 BODY = "application/octet-stream"
 """The type that the page sends. A page of another site must not send it without permission, as it may a form's."""
 
@@ -73,8 +70,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
         if request.headers.get("content-type") != BODY:
             raise HTTPException(415, f"expected the type {BODY}")
         if len(waiting) >= MOST:
-            later = {"Retry-After": str(RETRY_SECONDS)}
-            raise HTTPException(503, f"{MOST} recordings are waiting: try again later", later)
+            raise HTTPException(503, f"{MOST} recordings are waiting: try again later", {"Retry-After": "10"})
         waiting.add(request)
         try:
             return await answer(request)
@@ -138,7 +134,13 @@ CONNECTIONS = 1024
 def serve(cfg: DictConfig) -> None:
     """Serve the page until interrupted. Raises UsageError if the port is in use."""
     give_memory_back()
-    with _listen(cfg.port) as listener:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, cfg.port))
+            listener.listen()  # from now on, so that nobody who read the address is refused
+        except OSError as error:
+            raise UsageError(f"port={cfg.port}: {error.strerror}; expected one that is free, or 0 for any") from error
         app = application(load_recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
         print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
         uvicorn.Server(configuration(app)).run(sockets=[listener])
@@ -154,15 +156,3 @@ def configuration(app: FastAPI, end_seconds: int = END_SECONDS) -> uvicorn.Confi
         timeout_graceful_shutdown=end_seconds,
         backlog=CONNECTIONS,
     )
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-        listener.listen()  # from now on, so that nobody who read the address is refused
-    except OSError as error:
-        listener.close()
-        raise UsageError(f"port={port}: {error.strerror}; expected one that is free, or 0 for any") from error
-    return listener
