@@ -33,8 +33,6 @@ HEADERS = {
 }
 UPLOAD_SECONDS = 120.0
 """Time for a recording to arrive."""
-END_SECONDS = 10
-"""Time that a server that is to end leaves its requests."""
 BODY = "application/octet-stream"
 """The type that the page sends. A page of another site must not send it without permission, as it may a form's."""
 
@@ -124,7 +122,6 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
 
 HOST = "127.0.0.1"
 """The loopback address: there is no login, so no other machine may reach the page."""
-
 MOST = 64
 """Recordings that arrive or wait at a time; others are answered with 503, and when to try again."""
 CONNECTIONS = 1024
@@ -146,8 +143,8 @@ def serve(cfg: DictConfig) -> None:
         uvicorn.Server(configuration(app)).run(sockets=[listener])
 
 
-def configuration(app: FastAPI, end_seconds: int = END_SECONDS) -> uvicorn.Config:
-    """The limits of the server."""
+def configuration(app: FastAPI, end_seconds: int = 10) -> uvicorn.Config:
+    """The limits of the server. end_seconds: what a server that is to end leaves its requests."""
     return uvicorn.Config(
         app,
         log_level="warning",
