@@ -110,10 +110,7 @@ class DecodingArm(NamedTuple):
 
 
 def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
-    """The evaluations of every request, one per run; runs whose model is untrained may be missing.
-
-    Raises UsageError for what cannot be loaded or is out of range.
-    """
+    """The evaluations of every request, one per run, some without untrained models. Raises UsageError."""
     quiet()
     arms = _load_arms(requests)
     for trained in {(arm.trained.folder, arm.trained.checkpoint): arm.trained for arm in arms}.values():
@@ -168,10 +165,7 @@ def _list(value: str | Sequence[str] | None) -> list[str]:
 
 
 def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evaluation | None:
-    """Decode the sets of an arm and write the record; None where the model is not worth the search.
-
-    number: of the arm's decoder in the pool.
-    """
+    """Decode the sets of an arm and write the record; None for an untrained model. number: its decoder in the pool."""
     tuned_on = find_tuning_set(arm.cfg, arm.decoder, arm.trained.data) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
     log_probs = {name: log_probs_of(arm.trained, name) for name in names}

@@ -73,10 +73,7 @@ def open_rows(file: Path) -> np.ndarray:
 
 
 def stored_log_probs(trained: Trained, name: str, device: torch.device, precision: Precision) -> LogProbs:
-    """The log-probabilities of a set from the run's folder, computed first if they are missing.
-
-    Raises UsageError for two utterances with the same id.
-    """
+    """Log-probabilities of a set from the run's folder, computed if missing. Raises UsageError for equal ids."""
     if name not in trained.data.sets:
         trained.data.read(name)
     utterances = unique_utterances(name, trained.data.sets[name].utterances)
@@ -89,10 +86,7 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
 
 
 def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
-    """The utterances of the set `name` in the order of their ids, each once.
-
-    Raises UsageError for two different utterances with the same id.
-    """
+    """Return each utterance once, in the order of the ids. Raises UsageError for different ones with the same id."""
     by_id: dict[str, Utterance] = {}
     for utterance in utterances:
         if by_id.setdefault(utterance.id, utterance) != utterance:
@@ -123,9 +117,7 @@ def _index(file: Path) -> Path:
 
 
 def _stored(file: Path, utterances: int) -> LogProbsRecord | None:
-    """The record of stored log-probabilities of so many utterances; None where they are missing, or damaged, which a
-    warning says.
-    """
+    """The record of stored log-probabilities; None if they are missing, or damaged, which a warning says."""
     try:
         index = read_log_probs(_index(file))
         rows, frames = open_rows(file), sum(index.lengths)
@@ -182,9 +174,7 @@ def _forward(trained: Trained, name: str, device: torch.device, precision: Preci
 
 
 def halved(row: np.ndarray) -> np.ndarray:
-    """Round (T, V) to float16. The best symbol of each frame stays the best: where rounding makes two symbols equal, it
-    is raised.
-    """
+    """Round (T, V) to float16; the best symbol of a frame is raised if rounding made another one equal."""
     rounded = np.clip(row, LOWEST, None).astype(np.float16)
     frames, best = np.arange(len(row)), row.argmax(axis=1) if len(row) else np.zeros(0, int)
     lost = rounded.argmax(axis=1) != best if len(row) else np.zeros(0, bool)

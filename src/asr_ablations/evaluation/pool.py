@@ -34,9 +34,7 @@ _decoders: list[Decoder] = []
 
 @dataclass(frozen=True)
 class Decoded:
-    """One decoded set. texts: in the order of its utterances; seconds: wall-clock time; core_seconds: CPU time of all
-    processes together.
-    """
+    """One decoded set: texts in the order of its utterances, wall-clock seconds, CPU seconds of all processes."""
 
     texts: list[str]
     seconds: float
@@ -92,10 +90,7 @@ class Pool:
 
 
 def count_processes(requested: object) -> int:
-    """The number of processes for the key `processes`; auto: one per core that this process may use.
-
-    Raises UsageError for other values than auto and whole numbers from 1.
-    """
+    """Return the value of the key `processes`, auto as one per core. Raises UsageError for other values."""
     if requested == "auto":
         return cores()
     if not is_whole(requested, 1) or requested > MOST_PROCESSES:

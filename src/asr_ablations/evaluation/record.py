@@ -110,11 +110,7 @@ class Evaluation:
     times: dict[str, DecodingTimes]
 
     def write(self) -> Path:
-        """Write <name>.json and beside it the tables of utterances and speakers, and the errors in icefall's style.
-
-        These depend on the run and the decoder alone. The times are in timing/<name>.json. Returns the path of
-        <name>.json.
-        """
+        """Write <name>.json, tables of utterances and speakers, errors as icefall has them, and the times."""
         folder = self.folder / EVALUATIONS
         (folder / TIMING).mkdir(parents=True, exist_ok=True)
         write_json(folder / TIMING / f"{self.name}.json", {name: as_json(times) for name, times in self.times.items()})

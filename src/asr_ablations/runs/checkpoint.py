@@ -13,10 +13,9 @@ from asr_verdicts.files import Json, is_regular
 
 
 def read_checkpoint(path: Path) -> Json:
-    """Tensors, on the CPU, and plain values of a checkpoint.
+    """Read the tensors, on the CPU, and the plain values of a checkpoint.
 
-    Raises UsageError for one that is damaged or holds more, and OSError or MemoryError where it cannot be read here and
-    now, which says nothing of the file.
+    Raises UsageError if it is damaged or holds more, OSError or MemoryError if it cannot be read now.
     """
     import torch
 

@@ -22,9 +22,7 @@ def prepare_command() -> None:
 
 
 def open_streams() -> None:
-    """Connect standard streams that whoever started the command has closed to nothing: a file that is opened next would
-    take their place, and print what is written there.
-    """
+    """Connect closed standard streams to nothing, or the next file that is opened would take what is printed."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)

@@ -40,9 +40,7 @@ def environment() -> Environment:
 
 
 def composed() -> Composed | None:
-    """Name of the file that Hydra composed the config from, and the folder that -cd gave; None for a config that was
-    frozen before.
-    """
+    """Name of the file that Hydra composed the config from, and the folder of -cd; None for a frozen config."""
     if not HydraConfig.initialized():
         return None
     hydra = HydraConfig.get()
@@ -62,9 +60,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> Hardware:
-    """Machine, processor, cores this process may use, threads that torch uses, the native library, GPUs and their
-    connections.
-    """
+    """Return the machine, its processor, cores, threads of torch, native library, GPUs and their links."""
     import torch
 
     gpus = gpu_names()

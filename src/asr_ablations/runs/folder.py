@@ -54,9 +54,7 @@ class Run:
         self._lease = Lease(self.folder, lost=stop)
 
     def status(self) -> str | None:
-        """running, done, pruned, failed, or None where nothing has begun. Raises UsageError for a folder of another
-        content.
-        """
+        """running, done, pruned, failed, or None before the first. Raises UsageError for a folder of other content."""
         if (status := status_of(self.folder)) is None:
             return None
         with suppress(FileNotFoundError):
@@ -70,9 +68,7 @@ class Run:
         return status.status
 
     def keep_previous(self) -> Path | None:
-        """Move what an earlier run left to <folder>.1, .2, …, which is returned: nothing is lost. Raises LeaseHeldError
-        where another process still works on it.
-        """
+        """Move an earlier run to <folder>.1, .2, … and return that. Raises LeaseHeldError if a process works on it."""
         if not self.folder.exists():
             return None
         if holder := owner(self.folder):

@@ -58,10 +58,10 @@ LONGEST = 80
 
 
 def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:
-    """The overrides that say something of the experiment, in short, for people; the identity tells runs apart.
+    """Shorten the overrides of the experiment to a name for people; the identity tells runs apart.
 
-    constant: those that all runs of a sweep have in common, which no name repeats; None outside a sweep. The seed
-    stands last and is never cut, and the number of GPUs stands there only where a sweep varies it.
+    constant: overrides that all runs of a sweep share, which are left out; None outside a sweep. The seed is last, and
+    never cut.
     """
     words = of_the_experiment(overrides)
     if constant is None:
@@ -84,9 +84,7 @@ NOT_FILLED = ("defaults", "hydra", "overrides")
 
 
 def fill(cfg: DictConfig) -> None:
-    """Give a training's config of an earlier version the plain keys that it lacks, with their default. A run from
-    before there was a native library had PyTorch's operations.
-    """
+    """Add the plain keys that a config of an earlier version lacks, with their defaults; without a native library."""
     if "native" not in cfg:
         cfg.native = False
     content = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
@@ -111,9 +109,7 @@ def derived_keys(config: Config) -> dict[str, list[str]]:
 
 @functools.cache
 def _read_references() -> dict[str, list[str]]:
-    """The interpolated keys of all files of conf/. A key that a file of a group sets outside the group, as a model sets
-    its width, follows from the choice of that group.
-    """
+    """Return the interpolated keys of conf/. What a group sets outside itself follows from the choice of the group."""
     references: dict[str, list[str]] = {}
     for path in sorted(CONF.rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
@@ -152,9 +148,9 @@ RECORDS = (CONFIG, ENVIRONMENT, OVERRIDES, STATUS, "lm.json")
 
 
 def sha256_of(path: object) -> str | None:
-    """The value of ${sha256_of:…} in a config: the hash of a file, or of the names and contents of all files in a
-    folder except hidden ones and RECORDS; of a run, of its last checkpoint and its config. None if there is no such
-    file: the class that reads it says what it needs.
+    """The value of ${sha256_of:…}: the hash of a file, of a folder without hidden files and RECORDS, or of a run.
+
+    A run counts by its last checkpoint and its config. None without such a file: the class that reads it complains.
     """
     if not isinstance(path, str) or not path:
         return None

@@ -132,9 +132,7 @@ class Lease:
 
 
 def newest(home: Path, name: str) -> tuple[int, Path | None]:
-    """Number and file of the lease that counts; 0 and None without one. Raises OSError for a folder that cannot be
-    read: `Path.glob` would find nothing in it.
-    """
+    """Return number and file of the lease that counts, or 0 and None. Raises OSError if the folder cannot be read."""
     names = os.listdir(home) if home.exists() else []
     numbers = [entry.rpartition(".")[2] for entry in names if re.fullmatch(rf"{re.escape(name)}\.\d+", entry)]
     return (int(max(numbers)), home / f"{name}.{max(numbers)}") if numbers else (0, None)
@@ -147,9 +145,7 @@ def owner(folder: Path) -> str | None:
 
 
 def _why_held(lease: Path, watch: bool) -> str | None:
-    """A description of the holder; None if the lease is released or its holder is dead. watch: whether to wait for a
-    heartbeat where the last one seems long ago.
-    """
+    """Describe the holder; None if there is none any more. watch: wait for a heartbeat if the last one seems old."""
     try:
         holder = read_json(lease)
         if holder.get("released"):
@@ -188,8 +184,8 @@ def _is_locked(lease: Path) -> bool:
 
 
 def _has_heartbeat(lease: Path, watch: bool) -> bool:
-    """True if the last heartbeat is younger than EXPIRY. An age of less than none tells of a clock that was stepped,
-    and one beyond EXPIRY may: with `watch` another heartbeat is waited for, by this process's own steady clock.
+    """Return whether the last heartbeat is younger than EXPIRY. Its age is wrong if a clock was set: with `watch`, wait
+    for another heartbeat by the clock of this process.
     """
     if 0 <= _age(lease) < EXPIRY:
         return True

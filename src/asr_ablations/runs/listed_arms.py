@@ -108,10 +108,7 @@ def arm_of(config: Config) -> str | None:
 
 
 def merged(lists: Iterable[object]) -> list[ListedArm]:
-    """The arms of several records of a list that grew while its runs were made, in the order of the longest.
-
-    Raises UsageError for a name that two lists give to different arms.
-    """
+    """Merge the records of a list that grew, in the order of the longest. Raises UsageError for an ambiguous name."""
     arms: dict[str, ListedArm] = {}
     for listed in sorted((read_arms(node) for node in lists), key=len, reverse=True):
         for arm in listed:
@@ -146,9 +143,7 @@ def name_in(overrides: Iterable[str]) -> str | None:
 
 
 def listed_arms(runs: Sequence[ConfiguredRun]) -> list[ListedArm]:
-    """The list that the runs were made from; empty where there was none. Raises UsageError for lists that contradict
-    each other.
-    """
+    """Return the list that the runs were made from, if any. Raises UsageError for lists that contradict each other."""
     return merged(run.config[LIST] for run in runs if run.config.get(LIST))
 
 
@@ -183,9 +178,9 @@ def beyond_the_list(
     factor: Sequence[str],
     allowed: Sequence[str],
 ) -> Differing:
-    """The keys in which an arm differs from the baseline beyond what the two change, all of them allowed.
+    """Return the allowed keys in which an arm differs from the baseline beyond what the two change.
 
-    factor: keys in which all arms may differ. Raises ConfoundedError, with the arm, for others.
+    factor: keys in which all arms may differ. Raises ConfoundedError for keys that are not allowed.
     """
     changes = {entry.name: entry.keys for entry in listed}
     of_seeds = replicated([run for arm in arms for run in arm.runs])

@@ -44,9 +44,9 @@ ALMOST_A_SECOND = 0.9
 
 
 def read_utilisation(folder: Path) -> list[Json]:
-    """The samples that a run left in its folder: numbers, None for what was not known, the phase's name, the part of a
-    training step ("" outside one), and gpu_percents as a list with a number per GPU. Empty without the file; lines that
-    are no samples are passed over.
+    """Read the samples that a run left; none without the file, and without lines that are no samples.
+
+    Numbers are None if unknown; `part` is that of a training step; gpu_percents has a number for each GPU.
     """
     try:
         with (folder / UTILISATION).open(newline="", encoding="utf-8") as file:

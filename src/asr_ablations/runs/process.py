@@ -30,9 +30,7 @@ def announce_launcher() -> str:
 
 
 def follow_launcher() -> None:
-    """Watch the launcher that the environment names, from a thread: when it is gone, ask this process to stop, and end
-    it where that does not help. Nothing to do without one.
-    """
+    """Stop this process when the launcher that the environment names is gone: by a signal, then by force."""
     if (launcher := os.environ.get(LAUNCHER)) is None:
         return
     pid, _, started = launcher.partition(":")
@@ -50,9 +48,7 @@ LAUNCHED = "ASR_ABLATIONS_LAUNCHED"
 
 
 def command(script: Path, config: Path, devices: int = 1, threads: int | None = None) -> list[str]:
-    """The command line that runs a frozen config; several processes go under torchrun, never under a relaunch of
-    sys.argv, which would replay the sweep in every rank.
-    """
+    """The command line that runs a frozen config; several ranks under torchrun: a relaunch would replay the sweep."""
     # without a log folder torchrun would leave one in the temporary folder
     options = ["--standalone", f"--nproc-per-node={devices}", f"--log-dir={os.devnull}"]
     torchrun = ["-m", "asr_ablations.runs.torchrun", *options] if devices > 1 else []

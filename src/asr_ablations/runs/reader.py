@@ -300,9 +300,7 @@ def read_losses(folder: Path) -> list[str]:
 
 
 def read_gradient_norms(folder: Path) -> list[float]:
-    """The norm of the gradient at every step, nan where it was not recorded; empty for a run without a record, as from
-    W&B.
-    """
+    """The norm of the gradient at every step, nan if not recorded; empty for a run without a record, as from W&B."""
     path = folder / layout.LOSSES
     if not path.exists():
         return []

@@ -78,10 +78,9 @@ T = TypeVar("T")
 
 
 def load(folders: Sequence[Path]) -> Records:
-    """All runs of the folders, each a run's, a sweep's, or the evaluations of a run.
+    """All runs of the folders: runs, sweeps, or the evaluations of a run. Raises UsageError if there are none.
 
-    A run that has a result and cannot be read is among the unfinished, as damaged. Raises UsageError for a folder that
-    holds none.
+    A run that has a result and cannot be read is among the unfinished, as damaged.
     """
     records: dict[Path, Record] = {}
     unfinished: dict[Path, Unfinished] = {}
@@ -131,9 +130,7 @@ def read_run(folder: Path) -> Record:
 
 
 class _Manifest(NamedTuple):
-    """The runs in a sweep's manifest, by id: the ones that a search proposed, and the place of each. declared: the
-    declaration of the newest launch; None without one.
-    """
+    """The runs that a search proposed, the place of each run by its id, and the newest declaration, if any."""
 
     searched: frozenset[str]
     places: dict[str, int]
@@ -218,9 +215,7 @@ def utterances_of(file: Path) -> Path:
 
 
 def read_evaluations(folder: Path, run: Record) -> list[Record]:
-    """The records of <run>/evaluations, each with the decoder in the config's place and the evaluation's sets and
-    utterances; no curves, since all share one training. Raises UsageError for a folder without any.
-    """
+    """The evaluations of a run as records: with their decoder, sets and utterances, without curves."""
     results = [file for file in folder.glob("*.json") if file.name != LOOKS]
     files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not files:
@@ -254,9 +249,7 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
 
 
 def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping[str, SetResult]) -> None:
-    """Raises UnreadableFileError for a table of utterances that is not the one that its summary sums up: rows are gone
-    from it, or there twice.
-    """
+    """Raises UnreadableFileError if the table of utterances lacks rows that its summary counts, or has one twice."""
     ids: dict[str, list[str]] = {}
     for row in utterances:
         ids.setdefault(row["set"], []).append(row["id"])
@@ -269,9 +262,7 @@ def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping
 
 
 def _decoder(evaluation: EvaluationRecord) -> Config:
-    """The decoder's config. Files stand with what they are, not where; tuned values with how they were tuned, so that
-    seeds that were tuned alike are one arm.
-    """
+    """The decoder's config: files by their content, tuned values by how they were tuned, so that seeds are one arm."""
     files = {key: f"{file.name} {file.sha256[:8]}" for key, file in evaluation.files.items()}
     tuning = evaluation.tuning
     how = f"tuned on {tuning.set} in {tuning.trials} trials" if tuning else ""
@@ -280,9 +271,7 @@ def _decoder(evaluation: EvaluationRecord) -> Config:
 
 
 def _labels(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
-    """The decoders' names, with what they differ in where several have one name; the files' names where that does not
-    tell them apart.
-    """
+    """Names of decoders, with their differences if names are equal; names of files if that does not tell them apart."""
     labels = []
     for name, decoder in zip(names, decoders, strict=True):
         same = [other for other, other_name in zip(decoders, names, strict=True) if other_name == name]
@@ -296,9 +285,9 @@ GROWING = (layout.METRICS, layout.LOSSES, layout.TRANSCRIPTS)
 
 
 def damage(folder: Path) -> str | None:
-    """The fault of a run's files, in one line; None for a whole run, and without a run.
+    """Describe the damage of a run's files in one line; None for a whole run, and without a run.
 
-    Raises UsageError where a file cannot be read now, as without the permission: that says nothing of the file.
+    Raises UsageError if a file cannot be read now, as without permission: that says nothing about the file.
     """
     if not folder.is_dir():
         return None
@@ -325,9 +314,7 @@ def damage(folder: Path) -> str | None:
 
 
 def _has_begun(folder: Path, status: Status | None) -> bool:
-    """True if the run itself has recorded anything of worth: of an arm that was killed before, its launcher has written
-    a status, and its config may be there.
-    """
+    """Return whether the run itself has recorded anything: its launcher writes a status and perhaps a config."""
     names = [layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING]
     if status is None or status.pid is not None:
         names.append(layout.CONFIG)

@@ -16,11 +16,10 @@ from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise, pooled_deviati
 
 
 def seed_noise(outputs: Path, like: Record, name: str, metric: str) -> SeedNoise | None:
-    """The seed noise of a metric on the test set of `like` that has this name, from the other sweeps under `outputs`.
+    """Measure the seed noise of a metric on a test set of `like`, from the other sweeps under `outputs`.
 
-    Counted are finished runs that were tested on the same data, in arms of at least two seeds; an arm is what agrees in
-    everything but the seed, across sweeps too. Runs that diverged are no noise, and unreadable ones are passed over.
-    None where there is no such arm, and where it is not known what `like` was tested on.
+    Counted are finished runs tested on the same data, in arms of two seeds or more; runs of an arm agree in everything
+    but the seed. None without such an arm, or if the data of `like` are unknown.
     """
     expected = like.data.hash(name)
     if expected is None:
@@ -33,10 +32,10 @@ def seed_noise(outputs: Path, like: Record, name: str, metric: str) -> SeedNoise
 def noise_of_set(
     outputs: Path, sha256: str, name: str, metric: str, total: float | None, but: frozenset[Path] = frozenset()
 ) -> SeedNoise | None:
-    """The seed noise of a metric on the test set with this hash, from the sweeps under `outputs`, as in `seed_noise`.
+    """Measure the seed noise of a metric on the test set with this hash, as `seed_noise` does.
 
-    total: words or characters of the set, where known; but: folders of sweeps that are left out. Arms that a plan
-    stopped early are left out, too: it stops first at those whose seeds lie close together.
+    total: words or characters of the set, if known; but: folders of sweeps to leave out. Arms that a plan stopped early
+    are left out, too: it stops first at those whose seeds lie close together.
     """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
     most: dict[Path, int] = {}

@@ -61,9 +61,7 @@ def searched_arms(sweep: Path) -> frozenset[str]:
 
 
 def places(sweep: Path) -> dict[str, int]:
-    """The place of each run, by its id, in the order in which the launches of its sweep named them: arms that run at
-    the same time start in any order.
-    """
+    """The place of each run, by its id, in the order in which the launches of its sweep named them."""
     named = dict.fromkeys(arm for launch in launches(sweep) for arm in launch["arms"])
     return {arm: place for place, arm in enumerate(named)}
 
@@ -97,9 +95,7 @@ class Look:
 
 
 def declared(sweep: Path) -> frozenset[str] | None:
-    """The ids of the runs of the first launch: what was declared before any result was known. None for a search, whose
-    results decide what it runs, and where there is no manifest.
-    """
+    """The ids of the runs of the first launch, declared before any result; None for a search or without a manifest."""
     recorded = launches(sweep)
     return frozenset(recorded[0]["arms"]) if recorded and not recorded[0]["search"] else None
 
@@ -110,9 +106,7 @@ def evidence(ids: Iterable[str]) -> str:
 
 
 def looks(folder: Path) -> list[Look]:
-    """The looks at a sweep, or at the evaluations of a run, the first one first. Raises UnreadableFileError for a
-    damaged file: a lost history must not look like an empty one.
-    """
+    """The looks at a sweep or at evaluations, in order. Raises UnreadableFileError: a lost history is not empty."""
     try:
         recorded = read_looks(folder)
     except FileNotFoundError:
@@ -124,10 +118,7 @@ def looks(folder: Path) -> list[Look]:
 
 
 def record_look(folder: Path, look: Look) -> str | None:
-    """Add a look to the folder, unless the same evidence was asked the same question before.
-
-    Returns a warning where it cannot be recorded, as in a folder of somebody else's, and None otherwise.
-    """
+    """Add a look, unless the same evidence was asked the same question. Returns a warning if it cannot be recorded."""
     try:
         (folder / LEASES).mkdir(exist_ok=True)
         with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waits for another comparison"):
@@ -143,9 +134,7 @@ def record_look(folder: Path, look: Look) -> str | None:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """look: the first one that counts the run, from 1; looks: how many the plan has. arm: its name in the plan; state:
-    of that arm by the look before.
-    """
+    """look: the first that counts the run, from 1; looks: of the plan; state: of the arm after the look before."""
 
     look: int
     looks: int
@@ -157,9 +146,9 @@ class PlannedRun:
 
 
 def planned_run(folder: Path, config: Config) -> PlannedRun | None:
-    """The part that the plan beside a run's folder gives it; None where there is no plan, or it does not name the run.
+    """The part that the sweep's plan gives a run; None without a plan, a damaged one too, and for a run outside it.
 
-    config: the run's, resolved. A damaged plan gives none either: it is the sweep that cannot go on then, not the run.
+    config: the run's, resolved.
     """
     try:
         plan = read_plan(folder.parent)
@@ -177,10 +166,7 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
 
 
 def arm_content(config: Config, belongs: Iterable[str]) -> Config:
-    """Everything in a resolved config that determines an arm's results, without what belongs to the seed.
-
-    belongs: dotted keys.
-    """
+    """Everything in a resolved config that determines an arm's results, without the dotted keys in `belongs`."""
     content = copy.deepcopy(determining(config))
     for key in belongs:
         node, (*parents, last) = content, key.split(".")
@@ -199,9 +185,7 @@ DESCRIBING = ("made", "seen", "notes", "hours")
 
 
 def read_plan(sweep: Path) -> VerdictPlan | None:
-    """The plan of a sweep's folder; None for a sweep without one. Raises UnreadableFileError for a damaged one: runs
-    must not be judged as if nothing had been planned.
-    """
+    """The plan of a sweep, or None. Raises UnreadableFileError if it is damaged: runs must not count as unplanned."""
     try:
         recorded = read_sweep(sweep).get(KEY)
     except FileNotFoundError:

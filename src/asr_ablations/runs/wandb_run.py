@@ -47,9 +47,7 @@ LONGEST_TAG = 64
 
 
 def mode() -> Mode:
-    """W&B's mode: WANDB_MODE if it is set, else online with a login and offline without one. Raises UsageError for a
-    mode that W&B does not have.
-    """
+    """W&B's mode: WANDB_MODE, else online with a login, else offline. Raises UsageError for an unknown mode."""
     chosen = os.environ.get("WANDB_MODE")
     if not chosen:
         return "online" if _has_login() else "offline"
@@ -76,11 +74,9 @@ def _has_login() -> bool:
 
 
 def begin(*, offline: bool = False, resume: str | None = None, **options: object) -> "wandb.Run":
-    """Begin a run in the mode that is right here. If W&B's server cannot be reached the run goes on offline, which is
-    said once.
+    """Begin a run of W&B's. If its server cannot be reached, the run goes on offline, which is said once.
 
-    options: those of wandb.init; resume: as there, online only. Raises UsageError for a value or a login that W&B
-    refuses.
+    options: those of wandb.init; resume: as there, online only. Raises UsageError for what W&B refuses.
     """
     import wandb
 
@@ -109,18 +105,15 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
 
 
 def go_offline(reason: str, consequence: str) -> None:
-    """Say that W&B's server cannot be reached. All that this process and its children log from then on is logged
-    offline.
-    """
+    """Say that W&B's server cannot be reached, and log offline from now on, in children too."""
     os.environ["WANDB_MODE"] = "offline"
     print(f"W&B cannot be reached ({reason}): {consequence}", file=sys.stderr, flush=True)
 
 
 def why_silent(patience: float) -> str | None:
-    """The reason why W&B's server cannot be reached, or None if it answers within `patience` seconds. Its client would
-    try again for all the time that a run may take to begin, whatever the reason.
+    """The reason if W&B's server does not answer within `patience` seconds: its client would try again all the time.
 
-    Raises UsageError for an address and for other settings that W&B refuses.
+    Raises UsageError for an address and other settings that W&B refuses.
     """
     import wandb
     from wandb.sdk import wandb_setup

@@ -168,9 +168,7 @@ def hash_source(target: str, within: str = "") -> str:
 
 
 def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the contents of the modules below a folder that a target needs, by their path in it. within: what their
-    names must begin with; empty for anything.
-    """
+    """Return the contents of the modules that a target needs, by path. within: prefixes of names; empty for any."""
     waiting, contents = [target], dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")

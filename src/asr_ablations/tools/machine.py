@@ -36,9 +36,7 @@ FILES, FILES_OF_A_WORKER = 64, 32
 
 
 def allow_files(workers: int) -> None:
-    """Let this process open as many files as the system allows it. Raises UsageError where these are too few: libraries
-    print a page of tracebacks.
-    """
+    """Open as many files as the system allows. Raises UsageError if these are too few for libraries."""
     least, (_, most) = FILES + FILES_OF_A_WORKER * workers, resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if most != resource.RLIM_INFINITY and most < least:
@@ -103,9 +101,7 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that new processes may take, within the limits of this process's groups, as of a container or a
-    job of a cluster; None where nothing says it.
-    """
+    """Bytes of memory that new processes may take within the limits of this container or job; None if unknown."""
     sizes = [_bytes_of("/proc/meminfo", "MemAvailable:", 1024), *_left_in_groups()]
     return min((size for size in sizes if size is not None), default=None)
 
@@ -169,9 +165,7 @@ def keep_memory() -> None:
 
 
 def visible_gpus() -> list[str]:
-    """Names of the GPUs that this process may use. They come from the driver and not from torch: a process that is
-    forked after CUDA was initialised cannot use it.
-    """
+    """Names of the GPUs that this process may use, from the driver: a fork after torch opened CUDA cannot use it."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     import pynvml
@@ -210,9 +204,7 @@ def _ask_gpus(question: Callable[[Any], Any]) -> list[Any]:
 
 
 def mps_is_on() -> bool:
-    """True if NVIDIA's Multi-Process Service runs here, by whose daemon processes compute on one GPU at the same time;
-    without it they take turns (NVIDIA, "Multi-Process Service", §3.1: the daemon's pipe).
-    """
+    """Return whether NVIDIA's Multi-Process Service runs; without it, processes on one GPU take turns."""
     return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 

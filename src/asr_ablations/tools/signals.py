@@ -72,9 +72,7 @@ def stopping_signals() -> list[signal.Signals]:
 
 
 def end_at_once_on_another(exit_code: int) -> None:
-    """From now on end this process at once on a signal to stop. It is about to end on an earlier one, and everything
-    is written: a second Ctrl-C would only print the traceback of what the interpreter does last.
-    """
+    """End at once on another signal to stop: everything is written, and Python would print a traceback."""
     if threading.current_thread() is threading.main_thread():
         for number in STOPPING:
             signal.signal(number, lambda *_: os._exit(exit_code))

@@ -12,10 +12,7 @@ NAMES: dict[object, str] = {str: "text", int: "whole number", float: "number", d
 
 
 def parse(kind: type[T], content: object) -> T:
-    """An object of JSON as a record of this kind. Keys that the kind does not name are passed over.
-
-    Raises ValueError with the first key that is missing, or whose value has another type.
-    """
+    """Read an object of JSON as a record; unknown keys are ignored. Raises ValueError for a missing or wrong key."""
     record = _parse(content, kind, "")
     assert isinstance(record, kind)
     return record
