@@ -31,10 +31,7 @@ CARD = "<!-- Delete this line to keep your changes: export.py replaces a card th
 
 
 def card(trained: Trained, file: str) -> str:
-    """The card of an exported run. file: the name of the exported file.
-
-    What the run folder does not tell, as that of an unfinished run, is called not recorded.
-    """
+    """Write the card of an exported run; what an unfinished run lacks is called not recorded. file: its name."""
     finished = (trained.folder / SUMMARY).is_file()
     summary = read_summary(trained.folder) if finished else NO_SUMMARY
     environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else Environment()
@@ -104,9 +101,7 @@ def _list_limits(train: SetContent | None) -> list[str]:
 
 
 def export(cfg: DictConfig) -> Path:
-    """Return the written file. Raises UsageError for a run that cannot be loaded or exported, and if a file of another
-    origin has the name of the card or of the alphabet.
-    """
+    """Write the file and return its path. Raises UsageError for a run or a file that does not allow it."""
     trained = load_run(str(cfg.run), cfg.checkpoint)
     file = Path(str(cfg.output)) if cfg.output else trained.folder / "export" / "model.onnx"
     for ending, mark in ((".json", '"separation"'), (".md", CARD)):
@@ -135,11 +130,7 @@ def export(cfg: DictConfig) -> Path:
 
 
 def metadata(trained: Trained, samples: str) -> dict[str, object]:
-    """Return what a program needs to use the model, and its origin.
-
-    symbols: in the order of the outputs; separation: the symbol that stands between double letters and is not a letter,
-    or "".
-    """
+    """Return what a program needs to use the model. separation: the symbol between double letters, or ""."""
     run = read_environment(trained.folder).id if (trained.folder / ENVIRONMENT).is_file() else None
     return {
         "run": run or trained.folder.resolve().name,
@@ -195,10 +186,9 @@ def _quiet_single_thread() -> Iterator[None]:
 
 
 def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
-    """Return the largest difference, in nats, between the log-probabilities of torch and of the file.
+    """Return the largest difference, in nats, between torch's log-probabilities and the file's.
 
-    The input is three bursts of noise, one long, one short and one of a single sample: each alone in torch, all
-    together in the file.
+    The input is three bursts of noise, one of a single sample: each alone in torch, all together in the file.
     """
     lengths = torch.tensor([3 * SAMPLE_RATE + 77, SAMPLE_RATE, 1])
     generator = torch.Generator().manual_seed(0)

@@ -101,10 +101,7 @@ class Recogniser:
     def __call__(
         self, recordings: Iterable[np.ndarray], advance: Callable[[float], None] | None = None
     ) -> Iterator[list[Piece]]:
-        """Yield the pieces of each recording, int16 (S,) at 16 kHz, in order. advance: called with the seconds done.
-
-        Recordings are read as they come, several batches in advance.
-        """
+        """Yield the pieces of each recording, int16 (S,), read in advance. advance: called with the seconds done."""
         group: list[Recording] = []
         for samples in recordings:
             group.append((samples, cut(samples, self.longest)))

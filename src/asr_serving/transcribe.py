@@ -41,11 +41,7 @@ class Source(NamedTuple):
 
 
 def find_sources(requested: Sequence[str]) -> list[Source]:
-    """Return the files of the requested paths, each once. Folders are searched at any depth for audio by its endings;
-    "-" is a list of paths on standard input, one per line.
-
-    Raises UsageError for a folder or a list without any.
-    """
+    """Return the audio files of the requested paths, each once; "-" is a list on standard input. Raises UsageError."""
     sources: dict[Path, Source] = {}
     for text in requested:
         paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
@@ -119,10 +115,7 @@ class Stream:
 
 
 class Folder:
-    """Output of one file per recording: <folder>/<path below the requested folder>.txt, .json or .srt.
-
-    Raises UsageError for recordings that would get the same file, or be replaced.
-    """
+    """Output of one file per recording. Raises UsageError for recordings that share one, or would be replaced."""
 
     def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
         self.folder, self.form = folder, form
@@ -148,11 +141,7 @@ class Folder:
 
 
 def choose_output(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
-    """Return the output that the key `output` selects. single: the request was one file, by its own name.
-
-    Raises UsageError for subtitles of several files in one stream, for recordings that would get the same file, and for
-    a file that is not a transcript.
-    """
+    """Return the output that the key `output` selects. single: one file was requested. Raises UsageError."""
     path = None if output is None else Path(output)
     if path is not None and (str(output).endswith("/") or path.is_dir()):
         return Folder(path, form, sources)
@@ -219,9 +208,7 @@ class Model:
 
 
 def load(run: str | Path, checkpoint: str = "last") -> Model:
-    """A trained run with greedy decoding and the settings of conf/transcribe.yaml. run: its folder; checkpoint: last or
-    best. Raises UsageError for a folder without a finished run.
-    """
+    """Load a trained run, with greedy decoding and the settings of conf/transcribe.yaml. Raises UsageError."""
     look_up_in(CONF)  # a run's config is completed by that of today
     settings = OmegaConf.load(CONF / "transcribe.yaml")
     assert isinstance(settings, DictConfig)

@@ -27,10 +27,7 @@ TOLERANCE = 1e-4
 
 
 def check(cfg: DictConfig, words: list[str]) -> None:
-    """Print a line for each promise that the options among the words keep.
-
-    Raises UsageError with those that are broken, and for words that choose no option of a group.
-    """
+    """Print a line for each promise that the options among the words keep. Raises UsageError with broken ones."""
     options = [
         word.lstrip("+") for word in words if word.lstrip("+").partition("=")[0] in CONTRACTS.keys() & cfg.keys()
     ]

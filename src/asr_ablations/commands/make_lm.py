@@ -20,10 +20,7 @@ from asr_verdicts.terminal import console
 
 
 def make(cfg: DictConfig) -> Path:
-    """The model's folder: lm.arpa, lm.binary where KenLM's build_binary is found, and words.txt, or lm.pt if it is
-    recurrent; lm.json with what went into it and how it fits the development sets; config.yaml, environment.json.
-    Raises UsageError as its parts do.
-    """
+    """Make a model and return its folder, with lm.json on what went into it and how it fits. Raises UsageError."""
     check(cfg)
     source, corpus = build(cfg.lm), build(cfg.data)
     alphabet = build(cfg.alphabet)(corpus)

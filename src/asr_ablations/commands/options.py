@@ -75,10 +75,7 @@ def _plain_keys(text: str) -> Iterator[str]:
 
 
 def _group(group: str, default: str | None, level: str = "##", package: str = "") -> list[str]:
-    """The options of one folder of conf/, and the keys of each.
-
-    package: what the keys begin with, where that is not the name of the group.
-    """
+    """Describe the options of a folder of conf/, and their keys. package: beginning of keys, unless the group."""
     files = sorted((CONF / group).glob("*.yaml"))
     names = {path: f"**{_code(path.stem)}** (default)" if path.stem == default else _code(path.stem) for path in files}
     options = [(name, _plain(meaning(path))) for path, name in names.items()]

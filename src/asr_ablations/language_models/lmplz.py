@@ -22,9 +22,7 @@ def find(name: str) -> Path | None:
 
 
 def lmplz(program: Path, text: Path, arpa: Path, order: int, prune: Sequence[int]) -> None:
-    """Write an ARPA file from a text with one sentence per line. Raises UsageError with the end of lmplz's output if it
-    fails.
-    """
+    """Write an ARPA file from a text with a sentence per line. Raises UsageError with the end of lmplz's output."""
     with TemporaryDirectory(dir=arpa.parent) as temporary:
         output = Path(temporary) / "lm.arpa"
         _run(

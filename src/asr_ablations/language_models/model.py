@@ -23,7 +23,7 @@ WORDS = "words.txt"
 
 
 def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
-    """Return the file of a word list, and its words, each once, in their order. The file has one word per line.
+    """Return the file of a word list, and its words, one per line, each once.
 
     Raises UsageError for a list that is missing or empty, and for a word that the alphabet cannot spell.
     """
@@ -139,10 +139,7 @@ def _read(file: Path, changed: int, path: str) -> WordModel:
 
 
 def find(path: Path) -> Path:
-    """Return the model's file; for a folder written by src/lm.py, the one that loads faster.
-
-    Raises UsageError if there is none.
-    """
+    """Return the model's file, of a folder the one that loads faster. Raises UsageError if there is none."""
     candidates = [path / BINARY, path / ARPA] if path.is_dir() else [path]
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:
@@ -177,10 +174,7 @@ def _short(error: BaseException) -> str:
 
 
 def install(file: Path, folder: Path, language: str) -> dict[str, object]:
-    """Write the lower-case copy of a model and its list of words, and return what to record about it.
-
-    Raises UsageError as `read_unigrams` and `lower_case`.
-    """
+    """Write the lower-case copy of a model and its word list, and return its record. Raises UsageError."""
     lower_case(file, folder / ARPA, language)
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))

@@ -37,9 +37,7 @@ def read_unigrams(file: Path) -> list[str]:
 
 @contextmanager
 def open_text(file: Path) -> Iterator[Iterable[str]]:
-    """Open a text file for reading by lines, compressed (.gz) or not. Raises UsageError for a compressed one that is
-    damaged, and for one that is not UTF-8.
-    """
+    """Open a text for reading by lines, compressed (.gz) or not. Raises UsageError if it is damaged or not UTF-8."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
             lines = enumerate(content, start=1)
@@ -85,9 +83,7 @@ FALLBACK = (0.0, 0.5, 1.0, 1.5)
 
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> list[list[Entry]]:
-    """Return the entries of an ARPA file, one list per order. order: 2 or more; prune: for each order, the count up to
-    which n-grams are left out; the first is 0.
-    """
+    """Return the entries of an ARPA file by order, 2 or more. prune: counts up to which an order leaves n-grams out."""
     raw = _count(sentences, order)
     adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
     adjusted[0].pop((BEGIN,), None)

@@ -82,9 +82,7 @@ def train(
 
 
 def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
-    """Measure the fit to sentences of words as `lmplz.fit` does. No word is unknown; sentences with a letter that the
-    model lacks are left out.
-    """
+    """Measure the fit as `lmplz.fit` does, without sentences with letters that the model lacks."""
     letters = set(model.letters)
     texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)
@@ -106,10 +104,7 @@ def save(model: LetterLSTM, folder: Path) -> None:
 
 
 def load(path: object) -> tuple[LetterLSTM, Path]:
-    """The model of a folder that src/lm.py lm=lstm has written, or of a file, and the file. Nothing in it is executed.
-
-    Raises UsageError for a model that is missing, damaged, or no such model.
-    """
+    """Load the model of a folder or file of src/lm.py lm=lstm; nothing in it is executed. Raises UsageError."""
     if not path:
         raise UsageError("decoder.lm is not set: a folder written by src/lm.py lm=lstm")
     if not isinstance(path, str):

@@ -32,10 +32,9 @@ class Text:
 
 
 def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
-    """Return the training transcripts of a corpus or a text file, and the transcripts of the sets in `include`.
+    """Return the training transcripts or the lines of a text file, and the transcripts of the sets in `include`.
 
-    Raises UsageError for an unknown set, a file that cannot be read, and a text in which most lines have characters
-    outside the alphabet.
+    Raises UsageError for an unknown set, an unreadable file, and a text that is mostly of other letters.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
     for name in include:
@@ -56,9 +55,9 @@ def transcripts(corpus: Corpus, name: str) -> list[str]:
 
 
 def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str]) -> list[str]:
-    """Return the lines of a text file, normalised as transcripts are. Lines with other characters are left out.
+    """Return the normalised lines of a text file that have no other letters.
 
-    Raises UsageError for a file that cannot be read, and if half of the lines or more have other characters.
+    Raises UsageError for an unreadable file, and if half of the lines or more have other letters.
     """
     try:
         with open_text(path) as lines:

@@ -78,10 +78,9 @@ def check(value: object) -> None:
 
 
 def use(value: str | bool) -> str:
-    """Use what the key `native` says from now on, and return the target, or none.
+    """Use what the key `native` says from now on, and return the target, or none; auto never fails.
 
-    auto never fails: where the library cannot be had, a line says why. Raises UsageError for a target that this machine
-    cannot run or compile, where it is named.
+    Raises UsageError for a named target that this machine cannot run or compile.
     """
     global _active
     check(value)
@@ -166,9 +165,7 @@ def compiler() -> list[str]:
 
 
 def built(target: str) -> Path:
-    """The file of a target, named by a hash of sources, flags and compiler. Of several processes that want it at once,
-    one compiles and the others wait; a damaged one is compiled again. Raises NativeError, OSError.
-    """
+    """The file of a target, named by sources, flags and compiler; one process makes it. Raises NativeError, OSError."""
     command = compiler()
     sources = {source.name: sha256(source) for source in [*SOURCES, Path(command[0]).resolve()]}
     key = content_key(command=command, flags=[*FLAGS, *EXTRA, MACHINES[target]], sources=sources)

@@ -22,9 +22,7 @@ NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", 
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first step, counted from 1, whose losses in nats differ. original, reproduction: None where a run has no such
-    step.
-    """
+    """The first step, from 1, whose losses in nats differ; a loss is None where a run has no such step."""
 
     step: int
     steps_per_epoch: int
@@ -128,9 +126,7 @@ DETERMINING = ("config", "data", "code")
 
 @dataclass(frozen=True)
 class Cause:
-    """One difference. kind: config, data, code, versions, hardware or threads; what: a key, set, file or package;
-    original, reproduction: its value in either run, None where a run has none.
-    """
+    """One difference. kind: config, data, code, versions, hardware or threads; what: a key, set, file or package."""
 
     kind: str
     what: str
@@ -212,9 +208,7 @@ def environment_causes(original: Environment, other: Environment) -> list[Cause]
 
 
 def _code(original: Environment, other: Environment) -> Iterator[Cause]:
-    """Differing source files by name. Commits are compared only if a record has no hashes of files: equal files are
-    equal code.
-    """
+    """Compare source files by name, or commits if a record has no hashes of files: equal files are equal code."""
     yield from _differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour})
     files, new_files = original.code.files, other.code.files
     if files and new_files:

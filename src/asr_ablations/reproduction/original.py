@@ -75,9 +75,7 @@ MOST_NAMES = 20
 
 
 def announce(original: Original, repository: Path, *, trust: bool) -> None:
-    """Print which code `--checkout` will run. Raises UsageError, unless it is trusted, where the folder was not written
-    by this user on this machine: the record brings code of its own.
-    """
+    """Print which code `--checkout` will run. Raises UsageError for an untrusted folder of another user or machine."""
     commit, diff = _read_code(original.record.environment.code)
     # as git quotes them; nothing is applied
     listed = _git(repository, "apply", "--numstat", "-", text=diff).stdout if diff else ""
@@ -98,9 +96,7 @@ def _why_foreign(folder: Path) -> str | None:
 
 
 def _read_code(code: Code) -> tuple[str, str]:
-    """Commit and uncommitted changes of a record. Raises UsageError for what is no commit: git would take it for an
-    option, or for a branch.
-    """
+    """Return commit and uncommitted changes. Raises UsageError for no commit: git would take it for an option."""
     commit, diff = code.commit or "", code.dirty_diff or ""
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
         raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
@@ -109,10 +105,7 @@ def _read_code(code: Code) -> tuple[str, str]:
 
 @contextmanager
 def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator[Path]:
-    """The folder of the code to run: `source`, or with `checkout` a worktree of the recorded code.
-
-    Raises UsageError for recorded code that cannot be checked out.
-    """
+    """Yield the folder of the code to run: `source`, or with `checkout` a worktree of the recorded code."""
     if not checkout:
         yield source
         return
@@ -125,7 +118,7 @@ def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator
 
 @contextmanager
 def checked_out(repository: Path, code: Code) -> Iterator[Path]:
-    """The recorded commit with the recorded uncommitted changes, in a folder that is removed afterwards.
+    """Yield a folder with the recorded commit and its uncommitted changes; it is removed afterwards.
 
     Raises UsageError outside git, for an unknown commit, and for changes that do not apply.
     """

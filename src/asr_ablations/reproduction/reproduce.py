@@ -40,8 +40,7 @@ class Attempt:
 
 @contextmanager
 def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Iterator[Attempt]:
-    """Open the next free folder under `reproductions`, or the folder of an interrupted attempt, which then continues.
-    Within the context no other process takes it.
+    """Open the next free folder under `reproductions`, or that of an interrupted attempt, for this process alone.
 
     checkout: attempts with the recorded code are numbered on their own.
     """
@@ -71,9 +70,7 @@ def _can_continue(home: Path, request: str) -> bool:
 
 
 def request_text(original: Original, home: Path) -> str:
-    """The original's config as YAML with other machine keys: its folder, its threads, and no W&B run to write into,
-    since that would be the original's.
-    """
+    """Return the original's config as YAML with its own folder and threads, and without its W&B run."""
     cfg = original.cfg.copy()
     machine: Json = {
         "outputs": str(home.parent),
@@ -127,10 +124,7 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
 
 
 def check_trusted(original: Original, source: Path) -> None:
-    """Check a config from a folder, which may come from other people, like one from the command line.
-
-    Raises UsageError for a wrong value, and for a config without a key that the code of `source` needs.
-    """
+    """Check a config that may be a stranger's. Raises UsageError for a wrong value, and for a config of other code."""
     path = original.folder / CONFIG
     defaults = compose(source / "conf", [], name="config", folder=None)
     if missing := [str(key) for key in defaults if key not in original.cfg]:
@@ -173,9 +167,7 @@ def run_frozen(source: Path, config: Path, threads: int | None) -> int:
 
 
 def refuse_failure(exit_code: int, folder: Path | None) -> None:
-    """Raises KeyboardInterrupt for a run that was interrupted and can continue, UsageError for one that was refused,
-    and RunFailedError for one that failed. folder: the run's, where it is known.
-    """
+    """Raises KeyboardInterrupt for an interrupted run, UsageError for a refused, RunFailedError for a failed one."""
     if not exit_code:
         return
     if exit_code in STOPPED_EXIT_CODES or -exit_code in STOPPING:

@@ -29,10 +29,9 @@ OWN_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT"
 def run_variation(
     original: Original, changes: Sequence[str], source: Path, outputs: Path | None, *, checkout: bool
 ) -> None:
-    """Train the original's config with the overrides `changes` on top, in the sweep of the original. source, checkout:
-    as for `reproduce`.
+    """Train the original's config with `changes` on top, in its sweep. source, checkout: as for `reproduce`.
 
-    Raises UsageError for what Hydra or the program refuse, and where conf/ no longer gives the original's config.
+    Raises UsageError for what is refused, and if conf/ no longer gives the original's config.
     """
     with code_folder(original, source, checkout=checkout) as tree:
         cfg = vary(original, changes, tree, source)
@@ -47,11 +46,7 @@ def run_variation(
 
 
 def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -> DictConfig:
-    """The original's config with `changes` on top, checked; the keys that name or steer the run are the original's too.
-    tree: the folder of the code that runs.
-
-    Raises UsageError as run_variation does.
-    """
+    """Return the original's config with `changes` on top, checked. tree: the folder of the code. Raises UsageError."""
     composed_again = composed(original, original.record.overrides, tree, source)
     if drift := differences(content(original.cfg), content(composed_again)):
         listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)

@@ -42,9 +42,9 @@ class SeedTolerance:
 
 
 def measure_noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
-    """The seed noise of every test set: from the runs of the sweep that differ from the original in their seed alone,
-    where these are FEWEST_SEEDS or more, or else the published noise of LibriSpeech test-clean. ALPHA is shared by the
-    sets (Bonferroni), or three sets would raise three chances of a false alarm.
+    """Measure the seed noise of every test set from the siblings of the original, FEWEST_SEEDS or more.
+
+    With fewer it is the published noise of LibriSpeech test-clean. The sets share ALPHA (Bonferroni).
     """
     runs = {run.seed: run for run in find_siblings(original, sweep)}
     sets = original.summary.test_sets
@@ -85,9 +85,7 @@ def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> 
 
 
 def use_published(sets: int = 1) -> SeedTolerance:
-    """The published noise of LibriSpeech test-clean. The limit is z · √2 · sd, with the upper end of the published
-    range as sd, and the normal quantile, since it is taken as known. sets: as for estimate_from_seeds.
-    """
+    """Use the upper end of the published noise of LibriSpeech test-clean: the limit is z · √2 · sd."""
     quantile = normal_bound(ALPHA / sets / 2)
     source = "too few seeds in this run's sweep; AlgoPerf's logs have sd 0.06 to 0.17 on LibriSpeech test-clean"
     return SeedTolerance(quantile * math.sqrt(2) * LIBRISPEECH_SEEDS[1], None, source)
@@ -98,9 +96,7 @@ MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "
 
 @dataclass(frozen=True)
 class ReproductionVerdict:
-    """name: one of MATCH, DRIFT, DIFFERS and CANNOT_TELL; why: the reason in one sentence; the rest is what the verdict
-    is based on. noise: by test set.
-    """
+    """name: MATCH, DRIFT, DIFFERS or CANNOT_TELL; why: the reason in one sentence; noise: by test set."""
 
     name: str
     why: str
@@ -124,9 +120,9 @@ class ReproductionVerdict:
 
 
 def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> ReproductionVerdict:
-    """Judge a reproduction. Bit for bit the same is a match. Drift is what another machine may cause, within the seed
-    noise; a difference caused by another config, other data or other code is never drift, however small it is. Where
-    the seed noise is not known well enough on any test set, no WER tells drift from a difference.
+    """Judge a reproduction: bit for bit the same is a match, and within the seed noise it is drift.
+
+    A difference by another config, other data or other code is never drift. Without a known noise, none can be told.
     """
     name, why = _decide(evidence, causes, noise)
     return ReproductionVerdict(name, why, evidence, causes, noise)

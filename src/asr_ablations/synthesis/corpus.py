@@ -143,9 +143,7 @@ def _in_the_making(folder: Path) -> Path:
 
 
 def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
-    """Return the jobs of the speakers of a split. Its size changes how many speakers and utterances there are, not what
-    speaker k says in utterance n: a larger dev or test split contains the smaller one.
-    """
+    """Return the jobs of the speakers of a split. What speaker k says in utterance n does not depend on its size."""
     folder = request.folder(root, split)
     seconds, utterances = 0.0, None
     if split == "train":

@@ -89,10 +89,7 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
 
 
 def vocabulary(name: str, size: int) -> list[str]:
-    """Return the `size` most frequent words of a language that form sentences together, the most frequent first.
-
-    Raises ValueError if the language has fewer words, or if the grammar needs more.
-    """
+    """Return the `size` most frequent words that form sentences together. Raises ValueError if that is impossible."""
     language, ranked = load_language(name), ranking(name)
     if not is_whole(size, MINIMUM_WORDS) or size > len(ranked):
         raise ValueError(f"data.words={size} is not between {MINIMUM_WORDS} and {len(ranked)} (language {name})")

@@ -40,8 +40,7 @@ BODY = "application/octet-stream"
 def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
     """Return the web application. megabytes, minutes: the limits of one recording.
 
-    Requests under another name of this machine are refused, so that a site whose name resolves to 127.0.0.1 cannot read
-    anything.
+    Requests under another name of this machine are refused: a site could resolve to 127.0.0.1.
     """
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
