@@ -17,7 +17,6 @@ from asr_ablations.evaluation.log_probs import LogProbs, Precision, stored_log_p
 from asr_ablations.evaluation.pool import Pool, count_processes
 from asr_ablations.evaluation.record import (
     DecodedSet,
-    DecodingTimes,
     Evaluation,
     decoding_times,
     evaluation_name,
@@ -59,9 +58,9 @@ def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Seq
                 name,
                 *(f"{100 * getattr(result, key):.2f}" for key in ("wer", "cer", "cer_longer")),
                 *(str(getattr(result, key)) for key in ("substitutions", "deletions", "insertions")),
-                f"{times.decode_seconds:.2f}",
-                f"{times.utterances_per_second:.1f}",
-                f"{times.real_time_factor:.4f}",
+                f"{times['decode_seconds']:.2f}",
+                f"{times['utterances_per_second']:.1f}",
+                f"{times['real_time_factor']:.4f}",
             )
     if evaluations:
         terminal.print(table)
@@ -178,7 +177,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
         tuning = tune(arm.cfg, number, arm.decoder, pool, log_probs[tuned_on], arm.trained.folder, bar)
     rows: list[UtteranceRow] = []
     sets: dict[str, DecodedSet] = {}
-    times: dict[str, DecodingTimes] = {}
+    times: dict[str, Json] = {}
     for name in arm.sets:
         task = bar.add_task(f"{decoder_name(arm.cfg)} on {name}", total=len(log_probs[name].utterances))
         chosen = tuning["chosen"] if tuning else {}

@@ -81,20 +81,6 @@ class DecodedSet(Rates):
     sha256_of_transcripts: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecodingTimes:
-    """Times of one set, and where they were measured. real_time_factor: seconds of computation per second of audio."""
-
-    forward_seconds: float
-    forward_device: str
-    decode_seconds: float
-    decode_core_seconds: float
-    processes: int
-    utterances_per_second: float
-    utterances_per_core_second: float
-    real_time_factor: float
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """The result of one decoder on sets of one run.
@@ -107,13 +93,13 @@ class Evaluation:
     name: str
     content: Json
     rows: list[UtteranceRow]
-    times: dict[str, DecodingTimes]
+    times: dict[str, Json]
 
     def write(self) -> Path:
         """Write <name>.json, tables of utterances and speakers, errors as icefall has them, and the times."""
         folder = self.folder / EVALUATIONS
         (folder / TIMING).mkdir(parents=True, exist_ok=True)
-        write_json(folder / TIMING / f"{self.name}.json", {name: as_json(times) for name, times in self.times.items()})
+        write_json(folder / TIMING / f"{self.name}.json", self.times)
         write_csv(folder / f"{self.name}.utterances.csv", self.rows)
         write_csv(folder / f"{self.name}.speakers.csv", speakers(self.rows))
         write(folder / f"{self.name}.errors.txt", error_report(self.rows))
@@ -144,19 +130,19 @@ def set_content(log_probs: LogProbs, rows: Sequence[UtteranceRow]) -> DecodedSet
     )
 
 
-def decoding_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> DecodingTimes:
-    """Return the times of one set."""
+def decoding_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> Json:
+    """Return the times of one set, and where they were measured; the real-time factor is over seconds of audio."""
     utterances = max(1, len(decoded.texts))
-    return DecodingTimes(
-        forward_seconds=log_probs.seconds,
-        forward_device=log_probs.device,
-        decode_seconds=decoded.seconds,
-        decode_core_seconds=decoded.core_seconds,
-        processes=processes,
-        utterances_per_second=utterances / max(decoded.seconds, 1e-9),
-        utterances_per_core_second=utterances / max(decoded.core_seconds, 1e-9),
-        real_time_factor=(log_probs.seconds + decoded.seconds) / max(log_probs.audio_seconds, 1e-9),
-    )
+    return {
+        "forward_seconds": log_probs.seconds,
+        "forward_device": log_probs.device,
+        "decode_seconds": decoded.seconds,
+        "decode_core_seconds": decoded.core_seconds,
+        "processes": processes,
+        "utterances_per_second": utterances / max(decoded.seconds, 1e-9),
+        "utterances_per_core_second": utterances / max(decoded.core_seconds, 1e-9),
+        "real_time_factor": (log_probs.seconds + decoded.seconds) / max(log_probs.audio_seconds, 1e-9),
+    }
 
 
 def speakers(rows: Sequence[UtteranceRow]) -> list[dict[str, object]]:

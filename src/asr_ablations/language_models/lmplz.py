@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypedDict
+from typing import TypeAlias
 
 import kenlm
 
@@ -47,15 +47,8 @@ def _run(command: list[str]) -> None:
         raise UsageError(f"{command[0]} failed: {' '.join(lines[-2:]) or f'exit code {process.returncode}'}")
 
 
-class Fit(TypedDict):
-    """Numbers of sentences and words, and the fit to them; oov_rate: the share of words that the model lacks."""
-
-    sentences: int
-    words: int
-    oov_rate: float
-    perplexity: float
-    perplexity_without_oov: float
-    bits_per_word: float
+Fit: TypeAlias = dict[str, float]
+"""Numbers of sentences and words, and the fit to them; oov_rate: the share of words that the model lacks."""
 
 
 def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> Fit:

@@ -4,23 +4,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypedDict, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import open_text
 from asr_verdicts.errors import UsageError, choices
-
-
-class TextSource(TypedDict):
-    """One source of text: a set of the corpus or a file. held_out: it is a development or test set."""
-
-    source: str
-    sentences: int
-    words: int
-    held_out: bool
-    sha256: str
+from asr_verdicts.files import Json
 
 
 @dataclass(frozen=True)
@@ -28,7 +19,7 @@ class Text:
     """Sentences as words, and a description of each source for the record."""
 
     sentences: list[list[str]]
-    sources: list[TextSource]
+    sources: list[Json]
 
 
 def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
@@ -75,7 +66,7 @@ def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str])
     return usable
 
 
-def _describe(name: str, sentences: list[str], held_out: bool) -> TextSource:
+def _describe(name: str, sentences: list[str], held_out: bool) -> Json:
     return {
         "source": name,
         "sentences": len(sentences),

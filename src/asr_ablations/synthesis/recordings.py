@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import espeakng_loader
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.signals import deferred
-from asr_verdicts.files import named, write
+from asr_verdicts.files import Json, named, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,15 +142,6 @@ class SpeakerJob:
             part.mkdir(parents=True, exist_ok=True)
 
 
-class Totals(TypedDict):
-    """Totals of a speaker's recordings; sha256: a hash of all samples and sentences, in order."""
-
-    seconds: float
-    utterances: int
-    words: int
-    sha256: str
-
-
 @lru_cache(maxsize=1)
 def _tools(language: str, words: int) -> "tuple[SentenceSampler, Resample]":
     # Cost: torch takes over a second to import, so it is imported only for synthesis.
@@ -202,11 +193,11 @@ def generate_speaker(job: SpeakerJob) -> float:
     os.replace(temporary, final)
     record = {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)}
     write(job.record, json.dumps(record, indent=1) + "\n")
-    return totals["seconds"]
+    return float(totals["seconds"])
 
 
-def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Totals:
-    """Write the recordings and transcripts of a speaker's chapters to <folder>/<chapter>."""
+def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Json:
+    """Write a speaker's recordings and transcripts to <folder>/<chapter>; return totals, with a hash of all of them."""
     import soundfile
 
     transcripts: dict[Path, list[str]] = {}
