@@ -62,12 +62,9 @@ def _find_quietest(values: np.ndarray) -> int:
 BATCHES_AT_ONCE = 16
 """Batches whose audio is read before it is sorted by length: more would need less padding and more memory."""
 
-Span = tuple[int, int]
-"""First sample and end of a piece in its recording."""
-Place = tuple[int, Span]
-"""Number of a recording in its group, and a piece of it."""
-Recording = tuple[np.ndarray, list[Span]]
-"""Samples, and the pieces they are cut into."""
+Span = tuple[int, int]  # first sample and end of a piece in its recording
+Place = tuple[int, Span]  # number of a recording in its group, and a piece of it
+Recording = tuple[np.ndarray, list[Span]]  # samples, and the pieces they are cut into
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,7 @@ SURE = 0.75
 new speakers of that corpus (nine utterances of ten above 0.83), and 0.64 over AN4, which is real speech (nine of ten
 below 0.70).
 """
-FEWEST = 5
-"""Words below which nothing is said: one odd name makes a short text unsure."""
+FEWEST = 5  # words below which nothing is said: one odd name makes a short text unsure
 
 
 def doubt(words: Iterable[Word]) -> str | None:

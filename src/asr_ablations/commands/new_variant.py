@@ -16,13 +16,11 @@ from asr_ablations.tools.files import CARRIED, CONF, PACKAGE, REPOSITORY, typed
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 
-OTHERS = ("benchmark", "recipe")
-"""Groups without components."""
+OTHERS = ("benchmark", "recipe")  # groups without components
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
 """A method by which the native library computes in place of `forward`: a copy would not do what its text says."""
-OWN = "variants"
-"""The package of a user's own classes, beside conf/."""
+OWN = "variants"  # the package of a user's own classes, beside conf/
 
 
 def main(arguments: list[str] | None = None) -> int:

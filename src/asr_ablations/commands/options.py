@@ -15,8 +15,7 @@ from asr_verdicts.files import write
 
 PAGE = REPOSITORY / "docs" / "options.md"
 
-TRAINING = "config"
-"""The config of train.py, which others build upon."""
+TRAINING = "config"  # the config of train.py, which others build upon
 
 
 HEAD = """\

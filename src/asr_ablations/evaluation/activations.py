@@ -20,8 +20,7 @@ from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import whole_file
 
-FORMAT = 1
-"""The version of the stored format: raised when what is stored changes."""
+FORMAT = 1  # the version of the stored format: raised when what is stored changes
 
 
 def check_layers(trained: Trained, layers: Sequence[str]) -> None:

@@ -26,13 +26,11 @@ from asr_verdicts.files import whole_file, write_json
 log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
-FORMAT = 1
-"""The version of the stored format: raised when what is stored changes."""
+FORMAT = 1  # the version of the stored format: raised when what is stored changes
 TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
 """Modules whose code computes log-probabilities from audio, beside the components that the config names."""
 
-Precision: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Makes a context for the forward pass."""
+Precision: TypeAlias = Callable[[], AbstractContextManager[object]]  # makes a context for the forward pass
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from asr_ablations.tools.signals import end_with, start_of
 from asr_ablations.training.contracts import Decoder
 from asr_verdicts.errors import UsageError, choices
 
-_decoders: list[Decoder] = []
-"""The decoders of this process and of those that are forked from it."""
+_decoders: list[Decoder] = []  # the decoders of this process and of those that are forked from it
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,8 @@ def files(decoder: "Decoder") -> Mapping[str, Path]:
 
 
 SPACES = ("alpha", "beta", "prune_beams")
-WIDEST = 1000
-"""Of the ends of these ranges: weights, and nats."""
-MOST = {"tune.trials": 10**6, "tune.seed": 2**32 - 1}
-"""The largest seed is NumPy's."""
+WIDEST = 1000  # of the ends of these ranges: weights, and nats
+MOST = {"tune.trials": 10**6, "tune.seed": 2**32 - 1}  # the largest seed is NumPy's
 
 
 def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:

@@ -67,8 +67,7 @@ def _spans_a_plane(xs: Sequence[float], ys: Sequence[float]) -> bool:
     return any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2))
 
 
-Spaces: TypeAlias = dict[str, tuple[float, float]]
-"""The range of each weight that is tuned, by its key."""
+Spaces: TypeAlias = dict[str, tuple[float, float]]  # the range of each weight that is tuned, by its key
 
 
 def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:

@@ -18,8 +18,7 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 from asr_verdicts.text import clean, decode, lower
 
-WORDS = "words.txt"
-"""The word list that src/lm.py writes beside its model."""
+WORDS = "words.txt"  # the word list that src/lm.py writes beside its model
 
 
 def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
@@ -52,10 +51,8 @@ def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
     return [word for word in words if not letters.issuperset(word)]
 
 
-NATS = math.log(10)
-"""Nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10."""
-SPACE = "|"
-"""The symbol for the space in a model of characters."""
+NATS = math.log(10)  # nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10
+SPACE = "|"  # the symbol for the space in a model of characters
 BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
 """Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed, lm.pt for a
 recurrent model.
@@ -182,10 +179,8 @@ def install(file: Path, folder: Path, language: str) -> dict[str, object]:
 
 
 FORMAT = b"mmap lm http://kheafield.com/code format version 5\n"
-HAS_WORDS = 100
-"""Byte of the header that says whether the words stand at the end of the file."""
-FIRST = b"<unk>\0"
-"""The first of the words; each ends with a zero byte."""
+HAS_WORDS = 100  # byte of the header that says whether the words stand at the end of the file
+FIRST = b"<unk>\0"  # the first of the words; each ends with a zero byte
 
 
 def read_binary_words(file: Path) -> list[str]:

@@ -18,8 +18,7 @@ from asr_ablations.language_models.model import RECURRENT
 from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_verdicts.errors import UsageError, choices
 
-END = 0
-"""The symbol that begins and ends a sentence; a letter is its place in the alphabet + 1."""
+END = 0  # the symbol that begins and ends a sentence; a letter is its place in the alphabet + 1
 IGNORED = -100
 
 

@@ -32,8 +32,7 @@ TARGETS = {
 """Sets of instructions, the best first, each with the words that /proc/cpuinfo has for it."""
 MULTIPLY_BFLOAT16 = ("amx_bf16", "avx512_bf16")
 """The targets with an instruction for products in bfloat16; the others round operands to it and multiply in float32."""
-CHOICES = (AUTO, False, *TARGETS)
-"""Values of the key `native`."""
+CHOICES = (AUTO, False, *TARGETS)  # values of the key `native`
 MACHINES = {
     "amx_bf16": "-march=x86-64-v4 -mamx-tile -mamx-bf16",
     "avx512_bf16": "-march=x86-64-v4 -mavx512bf16",
@@ -45,11 +44,9 @@ FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 )
 """None of them lets the compiler take a NaN for impossible, or sum in another order than it is written."""
-EXTRA: tuple[str, ...] = ()
-"""Further flags, those of a sanitizer."""
+EXTRA: tuple[str, ...] = ()  # further flags, those of a sanitizer
 COMPILERS = ("g++", "c++", "clang++")
-SECONDS = 600
-"""For the compiler: one that hangs must not hold up a run for ever."""
+SECONDS = 600  # for the compiler: one that hangs must not hold up a run for ever
 SOURCES = sorted([*Path(__file__).parent.glob("*.cpp"), *Path(__file__).parent.glob("*.h")])
 OTHERWISE = "PyTorch's operations do the same work, slower"
 

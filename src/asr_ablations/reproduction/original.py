@@ -70,8 +70,7 @@ def _refuse_other_folders(folder: Path) -> None:
     raise UsageError(f"{folder}: is not the folder of a run, it has no {STATUS}; expected outputs/<sweep>/<run>-<hash>")
 
 
-MOST_NAMES = 20
-"""Changed files that are named."""
+MOST_NAMES = 20  # changed files that are named
 
 
 def announce(original: Original, repository: Path, *, trust: bool) -> None:

@@ -170,8 +170,7 @@ def describe(difference: FirstDifference | None) -> str:
     )
 
 
-LONGEST = 60
-"""Characters of a value that are shown; reproduction.json holds all of them."""
+LONGEST = 60  # characters of a value that are shown; reproduction.json holds all of them
 
 
 def print_verdict(verdict: ReproductionVerdict) -> None:

@@ -142,8 +142,7 @@ def _processor() -> str:
 
 BUS = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
 LINKS = ("topo", "-m")
-SECONDS = 20
-"""For one answer: a driver that hangs must not hold up a run."""
+SECONDS = 20  # for one answer: a driver that hangs must not hold up a run
 
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 _GPU = re.compile(r"GPU\d+")

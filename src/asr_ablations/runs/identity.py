@@ -53,8 +53,7 @@ def of_the_experiment(overrides: Iterable[str]) -> list[str]:
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
 
 
-LONGEST = 80
-"""Letters of a run's name."""
+LONGEST = 80  # letters of a run's name
 
 
 def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:

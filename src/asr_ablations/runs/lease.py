@@ -28,10 +28,8 @@ import psutil
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.tools.files import read_json
 
-HEARTBEAT = 5.0
-"""Seconds between two heartbeats."""
-EXPIRY = 60.0
-"""Seconds without a heartbeat after which a holder on another machine counts as dead."""
+HEARTBEAT = 5.0  # seconds between two heartbeats
+EXPIRY = 60.0  # seconds without a heartbeat after which a holder on another machine counts as dead
 WATCHED = 3 * HEARTBEAT
 """Seconds that a taker watches a lease that seems to have expired: a stepped clock makes any lease look so."""
 LEASE_HELD_EXIT_CODE = 75

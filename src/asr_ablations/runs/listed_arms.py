@@ -11,14 +11,12 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import AnyRun, ConfiguredRun
 
 NAME = "name"
-FULL = "full"
-"""The name of an arm that changes nothing, unless it has one."""
+FULL = "full"  # the name of an arm that changes nothing, unless it has one
 
 FORM = "a list such as [{}, {norm: none}, {rnn: gru, width: 256}]"
 NOT_VARIED = ("seed", "hydra", "defaults", *MACHINE_KEYS)
 """Keys that make no arm: seeds are repeated for each arm, and the others change no result."""
-PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
-"""Texts that stand in an override without quotes."""
+PLAIN = re.compile(r"[A-Za-z_][\w./-]*")  # texts that stand in an override without quotes
 
 
 @dataclass(frozen=True)

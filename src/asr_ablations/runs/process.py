@@ -20,8 +20,7 @@ from asr_verdicts.errors import UsageError
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the launcher's process id and the time at which it was started."""
-GRACE = 60.0
-"""Seconds an arm has to write its checkpoint once it has to stop."""
+GRACE = 60.0  # seconds an arm has to write its checkpoint once it has to stop
 
 
 def announce_launcher() -> str:
@@ -43,8 +42,7 @@ def _stop() -> None:
     os._exit(1)
 
 
-LAUNCHED = "ASR_ABLATIONS_LAUNCHED"
-"""Environment variable with the time at which an arm was started."""
+LAUNCHED = "ASR_ABLATIONS_LAUNCHED"  # environment variable with the time at which an arm was started
 
 
 def command(script: Path, config: Path, devices: int = 1, threads: int | None = None) -> list[str]:

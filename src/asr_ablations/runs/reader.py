@@ -37,8 +37,7 @@ class Status:
     diverged: int | None = None
 
 
-TRAINING, EVALUATING = "training", "evaluating"
-"""Phases of a run in progress."""
+TRAINING, EVALUATING = "training", "evaluating"  # phases of a run in progress
 
 
 @dataclass(frozen=True, kw_only=True)

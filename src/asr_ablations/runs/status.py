@@ -10,11 +10,9 @@ from asr_ablations.tools.errors import Stopped, is_lack_of_memory
 from asr_verdicts.record import UnfinishedState
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
-DIVERGED = "diverged"
-"""Key of a failed run's status, and of a logged row: the step at which the run diverged."""
+DIVERGED = "diverged"  # key of a failed run's status, and of a logged row: the step at which the run diverged
 
-State = Literal["done", "diverged"] | UnfinishedState
-"""The state of a run; the first two are RESULTS."""
+State = Literal["done", "diverged"] | UnfinishedState  # the state of a run; the first two are RESULTS
 RESULTS = ("done", "diverged")
 
 

@@ -176,12 +176,10 @@ def arm_content(config: Config, belongs: Iterable[str]) -> Config:
     return content
 
 
-KEY = "plan"
-"""The key in the manifest."""
+KEY = "plan"  # the key in the manifest
 
 
-DESCRIBING = ("made", "seen", "notes", "hours")
-"""Fields that may differ between two plans that are the same."""
+DESCRIBING = ("made", "seen", "notes", "hours")  # fields that may differ between two plans that are the same
 
 
 def read_plan(sweep: Path) -> VerdictPlan | None:

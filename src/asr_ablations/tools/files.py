@@ -52,14 +52,11 @@ def sha256(path: Path) -> str:
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
-CARRIED = PACKAGE / "repository"
-"""Folder of an installed package in place of a checkout (setup.py)."""
+CARRIED = PACKAGE / "repository"  # folder of an installed package in place of a checkout (setup.py)
 REPOSITORY = CARRIED if CARRIED.is_dir() else SOURCE.parent
 CONF = REPOSITORY / "conf"
-SCRIPTS = REPOSITORY / "src"
-"""The entry scripts."""
-DEFAULTS = CONF / "config.yaml"
-"""The defaults of a training config."""
+SCRIPTS = REPOSITORY / "src"  # the entry scripts
+DEFAULTS = CONF / "config.yaml"  # the defaults of a training config
 
 
 def version() -> str:

@@ -13,11 +13,9 @@ import yaml
 from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
 from asr_verdicts.errors import UsageError
 
-INTERNAL = ("_target_", "_partial_", "defaults", "hydra")
-"""Keys of Hydra's own; users set none of them."""
+INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # keys of Hydra's own; users set none of them
 GLOBAL = "@package _global_"
-LONGEST = 60
-"""Characters of a default value; a longer one is cut off, since the file itself shows it."""
+LONGEST = 60  # characters of a default value; a longer one is cut off, since the file itself shows it
 
 
 @dataclass(frozen=True)
@@ -153,8 +151,7 @@ def overrides(text: str) -> list[tuple[str, str]]:
     return [(key.removeprefix("override /"), option) for key, option in chosen if key.startswith("override /")]
 
 
-KEYS = "keys"
-"""What is typed after --help for all plain keys of a command."""
+KEYS = "keys"  # what is typed after --help for all plain keys of a command
 NARROWEST = 60
 
 

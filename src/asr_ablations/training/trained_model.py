@@ -106,8 +106,7 @@ def checked_config(folder: Path) -> DictConfig:
     return cfg
 
 
-NAMED = 4
-"""Weights that a message names; it counts the rest."""
+NAMED = 4  # weights that a message names; it counts the rest
 EXTRA = "_extra_state"
 """State of a model beside its tensors; it follows from the config and not from the weights."""
 

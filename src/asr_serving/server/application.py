@@ -31,8 +31,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-UPLOAD_SECONDS = 120.0
-"""Time for a recording to arrive."""
+UPLOAD_SECONDS = 120.0  # time for a recording to arrive
 BODY = "application/octet-stream"
 """The type that the page sends. A page of another site must not send it without permission, as it may a form's."""
 
@@ -119,12 +118,9 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
     return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}
 
 
-HOST = "127.0.0.1"
-"""The loopback address: there is no login, so no other machine may reach the page."""
-MOST = 64
-"""Recordings that arrive or wait at a time; others are answered with 503, and when to try again."""
-CONNECTIONS = 1024
-"""Connections at a time."""
+HOST = "127.0.0.1"  # the loopback address: there is no login, so no other machine may reach the page
+MOST = 64  # recordings that arrive or wait at a time; others are answered with 503, and when to try again
+CONNECTIONS = 1024  # connections at a time
 
 
 def serve(cfg: DictConfig) -> None:
