@@ -514,11 +514,11 @@ def test_two_reproductions_at_once_have_two_folders_and_an_interrupted_one_conti
         open_attempt(original, tmp_path / "reproductions", checkout=False) as second,
         open_attempt(original, tmp_path / "reproductions", checkout=True) as checkout,
     ):
-        assert [first.home, second.home, checkout.home] == [home / "1", home / "2", home / "1-checkout"]
-        write_json(second.home / "reproduction.json", {})
+        assert [first, second, checkout] == [home / "1", home / "2", home / "1-checkout"]
+        write_json(second / "reproduction.json", {})
     for expected in ("1", "1"):  # without a verdict
         with open_attempt(original, tmp_path / "reproductions", checkout=False) as attempt:
-            assert attempt.home == home / expected
+            assert attempt == home / expected
     write_json(home / "1" / "reproduction.json", {})
     with open_attempt(original, tmp_path / "reproductions", checkout=False) as attempt:
-        assert attempt.home == home / "3"
+        assert attempt == home / "3"

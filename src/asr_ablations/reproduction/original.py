@@ -45,7 +45,13 @@ class Original:
 def load_original(folder: Path) -> Original:
     """Read a finished run. Raises UsageError for any other folder, with one line that says what the folder is."""
     folder = folder.resolve()
-    _refuse_other_folders(folder)
+    example = "expected a run's, like outputs/<sweep>/<run>-<hash>"
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder; {example}")
+    if not is_run(folder):
+        if runs := runs_in(folder):
+            raise UsageError(f"{folder}: is a sweep's folder; expected one of its runs, like {runs[0].name}")
+        raise UsageError(f"{folder}: is not the folder of a run, it has no {STATUS}; {example}")
     if reason := why_unfinished(folder):
         raise UsageError(
             f"{folder}: not finished ({reason}), so there is nothing to reproduce; "
@@ -56,18 +62,6 @@ def load_original(folder: Path) -> Original:
         return Original(folder, OmegaConf.create(record.config), record)
     except OmegaConfBaseException as error:
         raise UsageError(f"{folder / CONFIG}: cannot be read: {' '.join(str(error).split())}") from error
-
-
-def _refuse_other_folders(folder: Path) -> None:
-    """Raises UsageError unless a run has begun in the folder."""
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no such folder; expected a run's, like outputs/<sweep>/<run>-<hash>")
-    if is_run(folder):
-        return
-    runs = [path.name for path in runs_in(folder)]
-    if runs:
-        raise UsageError(f"{folder}: is the folder of a sweep; expected one of its runs, like {folder.name}/{runs[0]}")
-    raise UsageError(f"{folder}: is not the folder of a run, it has no {STATUS}; expected outputs/<sweep>/<run>-<hash>")
 
 
 MOST_NAMES = 20  # changed files that are named

@@ -26,20 +26,8 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, write, write_json
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One reproduction. home: holds the request, the run's folder, and at the end the verdict."""
-
-    home: Path
-
-    @property
-    def run_folder(self) -> Path | None:
-        """The folder of the run; None before the run has started."""
-        return next(iter(runs_in(self.home)), None)
-
-
 @contextmanager
-def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Iterator[Attempt]:
+def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Iterator[Path]:
     """Open the next free folder under `reproductions`, or that of an interrupted attempt, for this process alone.
 
     checkout: attempts with the recorded code are numbered on their own.
@@ -55,7 +43,7 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
                     write(home / REQUEST, request_text(original, home))
                 elif not _can_continue(home, request_text(original, home)):
                     continue
-                yield Attempt(home)
+                yield home
                 return
             finally:
                 lease.release()
@@ -65,7 +53,7 @@ def _can_continue(home: Path, request: str) -> bool:
     """Return whether this folder has the same request and no verdict, and no process works on it."""
     if (home / REPRODUCTION).exists():
         return False
-    folder = Attempt(home).run_folder
+    folder = next(iter(runs_in(home)), None)
     return (home / REQUEST).read_text(encoding="utf-8") == request and (folder is None or not owner(folder))
 
 
@@ -109,18 +97,18 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
     with code_folder(original, source, checkout=checkout) as tree:
         if not checkout:
             check_trusted(original, source)
-        with open_attempt(original, reproductions, checkout=checkout) as attempt:
-            print(f"reproduces {original.folder}\n        in {attempt.home}", flush=True)
-            exit_code = run_frozen(tree, attempt.home / REQUEST, original.threads)
-            folder = attempt.run_folder
+        with open_attempt(original, reproductions, checkout=checkout) as home:
+            print(f"reproduces {original.folder}\n        in {home}", flush=True)
+            exit_code = run_frozen(tree, home / REQUEST, original.threads)
+            folder = next(iter(runs_in(home)), None)  # the run's own
             refuse_failure(exit_code, folder)
             assert folder is not None
             record = read_run(folder)
             evidence = compare_bits(original.record, record)
             verdict = judge(evidence, causes(original, record), measure_noise(original.record, original.sweep))
             runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
-            write_json(attempt.home / REPRODUCTION, {**runs, **verdict.as_json()})
-            return Reproduction(verdict, folder, attempt.home / REPRODUCTION)
+            write_json(home / REPRODUCTION, {**runs, **verdict.as_json()})
+            return Reproduction(verdict, folder, home / REPRODUCTION)
 
 
 def check_trusted(original: Original, source: Path) -> None:
