@@ -47,19 +47,16 @@ def page() -> str:
     others = {group for _, _, groups in COMMANDS for group in groups}
     config = (CONF / f"{TRAINING}.yaml").read_text(encoding="utf-8")
     groups = [name for name in sorted(path.name for path in CONF.iterdir() if path.is_dir()) if name not in others]
-    parts = [HEAD, _contents(groups), "## Keys of a training run\n", *_plain_keys(config)]
+    links = ", ".join(f"[`{group}`](#{group})" for group in groups)
+    scripts = ", ".join(f"[`{script}`](#{script.replace('.', '')})" for _, script, _ in COMMANDS)
+    contents = f"[Plain keys](#keys-of-a-training-run). Groups: {links}. Other commands: {scripts}.\n"
+    parts = [HEAD, contents, "## Keys of a training run\n", *_plain_keys(config)]
     chosen = defaults(config)
     for group in groups:
         parts += _group(group, chosen.get(group))
     for name, script, more in COMMANDS:
         parts += _command(name, script, more)
     return "\n".join(parts)
-
-
-def _contents(groups: Sequence[str]) -> str:
-    links = ", ".join(f"[`{group}`](#{group})" for group in groups)
-    scripts = ", ".join(f"[`{script}`](#{script.replace('.', '')})" for _, script, _ in COMMANDS)
-    return f"[Plain keys](#keys-of-a-training-run). Groups: {links}. Other commands: {scripts}.\n"
 
 
 def _plain_keys(text: str) -> Iterator[str]:

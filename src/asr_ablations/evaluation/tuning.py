@@ -26,8 +26,7 @@ from asr_verdicts.files import Json, write_csv, write_json
 from asr_verdicts.plotting import LOOK, grid, save, wrapped
 from asr_verdicts.record import rates
 
-Trial = dict[str, float]
-"""The number of a trial, its values by the decoder's key, and its WER and CER as fractions."""
+Trial = dict[str, float]  # the number of a trial, its values by the decoder's key, and its WER and CER as fractions
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:

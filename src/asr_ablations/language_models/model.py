@@ -58,8 +58,7 @@ BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
 recurrent model.
 """
 MARKS = ("<s>", "</s>", "<unk>")
-ENOUGH = 0.9
-"""The least share of a model's words that the alphabet must be able to spell; the others have no effect."""
+ENOUGH = 0.9  # the least share of a model's words that the alphabet must be able to spell; the others have no effect
 
 
 @dataclass(frozen=True)

@@ -30,16 +30,15 @@ def announce_launcher() -> str:
 
 def follow_launcher() -> None:
     """Stop this process when the launcher that the environment names is gone: by a signal, then by force."""
-    if (launcher := os.environ.get(LAUNCHER)) is None:
-        return
-    pid, _, started = launcher.partition(":")
-    when_gone(int(pid), float(started), _stop)
 
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE)
+        os._exit(1)
 
-def _stop() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE)
-    os._exit(1)
+    if (launcher := os.environ.get(LAUNCHER)) is not None:
+        pid, _, started = launcher.partition(":")
+        when_gone(int(pid), float(started), stop)
 
 
 LAUNCHED = "ASR_ABLATIONS_LAUNCHED"  # environment variable with the time at which an arm was started

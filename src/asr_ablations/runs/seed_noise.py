@@ -57,19 +57,15 @@ def noise_of_set(
             arms.setdefault(arm, {}).setdefault(int(config["seed"]), (rate, run.parent))
         except (FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
             continue
-    groups = [list(seeds.values()) for seeds in arms.values() if len(seeds) > 1 and not _stopped_early(seeds, most)]
+    # an arm was stopped early if all its runs are of sweeps with a plan, and it has fewer than each plan allows
+    allowed = {arm: min(most[sweep] for _, sweep in seeds.values()) for arm, seeds in arms.items()}
+    groups = [list(seeds.values()) for arm, seeds in arms.items() if len(seeds) > 1 and len(seeds) >= allowed[arm]]
     if not groups:
         return None
     deviation = pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
     rates = [rate for group in groups for rate, _ in group]
     counted = {sweep for group in groups for _, sweep in group}
     return SeedNoise(deviation, sum(rates) / len(rates), len(rates), len(groups), len(counted))
-
-
-def _stopped_early(seeds: dict[int, tuple[float, Path]], most: dict[Path, int]) -> bool:
-    """True if all runs of an arm are of sweeps with a plan, and none has as many as its plan allows."""
-    planned = [most[sweep] for _, sweep in seeds.values()]
-    return min(planned) > 0 and len(seeds) < min(planned)
 
 
 def content_but_seed(run: Record) -> str:

@@ -35,8 +35,7 @@ PATIENCE_AT_END = 300
 waits without end. WANDB_FINISH_TIMEOUT overrides it.
 """
 SYNCED = ".wandb.synced"  # ending of W&B's own mark next to a file that `wandb sync` leaves out
-RECORD = "record"
-"""The value of a run's summary with what a comparison by W&B needs of the run's folder, as JSON."""
+RECORD = "record"  # the value of a run's summary with what a comparison by W&B needs of the run's folder, as JSON
 LONGEST_TAG = 64  # characters of a tag, by W&B's own rule
 
 

@@ -64,8 +64,7 @@ def is_limit(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LIMITS)
 
 
-BROUGHT_BY = {"pyctcdecode": "decode"}
-"""Packages that a module imports at its top, by the extra that brings each."""
+BROUGHT_BY = {"pyctcdecode": "decode"}  # packages that a module imports at its top, by the extra that brings each
 
 
 def require(extra: str, purpose: str, *packages: str) -> None:

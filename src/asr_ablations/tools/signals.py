@@ -83,12 +83,8 @@ def ignored_at_the_end() -> None:
     its handlers away before its modules, and a signal then would change the exit code. Called before libraries that
     have something to do at the end are imported, since the first to be registered is the last to be called.
     """
-    atexit.register(_ignore)
-
-
-def _ignore() -> None:
     for number in STOPPING:
-        signal.signal(number, signal.SIG_IGN)
+        atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
 def handle_on_a_stack_of_their_own() -> None:

@@ -107,8 +107,7 @@ def checked_config(folder: Path) -> DictConfig:
 
 
 NAMED = 4  # weights that a message names; it counts the rest
-EXTRA = "_extra_state"
-"""State of a model beside its tensors; it follows from the config and not from the weights."""
+EXTRA = "_extra_state"  # state of a model beside its tensors; it follows from the config and not from the weights
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
