@@ -64,7 +64,7 @@ def stored_activations(
                 assert isinstance(batch, Batch)
                 with torch.inference_mode(), precision():
                     trained.task(batch.to(device))
-                for layer, values in _frames(outputs, layers, utterance.id).items():
+                for layer, values in _read_frames(outputs, layers, utterance.id).items():
                     _append(content, f"{layer}/frames", values)
                     lengths[layer].append(len(values))
                 outputs.clear()
@@ -95,7 +95,7 @@ def _outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]
             handle.remove()
 
 
-def _frames(outputs: Mapping[str, Any], layers: Sequence[str], id_: str) -> dict[str, np.ndarray]:
+def _read_frames(outputs: Mapping[str, Any], layers: Sequence[str], id_: str) -> dict[str, np.ndarray]:
     """The frames (T, …) of one utterance by layer; what a layer gives out beside them, as lengths, is left out."""
     frames = {}
     for layer in layers:

@@ -23,7 +23,7 @@ from asr_ablations.evaluation.record import (
     set_content,
     set_rows,
 )
-from asr_ablations.evaluation.request import decoder_name, files, finished_runs
+from asr_ablations.evaluation.request import decoder_name, finished_runs
 from asr_ablations.evaluation.tuning import find_tuning_set, tune
 from asr_ablations.language_models.model import RECORD
 from asr_ablations.runs.layout import EVALUATIONS
@@ -230,7 +230,7 @@ def _identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[LogProbs]) -
     decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
     assert isinstance(decoder, dict)
     described = {}
-    for key, file in files(arm.decoder).items():
+    for key, file in getattr(arm.decoder, "files", {}).items():
         # a file in a model folder of src/lm.py has the name of the folder
         name = file.parent.name if (file.parent / RECORD).exists() else file.name
         described[key] = {"path": decoder.pop(key), "name": name, "sha256": sha256(file)}

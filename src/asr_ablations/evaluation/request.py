@@ -1,9 +1,7 @@
 """The request of an evaluation, checked before anything is loaded."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -16,19 +14,10 @@ from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
-if TYPE_CHECKING:
-    from asr_ablations.training.contracts import Decoder
-
 
 def decoder_name(cfg: DictConfig) -> str:
     """The name of the config's decoder: that of its file in components/decoder/."""
     return str(cfg.decoder._target_).split(".")[-2]
-
-
-def files(decoder: "Decoder") -> Mapping[str, Path]:
-    """The files that the decoder reads, by key of its config."""
-    paths: Mapping[str, Path] = getattr(decoder, "files", {})
-    return paths
 
 
 SPACES = ("alpha", "beta", "prune_beams")

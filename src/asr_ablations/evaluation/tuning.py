@@ -17,7 +17,7 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
 from asr_ablations.evaluation.record import set_rows
-from asr_ablations.evaluation.request import decoder_name, files
+from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.runs.layout import TUNING
 from asr_ablations.tools.content_keys import content_key
 from asr_ablations.training.contracts import Decoder
@@ -52,18 +52,13 @@ def draw(trials: Sequence[Trial], keys: Sequence[str], name: str, folder: Path, 
 def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Trial) -> None:
     xs, ys = ([trial[key] for trial in trials] for key in (x, y))
     percent = [100 * trial["wer"] for trial in trials]
-    if _spans_a_plane(xs, ys):
+    vectors = [(a - xs[0], b - ys[0]) for a, b in zip(xs, ys, strict=True)]
+    if any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2)):  # not in one line
         panel.tricontourf(Triangulation(xs, ys), percent, levels=12, cmap="viridis_r", alpha=0.7)
     points = panel.scatter(xs, ys, c=percent, cmap="viridis_r", edgecolors="#222222", linewidths=0.5, s=22)
     panel.plot(best[x], best[y], marker="*", color="#d55e00", markeredgecolor="white", markersize=14)
     panel.set(xlabel=x, ylabel=y)
     panel.figure.colorbar(points, ax=panel)
-
-
-def _spans_a_plane(xs: Sequence[float], ys: Sequence[float]) -> bool:
-    """True if three of the points do not lie on one line."""
-    vectors = [(a - xs[0], b - ys[0]) for a, b in zip(xs, ys, strict=True)]
-    return any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2))
 
 
 Spaces: TypeAlias = dict[str, tuple[float, float]]  # the range of each weight that is tuned, by its key
@@ -123,7 +118,7 @@ def tune(
         "chosen": {key: float(best[key]) for key in spaces},
         "wer": best["wer"],
         "wer_untuned": trials[0]["wer"],
-        "models": {key: str(file) for key, file in files(decoder).items()},
+        "models": {key: str(file) for key, file in getattr(decoder, "files", {}).items()},
     }
     key = content_key(8, summary=summary, decoder=content_of(cfg.decoder), log_probs=log_probs.file.name)
     name = f"{decoder_name(cfg)}-{key}"

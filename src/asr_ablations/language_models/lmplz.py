@@ -6,13 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import kenlm
 
 from asr_ablations.language_models.text import units
 from asr_verdicts.errors import UsageError
+from asr_verdicts.files import whole_file
 
 
 def find(name: str) -> Path | None:
@@ -23,21 +23,15 @@ def find(name: str) -> Path | None:
 
 def lmplz(program: Path, text: Path, arpa: Path, order: int, prune: Sequence[int]) -> None:
     """Write an ARPA file from a text with a sentence per line. Raises UsageError with the end of lmplz's output."""
-    with TemporaryDirectory(dir=arpa.parent) as temporary:
-        output = Path(temporary) / "lm.arpa"
-        _run(
-            [str(program), "-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%",
-             "-T", f"{temporary}/", "--prune", *map(str, prune), "--text", str(text), "--arpa", str(output)]
-        )  # fmt: skip
-        output.replace(arpa)
+    with whole_file(arpa) as output:
+        options = ["-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%", "-T", f"{arpa.parent}/"]
+        _run([str(program), *options, "--prune", *map(str, prune), "--text", str(text), "--arpa", str(output)])
 
 
 def binary(program: Path, arpa: Path, target: Path) -> None:
     """Write an ARPA file as KenLM's binary, which loads immediately. Raises UsageError if build_binary fails."""
-    with TemporaryDirectory(dir=target.parent) as temporary:
-        output = Path(temporary) / "lm.binary"
+    with whole_file(target) as output:
         _run([str(program), str(arpa), str(output)])
-        output.replace(target)
 
 
 def _run(command: list[str]) -> None:

@@ -112,14 +112,6 @@ def best() -> tuple[str, ctypes.CDLL]:
     raise reason
 
 
-def _granted(target: str) -> bool:
-    """Return whether the system lets this process use what a target needs: Linux grants tiles to those who ask."""
-    if target != "amx_bf16":
-        return True
-    arch_prctl, request, tile_data = 158, 0x1023, 18  # of Linux on x86-64
-    return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
-
-
 @cache
 def processor_words() -> frozenset[str]:
     """The instructions that this processor has, in Linux's words; none elsewhere."""
@@ -135,8 +127,10 @@ def load(target: str) -> ctypes.CDLL:
     """The library for a target, compiled where this machine has not yet. Raises NativeError."""
     if not processor_words().issuperset(TARGETS[target]):
         raise NativeError(f"this processor has no {target}")
-    if not _granted(target):
-        raise NativeError(f"the system does not grant {target}")
+    if target == "amx_bf16":  # Linux grants tiles to those who ask
+        arch_prctl, request, tile_data = 158, 0x1023, 18  # of Linux on x86-64
+        if ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) != 0:
+            raise NativeError(f"the system does not grant {target}")
     try:
         return ctypes.CDLL(str(built(target)))
     except OSError as error:

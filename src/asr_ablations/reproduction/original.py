@@ -75,17 +75,13 @@ def announce(original: Original, repository: Path, *, trust: bool) -> None:
     files = [line.split("\t", 2)[-1] for line in listed.split("\n") if line]
     named = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if files[MOST_NAMES:] else "")
     print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {named}" if diff else ""), flush=True)
-    if not trust and (reason := _why_foreign(original.folder)):
-        raise UsageError(f"--checkout: {original.folder}: {reason}; --trust runs the code that it names all the same")
-
-
-def _why_foreign(folder: Path) -> str | None:
-    """The reason why a folder may be another user's; None for a folder that this user wrote on this machine."""
-    host = read_status(folder).host
-    if host != socket.gethostname():
-        return f"written on the machine {host!r}"
+    folder, host = original.folder, read_status(original.folder).host
     files = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
-    return "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in files) else None
+    reason = "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in files) else ""
+    if host != socket.gethostname():
+        reason = f"written on the machine {host!r}"
+    if reason and not trust:
+        raise UsageError(f"--checkout: {folder}: {reason}; --trust runs the code that it names all the same")
 
 
 def _read_code(code: Code) -> tuple[str, str]:

@@ -39,22 +39,19 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
         with suppress(LeaseHeldError):
             lease.take()
             try:
+                request, folder = request_text(original, home), next(iter(runs_in(home)), None)
                 if not (home / REQUEST).exists():
-                    write(home / REQUEST, request_text(original, home))
-                elif not _can_continue(home, request_text(original, home)):
+                    write(home / REQUEST, request)
+                elif (
+                    (home / REPRODUCTION).exists()  # it has ended
+                    or (home / REQUEST).read_text(encoding="utf-8") != request
+                    or (folder is not None and owner(folder))
+                ):
                     continue
                 yield home
                 return
             finally:
                 lease.release()
-
-
-def _can_continue(home: Path, request: str) -> bool:
-    """Return whether this folder has the same request and no verdict, and no process works on it."""
-    if (home / REPRODUCTION).exists():
-        return False
-    folder = next(iter(runs_in(home)), None)
-    return (home / REQUEST).read_text(encoding="utf-8") == request and (folder is None or not owner(folder))
 
 
 def request_text(original: Original, home: Path) -> str:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -63,11 +64,14 @@ def hardware() -> Hardware:
     """Return the machine, its processor, cores, threads of torch, native library, GPUs and their links."""
     import torch
 
-    gpus = gpu_names()
+    gpus, processor = gpu_names(), platform.processor()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     addresses, pairs = topology() if gpus else (None, None)
     return Hardware(
         machine=platform.machine(),
-        processor=_processor(),
+        processor=processor,
         cores=cores(),
         threads=torch.get_num_threads(),
         native=native.resolved(),
@@ -130,14 +134,6 @@ def commit(repository: Path) -> dict[str, str]:
             reason = getattr(error, "stderr", None) or str(error).encode()
             print(f"the code's commit is not recorded: {reason.decode(errors='replace').strip()}", file=sys.stderr)
             return {}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 BUS = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
