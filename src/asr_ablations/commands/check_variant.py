@@ -1,7 +1,7 @@
 """An option held to the contract of its group: signatures, and what a whole model promises with it on noise."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -163,15 +163,7 @@ PROMISES: tuple[tuple[str, Callable[[CTCTask], str | None]], ...] = (
 )
 
 
-def members(protocol: type) -> Iterator[tuple[str, Callable[..., Any] | None]]:
-    """Names and functions of what a contract asks for; None for data."""
-    for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
-        value = vars(protocol).get(name)
-        if name == "__call__" or not name.startswith("_"):
-            yield name, value if inspect.isfunction(value) else None
-
-
-def called(subject: Any, name: str) -> Any:
+def find_function(subject: Any, name: str) -> Any:
     """The function behind a member: what `forward` takes is what a call of a module takes."""
     if name != "__call__":
         return getattr(subject, name, None)
@@ -213,12 +205,15 @@ def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
 def faults(subject: Any, protocol: type) -> list[str]:
     """Where a subject, an object or its class, does not fulfil a contract."""
     lines = []
-    for name, expected in members(protocol):
-        if expected is None:
+    for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
+        if name.startswith("_") and name != "__call__":
+            continue
+        expected = vars(protocol).get(name)
+        if not inspect.isfunction(expected):  # data
             has = hasattr(subject, name) or isinstance(subject, type)
             lines += [] if has else [f"has no {name}"]
             continue
-        function = called(subject, name)
+        function = find_function(subject, name)
         if function is None:
             lines.append(f"has no {name}{inspect.signature(expected)}")
         elif (reason := mismatch(function, expected)) is not None:

@@ -89,10 +89,7 @@ def _make_labels(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence
     return labels
 
 
-UNTRAINED = 0.9
-"""The greedy WER above which a model counts as untrained: a beam search would take about thirty times as long on it,
-for nothing.
-"""
+UNTRAINED = 0.9  # greedy WER above which a beam search would take thirty times as long, for nothing
 
 
 class DecodingArm(NamedTuple):

@@ -54,9 +54,7 @@ def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
 NATS = math.log(10)  # nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10
 SPACE = "|"  # the symbol for the space in a model of characters
 BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
-"""Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed, lm.pt for a
-recurrent model.
-"""
+"""Files that src/lm.py writes to a model's folder: the binary if build_binary is installed, lm.pt for an LSTM."""
 MARKS = ("<s>", "</s>", "<unk>")
 ENOUGH = 0.9  # the least share of a model's words that the alphabet must be able to spell; the others have no effect
 

@@ -78,8 +78,7 @@ def lower_case(source: Path, target: Path, language: str) -> None:
 Gram = tuple[str, ...]
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 FALLBACK = (0.0, 0.5, 1.0, 1.5)
-"""lmplz's discounts for counts of 0, 1, 2, 3 and more if a corpus is too small to estimate them (--discount_fallback).
-"""
+"""lmplz's --discount_fallback for counts of 0, 1, 2, 3 and more, if a corpus is too small to estimate them."""
 
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> list[list[Entry]]:

@@ -20,9 +20,7 @@ LIBRISPEECH_SEEDS = (0.0006, 0.0017)
 """WER of LibriSpeech test-clean varies by 0.06 to 0.17 points between seeds, in AlgoPerf's training logs."""
 
 FEWEST_SEEDS = 4
-"""Under four seeds the limit would be 6 (three seeds) or 18 (two) standard deviations: nearly everything would lie
-within it, and that would say nothing.
-"""
+"""With three seeds the limit would be 6 standard deviations, with two 18: nearly everything would lie within it."""
 
 ALPHA = 0.05
 """The chance that a reproduction that differs in nothing but chance lies beyond the limit on any of its test sets."""

@@ -51,12 +51,10 @@ def composed() -> Composed | None:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of every package that can change results."""
-    installed = {"python": platform.python_version()}
+    installed = {"python": platform.python_version(), **dict.fromkeys(PACKAGES, "not installed")}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             installed[package] = version(package)
-        except PackageNotFoundError:
-            installed[package] = "not installed"
     return installed
 
 

@@ -18,8 +18,7 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import slug
 
 BEHAVIOUR = 4
-"""Raised when the code changes the numbers of an unchanged config on purpose, so that runs before and after differ in
-identity."""
+"""Raised when the code changes the numbers of an unchanged config on purpose, so that identities differ."""
 
 
 def content(cfg: DictConfig) -> Config:

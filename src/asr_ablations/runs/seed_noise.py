@@ -1,6 +1,4 @@
-"""Seed noise of a corpus, from earlier sweeps: how far error rates differ between runs that differ in nothing but their
-seed.
-"""
+"""Seed noise of a corpus, from earlier sweeps: how error rates differ between runs that differ in their seed alone."""
 
 import json
 from pathlib import Path

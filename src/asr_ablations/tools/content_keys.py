@@ -1,7 +1,6 @@
 """Keys of what is kept and used again: hashes over the content of everything that decides it.
 
-Sizes, inodes and times of files are never part of a key. They are hints: while they are the same, a file is not hashed
-again.
+Sizes, inodes and times of files are no part of a key but hints: while they are equal, a file is not hashed again.
 """
 
 import ast
@@ -13,6 +12,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,10 +37,8 @@ def library_versions() -> dict[str, str]:
     """Return the versions of the libraries in VERSIONED that are installed."""
     versions = {}
     for name in VERSIONED:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions
 
 

@@ -49,12 +49,8 @@ def is_lack_of_memory(error: BaseException) -> bool:
     """Return whether an error means too little memory: it comes under a dozen names."""
     # the first is the dynamic linker's, of a library that does not fit into the address space
     words = (
-        "failed to map segment",
-        "out of memory",
-        "can't allocate memory",
-        "cannot allocate memory",
-        "not enough memory",
-        "std::bad_alloc",
+        *("failed to map segment", "out of memory", "can't allocate memory"),
+        *("cannot allocate memory", "not enough memory", "std::bad_alloc"),
     )
     return isinstance(error, MemoryError) or any(word in f"{type(error).__name__}: {error}".lower() for word in words)
 

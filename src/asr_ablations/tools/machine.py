@@ -56,9 +56,8 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
                 print(message, file=sys.stderr, flush=True)
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
-                raise UsageError(
-                    f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
-                ) from error
+                reason = f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
+                raise UsageError(reason) from error
             if not _is_at(path, file):
                 continue  # its owner has removed it: another process may hold a new one by now
             try:
@@ -140,10 +139,7 @@ def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:
         return None
 
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""glibc's numbers of the free memory from which it gives back some, and of the size from which a buffer is a mapping of
-its own.
-"""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc: free memory it gives back, sizes that it maps
 
 
 def give_memory_back() -> None:
