@@ -1,7 +1,6 @@
 """A recurrent language model over letters: an LSTM that predicts each letter of a sentence, and its end.
 
-It gives every text a probability, those with unknown words, too (Mikolov et al. 2010 have words, Sutskever et al. 2011
-letters).
+It gives every text a probability, even unknown words (of words Mikolov et al. 2010, of letters Sutskever et al. 2011).
 """
 
 import math

@@ -1,7 +1,6 @@
 """The native library: which instructions of this processor it uses, and its file, compiled once per machine.
 
-The key `native` chooses: auto takes the best target of this processor, or PyTorch's operations where there is no
-compiler.
+The key `native` chooses: auto takes the best target of this processor, or PyTorch's operations without a compiler.
 """
 
 import ctypes

@@ -1,7 +1,6 @@
 """One reader for each file of a run's folder. The folder may come from other people: nothing in it is executed.
 
-Every function takes the folder of a run and raises FileNotFoundError where the file is missing, and UnreadableFileError
-where it is there and cannot be read.
+Every function takes the folder of a run. It raises FileNotFoundError, or UnreadableFileError for a damaged file.
 """
 
 import csv

@@ -31,9 +31,7 @@ WITHOUT_SERVER = ("offline", "dryrun", "disabled")  # modes that need no server;
 PATIENCE_FIRST = 15  # seconds in which W&B's server has to give any answer at all, before a run is begun there
 PATIENCE = 30  # seconds in which a server that answers has to begin a run; W&B's own default is 90
 PATIENCE_AT_END = 300
-"""Seconds in which W&B's server has to have received everything after a run, artifacts included; W&B's own default
-waits without end. WANDB_FINISH_TIMEOUT overrides it.
-"""
+"""Seconds for W&B's server to receive everything after a run; WANDB_FINISH_TIMEOUT overrides it."""
 SYNCED = ".wandb.synced"  # ending of W&B's own mark next to a file that `wandb sync` leaves out
 RECORD = "record"  # the value of a run's summary with what a comparison by W&B needs of the run's folder, as JSON
 LONGEST_TAG = 64  # characters of a tag, by W&B's own rule
