@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import yaml
 
@@ -161,7 +161,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def load_yaml(text: str) -> object:
+def load_yaml(text: str) -> Any:
     """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
     return yaml.load(text, _Loader)
 
@@ -191,7 +191,7 @@ def read_recorded(path: Path, kind: type = Declared) -> Config:
     kind: the keys that it must have, with their types.
     """
     with readable(path):
-        content = cast(Config, load_yaml(path.read_text(encoding="utf-8")))
+        content: Config = load_yaml(path.read_text(encoding="utf-8"))
         parse(kind, content)
     if (key := interpolation_in(content)) is not None:
         raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
