@@ -21,8 +21,7 @@ from asr_ablations.evaluation import activations, log_probs
 from asr_ablations.native import extension
 from asr_ablations.runs.identity import content, identity
 from asr_ablations.tools import content_keys
-from asr_ablations.tools.content_keys import hash_object
-from asr_ablations.tools.source_code import hash_source
+from asr_ablations.tools.content_keys import hash_object, hash_source
 from asr_ablations.training.trained_model import Trained, load_run
 from tests.helpers.every_key import Knob, chosen, file_keys
 from tests.helpers.layouts import write_layouts

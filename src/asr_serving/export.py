@@ -1,4 +1,4 @@
-"""The model card: what somebody who is given an exported model has to know about it, as Markdown."""
+"""An ONNX file of a trained run, and its model card: what a user of the file has to know, as Markdown."""
 
 import json
 import logging
@@ -31,26 +31,28 @@ CARD = "<!-- Delete this line to keep your changes: export.py replaces a card th
 
 
 def card(trained: Trained, file: str) -> str:
-    """The card of an exported run. file: the name of the exported file.
-
-    What the run folder does not tell, as that of an unfinished run, is called not recorded.
-    """
+    """Write the card of an exported run; what an unfinished run lacks is called not recorded. file: its name."""
     finished = (trained.folder / SUMMARY).is_file()
     summary = read_summary(trained.folder) if finished else NO_SUMMARY
     environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else Environment()
     sets = read_data(trained.folder).sets if finished else {}
     parameters = sum(p.numel() for p in trained.task.parameters())
     code, corpus, characters = environment.code, trained.data.corpus, trained.task.alphabet.characters
+    spelled = " ".join("space" if character == " " else f"`{character}`" for character in characters)
     settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
+    size, train = f"Its size is {UNKNOWN}.", sets.get("train")
+    if train is not None:
+        size = f"{train.hours:.2f} hours, {train.utterances:,} utterances of {train.speakers or UNKNOWN} speakers, "
+        size += f"{train.vocabulary:,} different words."
     lines = [
         f"# {file}",
         "",
         f"Speech recognition by CTC: {parameters / 1e6:.2f} million parameters, waveforms at 16 kHz in, "
-        f"log-probabilities of {len(characters)} characters out ({_listed(characters)}).",
+        f"log-probabilities of {len(characters)} characters out ({spelled}).",
         "",
         "## Training",
         "",
-        f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {_size(sets.get('train'))}",
+        f"- Data: {type(corpus).__name__}, language `{corpus.language}`. {size}",
         f"- Rights in the data: {corpus.licence}.",
         f"- Settings: {' '.join(f'`{word}`' for word in settings) or 'the defaults'}; "
         f"{UNKNOWN if summary.epochs is None else summary.epochs} epochs, checkpoint `{trained.checkpoint.name}`.",
@@ -58,11 +60,11 @@ def card(trained: Trained, file: str) -> str:
         "",
         "## Error rates",
         "",
-        *_rates(summary, sets),
+        *_list_rates(summary, sets),
         "",
         "## Limits",
         "",
-        *_limits(sets.get("train")),
+        *_list_limits(train),
         "",
         "## Licence of the weights",
         "",
@@ -73,20 +75,7 @@ def card(trained: Trained, file: str) -> str:
     return "".join(f"{harmless(line)}\n" for line in lines)
 
 
-def _listed(characters: str) -> str:
-    return " ".join("space" if character == " " else f"`{character}`" for character in characters)
-
-
-def _size(train: SetContent | None) -> str:
-    if train is None:
-        return f"Its size is {UNKNOWN}."
-    return (
-        f"{train.hours:.2f} hours, {train.utterances:,} utterances of {train.speakers or UNKNOWN} speakers, "
-        f"{train.vocabulary:,} different words."
-    )
-
-
-def _rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
+def _list_rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
     if not summary.sets:
         return [f"{UNKNOWN.capitalize()}: the run has not ended."]
     rows = [
@@ -100,7 +89,7 @@ def _rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
     return [text, "", "| set | speakers | words | WER % | CER % |", "| --- | ---: | ---: | ---: | ---: |", *rows]
 
 
-def _limits(train: SetContent | None) -> list[str]:
+def _list_limits(train: SetContent | None) -> list[str]:
     lines = ["- It writes what it was trained to write: the characters above, no punctuation, one case."]
     if train is not None:
         lines.append(
@@ -112,9 +101,7 @@ def _limits(train: SetContent | None) -> list[str]:
 
 
 def export(cfg: DictConfig) -> Path:
-    """Return the written file. Raises UsageError for a run that cannot be loaded or exported, and if a file of another
-    origin has the name of the card or of the alphabet.
-    """
+    """Write the file and return its path. Raises UsageError for a run or a file that does not allow it."""
     trained = load_run(str(cfg.run), cfg.checkpoint)
     file = Path(str(cfg.output)) if cfg.output else trained.folder / "export" / "model.onnx"
     for ending, mark in ((".json", '"separation"'), (".md", CARD)):
@@ -143,11 +130,7 @@ def export(cfg: DictConfig) -> Path:
 
 
 def metadata(trained: Trained, samples: str) -> dict[str, object]:
-    """Return what a program needs to use the model, and its origin.
-
-    symbols: in the order of the outputs; separation: the symbol that stands between double letters and is not a letter,
-    or "".
-    """
+    """Return what a program needs to use the model. separation: the symbol between double letters, or ""."""
     run = read_environment(trained.folder).id if (trained.folder / ENVIRONMENT).is_file() else None
     return {
         "run": run or trained.folder.resolve().name,
@@ -203,10 +186,9 @@ def _quiet_single_thread() -> Iterator[None]:
 
 
 def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
-    """Return the largest difference, in nats, between the log-probabilities of torch and of the file.
+    """Return the largest difference, in nats, between torch's log-probabilities and the file's.
 
-    The input is three bursts of noise, one long, one short and one of a single sample: each alone in torch, all
-    together in the file.
+    The input is three bursts of noise, one of a single sample: each alone in torch, all together in the file.
     """
     lengths = torch.tensor([3 * SAMPLE_RATE + 77, SAMPLE_RATE, 1])
     generator = torch.Generator().manual_seed(0)
@@ -219,17 +201,12 @@ def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
     outputs, frames = session.run(None, {"audio": inputs, "lengths": lengths.numpy()})
     largest = 0.0
     for row, length, exported, count in zip(audio, lengths.tolist(), outputs, frames.tolist(), strict=True):
-        expected = _single_log_probs(task, row[:length])
+        with torch.inference_mode():
+            log_probs, valid = task(unlabelled_batch([row[:length].numpy()]))
+        expected = log_probs[0, : int(valid[0])]
         if count != len(expected):
             return float("inf")
         if count:
             difference = float((expected - torch.from_numpy(exported[:count])).abs().max())
             largest = max(largest, difference if math.isfinite(difference) else math.inf)  # max(0, nan) is 0
     return largest
-
-
-def _single_log_probs(task: CTCTask, samples: torch.Tensor) -> torch.Tensor:
-    """Return torch's log-probabilities (T, V) of one waveform, int16 (S,)."""
-    with torch.inference_mode():
-        log_probs, lengths = task(unlabelled_batch([samples.numpy()]))
-    return log_probs[0, : int(lengths[0])]

@@ -62,13 +62,22 @@ class Recurrence(nn.Module):
         if not isinstance(cell, nn.RNNBase):
             raise UsageError(f"rnn {type(layer).__name__}: ONNX has no such layer; expected lstm, gru, rnn or rnn_relu")
         (weights,) = cell.all_weights
-        inputs, recurrent, input_bias, recurrent_bias = (_in_order(w.detach(), GATES[cell.mode]) for w in weights)
+        gates = GATES[cell.mode]
+        inputs, recurrent, input_bias, recurrent_bias = (
+            torch.cat([weight.detach().chunk(len(gates))[gate] for gate in gates]) for weight in weights
+        )
         self.weight = nn.Parameter(inputs[None])  # (1 direction, gates · H, D)
         self.recurrent = nn.Parameter(recurrent[None])
         self.bias = nn.Parameter(torch.cat([input_bias, recurrent_bias])[None])
         self.operator = cell.mode.split("_")[0]
         self.hidden_size = cell.hidden_size
-        self.attributes = _attributes(layer, cell)
+        self.attributes: Attributes = {"hidden_size": cell.hidden_size}
+        if cell.mode == "GRU":
+            self.attributes["linear_before_reset"] = 1  # torch's variant, which is cuDNN's
+        if cell.mode == "RNN_RELU":
+            self.attributes["activations"] = ["Relu"]
+        if (ceiling := getattr(layer, "ceiling", None)) is not None:
+            self.attributes["clip"] = float(ceiling)  # clips the input of the activation, which is the same for a ReLU
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         y = torch.onnx.ops.symbolic(
@@ -79,21 +88,6 @@ class Recurrence(nn.Module):
             shape=(x.shape[1], 1, x.shape[0], self.hidden_size),
         )
         return y.squeeze(1).transpose(0, 1)  # (T, 1, B, H) → (B, T, H)
-
-
-def _in_order(weight: torch.Tensor, gates: tuple[int, ...]) -> torch.Tensor:
-    return torch.cat([weight.chunk(len(gates))[gate] for gate in gates])
-
-
-def _attributes(layer: nn.Module, cell: nn.RNNBase) -> Attributes:
-    attributes: Attributes = {"hidden_size": cell.hidden_size}
-    if cell.mode == "GRU":
-        attributes["linear_before_reset"] = 1  # torch's variant, which is cuDNN's
-    if cell.mode == "RNN_RELU":
-        attributes["activations"] = ["Relu"]
-    if (ceiling := getattr(layer, "ceiling", None)) is not None:
-        attributes["clip"] = float(ceiling)  # clips the input of the activation, which is the same for a ReLU
-    return attributes
 
 
 class Graph(nn.Module):

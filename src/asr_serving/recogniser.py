@@ -27,20 +27,17 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
     pause counts little), or at the end of the recording. Without a pause, a word may be cut.
     """
     limit = round(longest * SAMPLE_RATE)
-    borders, loudness = [0], None
-    while len(samples) - borders[-1] > limit:
-        if loudness is None:
-            loudness = _loudness(samples)
-        first = borders[-1]
+    borders = [0]
+    loudness = _measure_loudness(samples) if len(samples) > limit else np.empty(0)
+    while len(samples) - (first := borders[-1]) > limit:
         frames = loudness[(first + limit // 2) // HOP : (first + limit) // HOP]
-        quietest = _middle_of_lowest(frames) if len(frames) else 0
-        border = (first + limit // 2) // HOP * HOP + quietest * HOP
+        border = ((first + limit // 2) // HOP + _find_quietest(frames)) * HOP
         borders.append(min(max(border, first + 1), first + limit))
     borders.append(len(samples))
     return [(first, end) for first, end in pairwise(borders) if end > first]
 
 
-def _loudness(samples: np.ndarray) -> np.ndarray:
+def _measure_loudness(samples: np.ndarray) -> np.ndarray:
     """Return the level in dB of each 10 ms, averaged over the 0.3 s around it: (S // 160,), at least one value."""
     count = max(1, len(samples) // HOP)
     decibels = np.empty(count, dtype=np.float32)
@@ -53,8 +50,10 @@ def _loudness(samples: np.ndarray) -> np.ndarray:
     return averaged
 
 
-def _middle_of_lowest(values: np.ndarray) -> int:
-    """Return the index of the lowest value, or the middle index of several equal, adjacent lowest values."""
+def _find_quietest(values: np.ndarray) -> int:
+    """Return the index of the lowest value, or the middle index of several equal, adjacent lowest values; 0 of none."""
+    if not len(values):
+        return 0
     first = int(values.argmin())
     higher = np.flatnonzero(values[first:] > values[first] + 1e-3)
     return first + (int(higher[0]) if len(higher) else len(values) - first) // 2
@@ -63,10 +62,9 @@ def _middle_of_lowest(values: np.ndarray) -> int:
 BATCHES_AT_ONCE = 16
 """Batches whose audio is read before it is sorted by length: more would need less padding and more memory."""
 
-Span = tuple[int, int]
-"""First sample and end of a piece in its recording."""
-Place = tuple[int, Span]
-"""Number of a recording in its group, and a piece of it."""
+Span = tuple[int, int]  # first sample and end of a piece in its recording
+Place = tuple[int, Span]  # number of a recording in its group, and a piece of it
+Recording = tuple[np.ndarray, list[Span]]  # samples, and the pieces they are cut into
 
 
 @dataclass(frozen=True)
@@ -80,12 +78,6 @@ class Piece:
     @property
     def text(self) -> str:
         return " ".join(word.word for word in self.words)
-
-
-@dataclass
-class _Recording:
-    samples: np.ndarray
-    spans: list[Span]
 
 
 class Recogniser:
@@ -106,31 +98,27 @@ class Recogniser:
     def __call__(
         self, recordings: Iterable[np.ndarray], advance: Callable[[float], None] | None = None
     ) -> Iterator[list[Piece]]:
-        """Yield the pieces of each recording, int16 (S,) at 16 kHz, in order. advance: called with the seconds done.
-
-        Recordings are read as they come, several batches in advance.
-        """
-        group: list[_Recording] = []
+        """Yield the pieces of each recording, int16 (S,), read in advance. advance: called with the seconds done."""
+        group: list[Recording] = []
         for samples in recordings:
-            group.append(_Recording(samples, cut(samples, self.longest)))
-            if sum(len(recording.samples) for recording in group) >= BATCHES_AT_ONCE * self.batch_samples:
+            group.append((samples, cut(samples, self.longest)))
+            if sum(len(recording) for recording, _ in group) >= BATCHES_AT_ONCE * self.batch_samples:
                 yield from self._recognise_group(group, advance)
                 group = []
         yield from self._recognise_group(group, advance)
 
     def _recognise_group(
-        self, group: list[_Recording], advance: Callable[[float], None] | None
+        self, group: list[Recording], advance: Callable[[float], None] | None
     ) -> Iterator[list[Piece]]:
-        places = [(i, span) for i, recording in enumerate(group) for span in recording.spans]
+        places = [(i, span) for i, (_, spans) in enumerate(group) for span in spans]
         recognised: dict[Place, Piece] = {}
         for batch in batches(places, self.batch_samples):
-            audio = [group[i].samples[first:end] for i, (first, end) in batch]
-            pieces = self._recognise_batch(audio, [span for _, span in batch])
-            recognised.update(zip(batch, pieces, strict=True))
+            audio = [group[i][0][first:end] for i, (first, end) in batch]
+            recognised.update(zip(batch, self._recognise_batch(audio, [span for _, span in batch]), strict=True))
             if advance is not None:
                 advance(sum(end - first for _, (first, end) in batch) / SAMPLE_RATE)
-        for i, recording in enumerate(group):
-            yield [recognised[i, span] for span in recording.spans]
+        for i, (_, spans) in enumerate(group):
+            yield [recognised[i, span] for span in spans]
 
     def _recognise_batch(self, audio: list[np.ndarray], spans: list[Span]) -> list[Piece]:
         with torch.inference_mode(), self.precision():
@@ -138,10 +126,9 @@ class Recogniser:
         log_probs = log_probs.cpu()
         texts = self.decoder(log_probs, lengths)
         pieces = []
-        for row, length, text, (first, end) in zip(log_probs, lengths.tolist(), texts, spans, strict=True):
-            start = first / SAMPLE_RATE
-            words = align(row[:length], text, self.task.alphabet, self.step, start)
-            pieces.append(Piece(start, end / SAMPLE_RATE, words))
+        for row, length, text, span in zip(log_probs, lengths.tolist(), texts, spans, strict=True):
+            start, end = (sample / SAMPLE_RATE for sample in span)
+            pieces.append(Piece(start, end, align(row[:length], text, self.task.alphabet, self.step, start)))
         return pieces
 
 

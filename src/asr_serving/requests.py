@@ -8,21 +8,14 @@ from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 SAMPLES = ("float", "int16")
-OPSETS = (18, 25)
-"""The lowest and the highest version of ONNX's operators that can be written."""
 FORMATS = ("text", "json", "srt")
-SERVING = ("fastapi", "uvicorn")
 
 
 def check_transcription(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
-    check_targets(cfg)
-    if not cfg.run:
-        raise UsageError(f"run is not set: a run's folder, as in {typed('transcribe')} run=outputs/<sweep>/<run>")
-    for key in ("run", "output"):
-        path_or_none(key, cfg[key])
+    _check_run(cfg, "transcribe")
+    path_or_none("output", cfg.output)
     switch("serve", cfg.serve)
     if cfg.format not in FORMATS:
         raise choices("format", cfg.format, FORMATS)
@@ -33,11 +26,18 @@ def check_transcription(cfg: DictConfig) -> None:
         raise choices("longest", cfg.longest, "1 second or more")
     whole("port", cfg.port, 0, 65535)
     if cfg.serve:
-        require("serve", "serve=true", *SERVING)
+        require("serve", "serve=true", "fastapi", "uvicorn")
         if requested_audio(cfg):
             raise choices("audio", cfg.audio, "null beside serve=true: the page takes recordings itself")
     elif not requested_audio(cfg):
         raise UsageError("audio is not set: a file, a folder, several as [a.wav,b], or - for a list on standard input")
+
+
+def _check_run(cfg: DictConfig, command: str) -> None:
+    check_targets(cfg)
+    if not cfg.run:
+        raise UsageError(f"run is not set: a run's folder, as in {typed(command)} run=outputs/<sweep>/<run>")
+    path_or_none("run", cfg.run)
 
 
 def requested_audio(cfg: DictConfig) -> list[str]:
@@ -52,15 +52,12 @@ def requested_audio(cfg: DictConfig) -> list[str]:
 
 def check_export(cfg: DictConfig) -> None:
     """Raise UsageError, with the value and the choices, for an option that cannot be met."""
-    check_targets(cfg)
-    if not cfg.run:
-        raise UsageError(f"run is not set: a run's folder, as in {typed('export')} run=outputs/<sweep>/<run>")
-    path_or_none("run", cfg.run)
+    _check_run(cfg, "export")
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:
-        whole("opset", cfg.opset, *OPSETS, also="null")
+        whole("opset", cfg.opset, 18, 25, also="null")  # the versions of ONNX's operators that can be written
     if cfg.output is not None and not str(cfg.output).endswith(".onnx"):
         raise choices("output", cfg.output, "a file that ends in .onnx")
     number("tolerance", cfg.tolerance, above=0, most=1)
-    require("export", "export.py", *PACKAGES)
+    require("export", "export.py", "onnx", "onnxscript", "onnxruntime")

@@ -1,29 +1,79 @@
-"""Output of transcripts: to standard output, to one file, or to a folder with one file per recording."""
+"""Recordings in, transcripts out: to standard output, to one file, or to a folder with one file per recording."""
 
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import soundfile
 from omegaconf import DictConfig, OmegaConf
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
 from asr_ablations.config.resolvers import look_up_in
-from asr_ablations.data.audio import duration
+from asr_ablations.data.audio import duration, header, read
 from asr_ablations.tools.files import CONF
-from asr_ablations.tools.streams import harmless_line
 from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import load_run
 from asr_serving.recogniser import Recogniser, Word
 from asr_serving.requests import requested_audio
-from asr_serving.sources import Source, find_sources, read_whole
 from asr_serving.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular, write
-from asr_verdicts.terminal import console
+from asr_verdicts.terminal import console, harmless_line
+
+AUDIO_ENDINGS = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".oga", ".opus"}
+BLOCK = 30
+"""Seconds that are read and resampled at once, a whole number; at rates above PLAIN_RATE fewer. Resampling takes about
+forty times the memory of its result: 1.2 GB for ten minutes.
+"""
+PLAIN_RATE = 48_000
+
+
+class Source(NamedTuple):
+    """A file, and its path below the requested folder (its name, if the file itself was requested)."""
+
+    path: Path
+    name: Path
+
+
+def find_sources(requested: Sequence[str]) -> list[Source]:
+    """Return the audio files of the requested paths, each once; "-" is a list on standard input. Raises UsageError."""
+    sources: dict[Path, Source] = {}
+    for text in requested:
+        paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
+        for path in (Path(p) for p in paths if p.strip()):
+            files = [path]
+            if path.is_dir():
+                files = sorted(p for p in path.rglob("*") if p.suffix.lower() in AUDIO_ENDINGS and p.is_file())
+            if not files:
+                raise UsageError(f"audio={path}: no audio in this folder ({', '.join(sorted(AUDIO_ENDINGS))})")
+            for file in files:
+                sources.setdefault(file, Source(file, Path(path.name) if file == path else file.relative_to(path)))
+    if not sources:
+        raise UsageError(f"audio={','.join(requested)}: no paths on standard input, expected one per line")
+    return list(sources.values())
+
+
+def read_whole(path: Path) -> np.ndarray:
+    """Return a recording as int16 samples (S,) at 16 kHz; stereo is averaged.
+
+    It is read in blocks of half a minute or less. With other sample rates the numbers are those of a single resampling:
+    a block begins at a whole second, and one more second is resampled on both sides.
+    Raises AudioError, which names the file, if it is missing, damaged or empty.
+    """
+    count, rate = header(path)
+    total, parts = count / rate, []
+    block = max(1, BLOCK * PLAIN_RATE // max(rate, PLAIN_RATE))
+    for first in range(0, max(1, int(np.ceil(total))), block):
+        begin, end = max(0, first - 1), min(total, first + block + 1)
+        samples = read(path, begin, end - begin)[(first - begin) * SAMPLE_RATE :]
+        parts.append(samples[: block * SAMPLE_RATE] if end > first + block else samples)
+    return np.concatenate(parts)
+
 
 REPLACED = (".txt", ".json", ".jsonl", ".srt")
 """Endings of files that a transcription may replace; any other file that is not empty stays."""
@@ -65,10 +115,7 @@ class Stream:
 
 
 class Folder:
-    """Output of one file per recording: <folder>/<path below the requested folder>.txt, .json or .srt.
-
-    Raises UsageError for recordings that would get the same file, or be replaced.
-    """
+    """Output of one file per recording. Raises UsageError for recordings that share one, or would be replaced."""
 
     def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
         self.folder, self.form = folder, form
@@ -79,13 +126,13 @@ class Folder:
                     f"output={folder}: {other} and {source.path} would both become {source.name}{ENDINGS[form]}; "
                     "expected files of different names, or the folder above them"
                 )
-        _refuse_replacing(map(self._file, sources), sources)
+        _refuse_replacing(map(self.place, sources), sources)
 
-    def _file(self, source: Source) -> Path:
+    def place(self, source: Source) -> Path:
         return self.folder / source.name.with_name(source.name.name + ENDINGS[self.form])
 
     def add(self, source: Source, transcript: Transcript) -> None:
-        file = self._file(source)
+        file = self.place(source)
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, WRITERS[self.form](transcript))
 
@@ -93,12 +140,8 @@ class Folder:
         """Do nothing: everything is already written."""
 
 
-def writer(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
-    """Return the output that the key `output` selects. single: the request was one file, by its own name.
-
-    Raises UsageError for subtitles of several files in one stream, for recordings that would get the same file, and for
-    a file that is not a transcript.
-    """
+def choose_output(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
+    """Return the output that the key `output` selects. single: one file was requested. Raises UsageError."""
     path = None if output is None else Path(output)
     if path is not None and (str(output).endswith("/") or path.is_dir()):
         return Folder(path, form, sources)
@@ -117,10 +160,11 @@ def transcribe(cfg: DictConfig) -> int:
     requested = requested_audio(cfg)
     sources = find_sources(requested)
     single = len(sources) == 1 and sources[0].path == Path(requested[0])
-    write = writer(cfg.output, cfg.format, sources, single)
+    write = choose_output(cfg.output, cfg.format, sources, single)
     words: list[Word] = []
-    recognise = recogniser(cfg)
-    with _progress() as progress:
+    recognise, terminal = load_recogniser(cfg), console(stderr=True, soft_wrap=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with Progress(*columns, transient=True, console=terminal, disable=not terminal.is_terminal) as progress:
         reader = _Reader(progress)
         sound = list(reader.sound(sources))
         task = progress.add_task("transcribing", total=sum(seconds for _, seconds in sound))
@@ -139,7 +183,7 @@ def transcribe(cfg: DictConfig) -> int:
     return reader.failed
 
 
-def recogniser(cfg: DictConfig) -> Recogniser:
+def load_recogniser(cfg: DictConfig) -> Recogniser:
     """Load the model and the decoder that the config names. Raises UsageError if that fails."""
     quiet()
     trained = load_run(str(cfg.run), cfg.checkpoint)
@@ -164,21 +208,14 @@ class Model:
 
 
 def load(run: str | Path, checkpoint: str = "last") -> Model:
-    """A trained run with greedy decoding and the settings of conf/transcribe.yaml. run: its folder; checkpoint: last or
-    best. Raises UsageError for a folder without a finished run.
-    """
+    """Load a trained run, with greedy decoding and the settings of conf/transcribe.yaml. Raises UsageError."""
     look_up_in(CONF)  # a run's config is completed by that of today
     settings = OmegaConf.load(CONF / "transcribe.yaml")
     assert isinstance(settings, DictConfig)
     decoder = OmegaConf.load(CONF / "decoder" / "greedy.yaml")
-    kept = {key: settings[key] for key in ("gpus", "longest", "batch_seconds")}
-    return Model(recogniser(OmegaConf.create({**kept, "decoder": decoder, "run": str(run), "checkpoint": checkpoint})))
-
-
-def _progress() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    terminal = console(stderr=True, soft_wrap=True)
-    return Progress(*columns, transient=True, console=terminal, disable=not terminal.is_terminal)
+    options = {key: settings[key] for key in ("gpus", "longest", "batch_seconds")}
+    request = {**options, "decoder": decoder, "run": str(run), "checkpoint": checkpoint}
+    return Model(load_recogniser(OmegaConf.create(request)))
 
 
 class _Reader:
@@ -204,9 +241,9 @@ class _Reader:
                 samples = read_whole(source.path)
             except UsageError as error:
                 self._report(error)
-                continue
-            self.lengths.append((source, len(samples)))
-            yield samples
+            else:
+                self.lengths.append((source, len(samples)))
+                yield samples
 
     def _report(self, error: UsageError) -> None:
         self.failed += 1

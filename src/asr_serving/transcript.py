@@ -1,8 +1,8 @@
 """A transcript as text, JSON or subtitles."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from asr_serving.recogniser import Piece, Word
 
@@ -29,25 +29,14 @@ class Transcript:
 
     def content(self) -> dict[str, object]:
         """Return the content of the JSON output; times in seconds, to the millisecond."""
-        words = [{key: _rounded(value) for key, value in asdict(word).items()} for word in self.words]
+        words = [
+            {"word": w.word, "start": round(w.start, 3), "end": round(w.end, 3), "confidence": round(w.confidence, 3)}
+            for w in self.words
+        ]
         pieces = [{"start": round(p.start, 3), "end": round(p.end, 3), "text": p.text} for p in self.pieces]
         return {
             "file": self.file, "seconds": round(self.seconds, 3), "text": self.text, "words": words, "pieces": pieces,
         }  # fmt: skip
-
-
-def _rounded(value: object) -> object:
-    return round(value, 3) if isinstance(value, float) else value
-
-
-def as_text(transcript: Transcript) -> str:
-    """Return the transcript as one line of plain text."""
-    return transcript.text + "\n"
-
-
-def as_json(transcript: Transcript) -> str:
-    """Return the transcript as an indented JSON object."""
-    return json.dumps(transcript.content(), ensure_ascii=False, indent=2) + "\n"
 
 
 def as_line(transcript: Transcript, form: str) -> str:
@@ -70,17 +59,14 @@ def subtitles(words: Iterable[Word]) -> list[list[Word]]:
     """Return the words in groups, one per subtitle."""
     groups: list[list[Word]] = []
     for word in words:
-        if groups and _continues(groups[-1], word):
-            groups[-1].append(word)
+        group = groups[-1] if groups else []
+        letters = sum(len(previous.word) + 1 for previous in group) + len(word.word)
+        near = bool(group) and word.start - group[-1].end < SUBTITLE_GAP
+        if near and letters <= SUBTITLE_LETTERS and word.end - group[0].start <= SUBTITLE_SECONDS:
+            group.append(word)
         else:
             groups.append([word])
     return groups
-
-
-def _continues(group: list[Word], word: Word) -> bool:
-    letters = sum(len(previous.word) + 1 for previous in group) + len(word.word)
-    near = word.start - group[-1].end < SUBTITLE_GAP
-    return near and letters <= SUBTITLE_LETTERS and word.end - group[0].start <= SUBTITLE_SECONDS
 
 
 def _clock(seconds: float) -> str:
@@ -90,7 +76,11 @@ def _clock(seconds: float) -> str:
     return f"{hours:02}:{minutes:02}:{rest // 1000:02},{rest % 1000:03}"
 
 
-WRITERS = {"text": as_text, "json": as_json, "srt": as_srt}
+WRITERS: dict[str, Callable[[Transcript], str]] = {
+    "text": lambda transcript: transcript.text + "\n",
+    "json": lambda transcript: json.dumps(transcript.content(), ensure_ascii=False, indent=2) + "\n",
+    "srt": as_srt,
+}
 
 
 SURE = 0.75
@@ -98,8 +88,7 @@ SURE = 0.75
 new speakers of that corpus (nine utterances of ten above 0.83), and 0.64 over AN4, which is real speech (nine of ten
 below 0.70).
 """
-FEWEST = 5
-"""Words below which nothing is said: one odd name makes a short text unsure."""
+FEWEST = 5  # words below which nothing is said: one odd name makes a short text unsure
 
 
 def doubt(words: Iterable[Word]) -> str | None:

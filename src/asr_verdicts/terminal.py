@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -31,6 +31,13 @@ def harmless(text: str) -> str:
     return _OBEYED.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
+def harmless_line(text: str) -> str:
+    """The same in one line. A carriage return, as a script written on Windows leaves it behind a value, is spelled out;
+    it is not taken for a space.
+    """
+    return " ".join(harmless(text).split())
+
+
 def forgive_characters() -> None:
     """From now on, what the encoding of an output lacks is spelled out there, and ends nothing."""
     for stream in (sys.stdout, sys.stderr):
@@ -54,6 +61,12 @@ def console(*, stderr: bool = False, soft_wrap: bool = False, quiet: bool = Fals
     if not terminal.is_terminal:
         terminal.width = WIDTH
     return terminal
+
+
+def waiting(title: str) -> AbstractContextManager[object]:
+    """On a terminal, a sign of life for as long as the block takes."""
+    terminal = console(stderr=True)
+    return terminal.status(title) if terminal.is_terminal else nullcontext()
 
 
 PATIENCE = 20.0

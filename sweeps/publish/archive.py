@@ -18,8 +18,7 @@ from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.runs import layout
-from asr_ablations.runs.evaluations import utterances_of
-from asr_ablations.runs.records import KEPT_ASIDE
+from asr_ablations.runs.records import KEPT_ASIDE, utterances_of
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.files import whole_file

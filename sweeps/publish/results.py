@@ -21,9 +21,9 @@ from asr_ablations.report.figures import write_figures
 from asr_ablations.report.training_columns import training_loss
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.layout import EVALUATIONS, STANDING, runs_in
-from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
+from asr_ablations.runs.reader import load_yaml, read_standing, read_sweep
 from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.runs.sweep_history import read_plan
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.arms import choice_of
 from asr_verdicts.comparison import Comparison
@@ -144,8 +144,8 @@ def compare_sweep(sweep: Path, folder: Path) -> Iterator[Published]:
         comparison = compare_folders(folders, Options())
         file = folder / f"{dict(pairwise(command)).get('-cn', name)}.yaml"
         recorded = (run.config["ablation"] for run in comparison.runs if run.config.get("ablation"))
-        ablation = read_yaml(file).get("ablation") if file.exists() else next(recorded, None)
-        commentary = parse_commentary(ablation or {}, comparison.arms, comparison.baseline)
+        declared = load_yaml(file.read_text(encoding="utf-8")) if file.exists() else {"ablation": next(recorded, None)}
+        commentary = parse_commentary(declared.get("ablation") or {}, comparison.arms, comparison.baseline)
         yield Published(replace(comparison, title=name), commentary, command)
 
 

@@ -16,7 +16,7 @@ from asr_ablations.tools.machine import peak_memory
 from asr_ablations.training.trained_model import load_run
 from asr_serving import sources
 from asr_serving.recogniser import Recogniser, batches
-from asr_serving.sources import find_sources, read_whole
+from asr_serving.transcribe import find_sources, read_whole
 from asr_verdicts.errors import UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore:GPU available but not used")

@@ -14,10 +14,9 @@ import torch
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.metrics.ctc_alignment import letter_frames
+from asr_ablations.data.word_times import letter_frames
 from asr_serving.recogniser import Piece, Word, align, cut
-from asr_serving.sources import Source
-from asr_serving.transcribe import Folder, Stream, writer
+from asr_serving.transcribe import Folder, Source, Stream, choose_output
 from asr_serving.transcript import Transcript, as_srt, doubt, subtitles
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import shared_data
@@ -52,19 +51,22 @@ def test_subtitles_are_short_and_lose_no_word() -> None:
 def test_files_that_would_overwrite_each_other_are_refused(tmp_path: Path) -> None:
     both = [Source(tmp_path / "x" / "a.wav", Path("a.wav")), Source(tmp_path / "y" / "a.wav", Path("a.wav"))]
     with pytest.raises(UsageError, match=r"x/a\.wav and .*y/a\.wav would both become a\.wav\.srt"):
-        writer(f"{tmp_path}/", "srt", both, False)
+        choose_output(f"{tmp_path}/", "srt", both, False)
 
 
 def test_subtitles_of_several_files_need_a_folder(tmp_path: Path) -> None:
     both = [Source(Path("a.wav"), Path("a.wav")), Source(Path("b.wav"), Path("b.wav"))]
     with pytest.raises(UsageError, match="expected output=<folder>/"):
-        writer(None, "srt", both, False)
+        choose_output(None, "srt", both, False)
 
 
 def test_a_folder_is_one_that_is_there_or_is_typed_with_a_slash(tmp_path: Path) -> None:
     one = [Source(Path("a.wav"), Path("a.wav"))]
-    assert [type(writer(name, "text", one, True)) for name in (f"{tmp_path}", f"{tmp_path}/new/")] == [Folder, Folder]
-    assert type(writer(f"{tmp_path}/new.txt", "text", one, True)) is Stream
+    assert [type(choose_output(name, "text", one, True)) for name in (f"{tmp_path}", f"{tmp_path}/new/")] == [
+        Folder,
+        Folder,
+    ]
+    assert type(choose_output(f"{tmp_path}/new.txt", "text", one, True)) is Stream
 
 
 def test_output_goes_through_links_and_into_devices_and_replaces_neither(tmp_path: Path) -> None:
@@ -100,12 +102,12 @@ def test_a_recording_is_not_replaced_by_its_transcript(tmp_path: Path, spelling:
     recording.write_bytes(b"RIFF")
     sources = [Source(Path("b.wav"), Path("b.wav")), Source(recording, Path("a.wav"))]
     with pytest.raises(UsageError, match=r"this is the recording .*a\.wav"):
-        writer(SPELLINGS[spelling](recording), "text", sources, False)
+        choose_output(SPELLINGS[spelling](recording), "text", sources, False)
     spoken = Source(tmp_path / "talk.txt", Path("talk.txt"))  # audio, whatever its ending says
     spoken.path.write_bytes(b"RIFF")
     sources = [spoken, Source(tmp_path / "x" / "talk", Path("talk"))]
     with pytest.raises(UsageError, match=r"this is the recording .*talk\.txt"):
-        writer(f"{tmp_path}/", "text", sources, False)
+        choose_output(f"{tmp_path}/", "text", sources, False)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +127,10 @@ def test_only_a_transcript_is_replaced(tmp_path: Path, name: str, content: str |
     (tmp_path / "link.txt").symlink_to(name)
     for file in (name, "link.txt"):
         if allowed:
-            assert type(writer(f"{tmp_path}/{file}", "text", [], False)) is Stream
+            assert type(choose_output(f"{tmp_path}/{file}", "text", [], False)) is Stream
         else:
             with pytest.raises(UsageError, match=f"output=.*{file}: this is not a transcript"):
-                writer(f"{tmp_path}/{file}", "text", [], False)
+                choose_output(f"{tmp_path}/{file}", "text", [], False)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,7 +16,6 @@ import psutil
 import pytest
 
 from asr_ablations.runs.status import fate_of
-from asr_ablations.tools.files import REPOSITORY
 from tests.helpers.command import SHRUNKEN, clean_environment, run_folders
 from tests.helpers.interpreter import program
 from tests.helpers.processes import hold, pending, wait_for
@@ -164,17 +162,6 @@ def test_a_sweep_whose_standard_streams_are_closed_trains(corpora: Path, tmp_pat
     assert [fate_of(folder).state for folder in run_folders(tmp_path)] == ["done", "done"]
 
 
-def isolated() -> list[str]:
-    """The words before a command that has no /proc. Skips where this user may not."""
-    words = ["unshare", "-r", "-m", "bash", "-c", HIDDEN, "-"]
-    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("needs namespaces of a user's own")
-    return words
-
-
-HIDDEN = 'mount -t tmpfs tmpfs /proc && exec "$@"'
-
-
 @pytest.mark.slow
 def test_too_few_open_files_are_one_line(corpora: Path, tmp_path: Path) -> None:
     """Of the most that the system allows; a lower limit of the shell's is lifted."""
@@ -182,24 +169,6 @@ def test_too_few_open_files_are_one_line(corpora: Path, tmp_path: Path) -> None:
     done = finish(start(words, corpora, tmp_path, limits={resource.RLIMIT_NOFILE: 90}))
     line = "error: workers=2: 90 files may be open at a time (ulimit -n); expected 128 or more\n"
     assert (done[0], done[2]) == (2, line)
-
-
-@pytest.mark.parametrize("words", [["src/train.py"], ["src/compare.py", "outputs/a"]], ids=lambda words: words[0])
-def test_a_working_folder_that_is_gone_is_one_line(words: list[str], corpora: Path, tmp_path: Path) -> None:
-    (tmp_path / "gone").mkdir()
-    inside = ["bash", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "-", str(tmp_path / "gone")]
-    command = [*inside, sys.executable, str(REPOSITORY / words[0]), *words[1:]]
-    done = program(command, clean_environment(corpora, tmp_path))
-    assert (done.returncode, done.stderr) == (2, "error: the working folder is gone: change to one that exists\n")
-
-
-@pytest.mark.slow
-def test_a_machine_without_processes_is_one_line(corpora: Path, tmp_path: Path) -> None:
-    """psutil would end with a traceback."""
-    words = ["src/train.py", *SHRUNKEN, CSV, f"outputs={tmp_path}"]
-    done = program([*isolated(), sys.executable, *words], clean_environment(corpora, tmp_path))
-    line = "error: /proc is not mounted: expected it, by which a run and what watches it know processes"
-    assert (done.returncode, done.stderr.splitlines()) == (2, [line])
 
 
 @pytest.mark.slow

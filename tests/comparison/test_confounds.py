@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from asr_ablations.runs.derived_keys import derived_keys
+from asr_ablations.runs.identity import derived_keys
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.config import MACHINE_KEYS, flatten

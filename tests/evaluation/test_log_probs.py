@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.evaluation.log_probs import LogProbs, Rows, halved, stored_log_probs, unique_utterances
-from asr_ablations.evaluation.pool import Pool, process_count, temporary_values
+from asr_ablations.evaluation.log_probs import LogProbs, halved, stored_log_probs, unique_utterances
+from asr_ablations.evaluation.pool import Pool, count_processes, temporary_values
 from asr_ablations.training.trained_model import load_run
 from asr_verdicts.errors import UsageError
 from tests.helpers.processes import wait_for
@@ -130,27 +130,6 @@ def test_each_utterance_has_its_rows(lengths: list[int], tmp_path: Path) -> None
     assert [row.tolist() for row in stored.read()] == [row.tolist() for row in rows]
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_said(tmp_path: Path) -> None:
-    """A mapped one would end the process."""
-    path = tmp_path / "dev.npy"
-    np.save(path, np.arange(40, dtype=np.float16).reshape(20, 2))
-    rows = Rows(path)
-    assert rows.read(18, 20).tolist() == [[36, 37], [38, 39]]
-    os.truncate(path, path.stat().st_size - 4)
-    assert rows.read(18, 19).tolist() == [[36, 37]]
-    with pytest.raises(UsageError, match=r"dev\.npy was cut while it is read: the same command computes it again"):
-        rows.read(18, 20)
-    with pytest.raises(ValueError, match=r"204 bytes, its head says 208"):
-        Rows(path)
-
-
-@pytest.mark.parametrize("wrong", [np.array(["a", None], dtype=object), np.float16(1), np.asfortranarray(np.eye(3))])
-def test_what_has_no_rows_is_refused(wrong: np.ndarray, tmp_path: Path) -> None:
-    np.save(tmp_path / "dev.npy", wrong)
-    with pytest.raises(ValueError, match="no rows"):
-        Rows(tmp_path / "dev.npy")
-
-
 def test_an_utterance_counts_once() -> None:
     """As when several processes have read the same utterance."""
     a, b = (Utterance(id_, "s", Path("x.flac"), 0.0, 1.0, "a") for id_ in "ab")
@@ -248,23 +227,14 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_log_probabilities_that_are_cut_while_they_are_decoded_are_said(tmp_path: Path) -> None:
-    log_probs = store(tmp_path, drawn(8))
-    with Pool([decoder("greedy")], 1) as pool:
-        assert len(pool.decode(0, log_probs).texts) == 8
-        os.truncate(log_probs.file, log_probs.file.stat().st_size - 2)
-        with pytest.raises(UsageError, match="was cut while it is read"):
-            pool.decode(0, log_probs)
-
-
 def test_an_error_of_a_decoder_reaches_the_caller(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="of the decoder's own"), Pool([Failing()], 2) as pool:
         pool.decode(0, store(tmp_path, drawn(8)))
 
 
 def test_processes() -> None:
-    assert process_count("auto") >= 1
-    assert process_count(3) == 3
+    assert count_processes("auto") >= 1
+    assert count_processes(3) == 3
     for wrong in (0, -1, 1.5, None, "all", True):
         with pytest.raises(UsageError, match=f"processes={wrong}: expected auto, or"):
-            process_count(wrong)
+            count_processes(wrong)

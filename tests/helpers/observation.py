@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.experiment.utterances import transcribe_set
-from asr_ablations.runs.named_files import refuse_changed_files, weights_file
+from asr_ablations.runs.identity import refuse_changed_files, weights_file
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.checkpoints import best_checkpoint
 from asr_ablations.training.trained_model import start_from

@@ -145,7 +145,6 @@ def test_what_is_refused(override: str, message: str, tiny_corpus: Path, tmp_pat
     [
         ("bad.arpa.gz", b"not packed", "damaged: Not a gzipped file"),
         ("bad.arpa.gz", gzip.compress(b"\\data\\\n" * 999, mtime=0)[:-9], "damaged: "),
-        ("bad.arpa", b"\\data\\\nngram 1=-4\n\n\\1-grams:\n-1 a\n\n\\end\\\n", "no such number of n-grams"),
         ("bad.arpa", b"\\data\\\nngram 1=1\n\n\\1-grams:\na\n\n\\end\\\n", "no n-gram: 'a'"),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from asr_ablations.language_models import lmplz, model
-from asr_ablations.language_models.binary import read_words
+from asr_ablations.language_models.model import read_binary_words
 from asr_ablations.language_models.ngram import Entry, estimate, write_arpa
 from asr_verdicts.errors import UsageError
 
@@ -141,7 +141,7 @@ def test_a_binary_without_words_is_refused(tmp_path: Path) -> None:
     content[100] = 0
     (tmp_path / "a.binary").write_bytes(content)
     with pytest.raises(UsageError, match="contains no words"):
-        read_words(tmp_path / "a.binary")
+        read_binary_words(tmp_path / "a.binary")
 
 
 def test_a_folder_with_a_damaged_binary_names_it(tmp_path: Path) -> None:

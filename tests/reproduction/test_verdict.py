@@ -25,7 +25,6 @@ from asr_ablations.reproduction.evidence import (
 )
 from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
 from asr_ablations.reproduction.reproduce import open_attempt
-from asr_ablations.reproduction.seed_tolerance import from_seeds, noise, published
 from asr_ablations.reproduction.variation import OWN_VARIABLES, read_environment_only
 from asr_ablations.reproduction.verdict import (
     CANNOT_TELL,
@@ -34,8 +33,11 @@ from asr_ablations.reproduction.verdict import (
     MATCH,
     ReproductionVerdict,
     cause_line,
+    estimate_from_seeds,
     judge,
+    measure_noise,
     noise_line,
+    use_published,
 )
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.environment import commit
@@ -73,7 +75,7 @@ def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
 def verdict(original: Original, again: Path) -> ReproductionVerdict:
     record = read_run(again)
     evidence = compare_bits(original.record, record)
-    return judge(evidence, causes(original, record), noise(original.record, original.sweep))
+    return judge(evidence, causes(original, record), measure_noise(original.record, original.sweep))
 
 
 def change_json(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -263,16 +265,16 @@ def test_a_run_that_continued_with_other_code_says_so(tmp_path: Path) -> None:
 def test_the_limit_is_that_of_two_runs() -> None:
     """t · √2 · sd: with the four seeds' own sd, 95 of 100 pairs of runs lie within it (ISO 5725-6)."""
     rates = [0.10, 0.11, 0.13, 0.12]
-    seed_noise = from_seeds(rates, grain=0.0)
+    seed_noise = estimate_from_seeds(rates, grain=0.0)
     assert seed_noise.deviation == pytest.approx(np.std(rates, ddof=1))
     assert seed_noise.limit == pytest.approx(T_OF_THREE_DEGREES * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
-    two_sets = from_seeds(rates, grain=0.0, sets=2)
+    two_sets = estimate_from_seeds(rates, grain=0.0, sets=2)
     assert two_sets.limit == pytest.approx(T_FOR_TWO_SETS * np.sqrt(2) * np.std(rates, ddof=1), rel=1e-6)
 
 
 def test_the_limit_holds_for_95_of_100_pairs() -> None:
     draws = np.random.default_rng(0).normal(0.1, 0.01, size=(2000, 6))
-    limits = [from_seeds(runs[:4].tolist(), 0.0).limit for runs in draws]
+    limits = [estimate_from_seeds(runs[:4].tolist(), 0.0).limit for runs in draws]
     within = [limit is not None and abs(runs[4] - runs[5]) <= limit for runs, limit in zip(draws, limits, strict=True)]
     assert np.mean(within) == pytest.approx(0.95, abs=0.015)
 
@@ -282,7 +284,7 @@ def test_several_sets_raise_one_chance_of_a_false_alarm() -> None:
     draws = np.random.default_rng(1).normal(0.1, 0.01, size=(3000, 4, 8))
     alarms = 0
     for sets in draws:
-        limits = [from_seeds(runs[:6].tolist(), 0.0, sets=4).limit for runs in sets]
+        limits = [estimate_from_seeds(runs[:6].tolist(), 0.0, sets=4).limit for runs in sets]
         alarms += any(limit is None or abs(r[6] - r[7]) > limit for r, limit in zip(sets, limits, strict=True))
     assert alarms / len(draws) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(draws))
 
@@ -290,15 +292,15 @@ def test_several_sets_raise_one_chance_of_a_false_alarm() -> None:
 @pytest.mark.parametrize("deviation", [0.0006, 0.0010, 0.0017])
 def test_the_published_limit_calls_at_most_one_of_twenty_equal_runs_different(deviation: float) -> None:
     """The difference of two runs has the deviation √2 · sd, and the published sd is a range: its upper end holds."""
-    limit = published().limit
+    limit = use_published().limit
     assert limit == pytest.approx(Z * np.sqrt(2) * 0.0017, rel=1e-6)
-    assert published(2).limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
+    assert use_published(2).limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
     pairs = np.random.default_rng(2).normal(0, deviation, size=(20000, 2))
     assert np.mean(np.abs(pairs[:, 0] - pairs[:, 1]) > limit) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 20000)
 
 
 def test_equal_seeds_do_not_prove_that_nothing_moves() -> None:
-    limit = from_seeds([0.1, 0.1, 0.1, 0.1], grain=0.01).limit
+    limit = estimate_from_seeds([0.1, 0.1, 0.1, 0.1], grain=0.01).limit
     assert limit == pytest.approx(T_OF_THREE_DEGREES * np.sqrt(2) * 0.01 / np.sqrt(12), rel=1e-6)
 
 
@@ -307,7 +309,7 @@ def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -
     record = load_original(write_run(tmp_path, *sets)).record
     record.summary.sets.update(dict.fromkeys(("test-clean", "test-other"), record.summary.sets["test"]))
     record.summary.test_sets[:] = ["test-clean", "test-other"]
-    seed_noise = noise(record, tmp_path / "sweep")
+    seed_noise = measure_noise(record, tmp_path / "sweep")
     assert seed_noise["test-other"].limit is None
     assert seed_noise["test-clean"].limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
     assert seed_noise["test-clean"].deviation is None
@@ -318,7 +320,7 @@ def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
     original, _ = pair(tmp_path)
     write_run(tmp_path, "seed=4", "dropout=0.5", rate=0.9)
     write_run(tmp_path, "seed=5", rate=0.9, status="failed")
-    assert noise(original.record, original.sweep)["test"].source.startswith("4 seeds")
+    assert measure_noise(original.record, original.sweep)["test"].source.startswith("4 seeds")
 
 
 def test_what_nothing_explains_is_no_drift(tmp_path: Path) -> None:
@@ -512,11 +514,11 @@ def test_two_reproductions_at_once_have_two_folders_and_an_interrupted_one_conti
         open_attempt(original, tmp_path / "reproductions", checkout=False) as second,
         open_attempt(original, tmp_path / "reproductions", checkout=True) as checkout,
     ):
-        assert [first.home, second.home, checkout.home] == [home / "1", home / "2", home / "1-checkout"]
-        write_json(second.home / "reproduction.json", {})
+        assert [first, second, checkout] == [home / "1", home / "2", home / "1-checkout"]
+        write_json(second / "reproduction.json", {})
     for expected in ("1", "1"):  # without a verdict
         with open_attempt(original, tmp_path / "reproductions", checkout=False) as attempt:
-            assert attempt.home == home / expected
+            assert attempt == home / expected
     write_json(home / "1" / "reproduction.json", {})
     with open_attempt(original, tmp_path / "reproductions", checkout=False) as attempt:
-        assert attempt.home == home / "3"
+        assert attempt == home / "3"

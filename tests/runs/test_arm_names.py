@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.runs.sweep_history import read_plan
 from asr_verdicts.arms import by_arm, find_arm, name_of
 from asr_verdicts.files import write_json
 from asr_verdicts.plan import PlannedArm

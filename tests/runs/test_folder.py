@@ -8,10 +8,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import identity, short_name
 from asr_ablations.runs.layout import STANDING, SWEEP
+from asr_ablations.runs.records import damage
 from asr_ablations.runs.sweep_history import PlannedRun, planned_run
 from asr_verdicts.config import MACHINE_KEYS
 from asr_verdicts.errors import UsageError

@@ -19,8 +19,8 @@ from asr_ablations.runs import lease
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.runs.lease import Lease, LeaseHeldError, newest, owner
 from asr_ablations.runs.process import LAUNCHER
-from asr_ablations.tools import watchdog
-from asr_ablations.tools.watchdog import start_of
+from asr_ablations.tools import signals
+from asr_ablations.tools.signals import start_of
 from tests.helpers.ending import end_with_parent
 
 HOLD = """
@@ -189,7 +189,7 @@ def test_a_step_of_the_clock_ends_no_arm(tmp_path: Path) -> None:
     program = f"""
 import os, re, time
 from pathlib import Path
-from asr_ablations.tools.watchdog import start_of, when_gone
+from asr_ablations.tools.signals import start_of, when_gone
 gone = []
 when_gone(os.getppid(), start_of(os.getppid()), lambda: gone.append(1))
 time.sleep(1)
@@ -326,11 +326,11 @@ def test_a_watchdog_that_cannot_look_looks_again(monkeypatch: pytest.MonkeyPatch
         looks.release()
         raise error
 
-    monkeypatch.setattr(watchdog, "start_of", fail)
-    watchdog.when_gone(os.getpid(), started, gone.set)
+    monkeypatch.setattr(signals, "start_of", fail)
+    signals.when_gone(os.getpid(), started, gone.set)
     assert looks.acquire(timeout=30)
     assert looks.acquire(timeout=30)
-    monkeypatch.setattr(watchdog, "start_of", lambda pid: started + 9)  # its id belongs to another process now
+    monkeypatch.setattr(signals, "start_of", lambda pid: started + 9)  # its id belongs to another process now
     assert gone.wait(30)
 
 

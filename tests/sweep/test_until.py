@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.runs.layout import STANDING
 from asr_ablations.runs.records import load
-from asr_ablations.runs.verdict_plan import changes, read_plan
+from asr_ablations.runs.sweep_history import changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
 from asr_ablations.sweep.manifest import freeze_plan, write_manifest
 from asr_ablations.sweep.until.ablation import standing, take_over, write_standing

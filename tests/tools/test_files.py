@@ -16,15 +16,14 @@ from omegaconf import OmegaConf
 from rich.table import Table
 
 from asr_ablations.config.build import build
-from asr_ablations.runs.status import ending
+from asr_ablations.runs.command import describe_end
 from asr_ablations.tools.checks import number, switch, whole
 from asr_ablations.tools.errors import BROUGHT_BY, exit_code_of, of_the_system, require
 from asr_ablations.tools.files import amount, format_override, sha256, typed
 from asr_ablations.tools.machine import one_at_a_time
-from asr_ablations.tools.streams import harmless_line
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import folder_name, whole_file, write, write_csv
-from asr_verdicts.terminal import bar, console, harmless
+from asr_verdicts.terminal import bar, console, harmless, harmless_line
 from tests.helpers.support import REPOSITORY, described
 
 
@@ -94,7 +93,7 @@ def test_an_error_of_the_disk_names_the_file_and_not_its_temporary_name(tmp_path
     ],
 )
 def test_a_limit_of_the_system_is_one_line(error: Exception, line: str) -> None:
-    end = ending(error)
+    end = describe_end(error)
     assert end is not None
     assert end[0].startswith(line)
     assert end[1] == 1

@@ -97,38 +97,6 @@ def test_signals_during_the_products_of_an_lstm_leave_the_heap_whole() -> None:
     assert (result.returncode, result.stdout) == (0, "trained\n"), result.stderr
 
 
-DELETING = """
-import os, signal, time
-from asr_ablations.tools.errors import Stopped
-from asr_ablations.training.signals import StopRequest
-
-class Held:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.01)
-
-stop = StopRequest()
-stop.listen()
-try:
-    Held()
-    print("goes on")
-    while True:
-        time.sleep(0.01)
-except Stopped as stopped:
-    print(stopped)
-stop.close()
-"""
-
-
-def test_a_signal_where_an_object_is_deleted_is_not_lost() -> None:
-    """Python ignores exceptions there: the first one stops nothing."""
-    result = subprocess.run(
-        [sys.executable, "-c", DELETING], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}
-    )
-    assert result.stdout == "goes on\ninterrupted: SIGTERM\n", result.stderr
-    assert result.stderr == ""
-
-
 @pytest.fixture(scope="module")
 def operators() -> library.Library:
     fresh = library.Library("asr_ablations_tried", "DEF")

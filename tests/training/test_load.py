@@ -14,11 +14,10 @@ from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.experiment.run import set_up
-from asr_ablations.runs.identity import identity
-from asr_ablations.runs.named_files import weights_file
+from asr_ablations.runs.identity import identity, weights_file
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.trained_model import load
+from asr_ablations.training.trained_model import load_run
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF, compose, tiny_overrides
 from tests.helpers.trained_runs import write_trained
@@ -32,12 +31,12 @@ def run_folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", [".", "checkpoints/last.ckpt", "checkpoints/best.ckpt"])
 def test_the_weights_come_back_without_a_corpus(run_folder: Path, path: str) -> None:
-    cfg, task, alphabet = load(run_folder / path, "best")
+    trained = load_run(run_folder / path, "best")
+    cfg, task = trained.cfg, trained.task
     expected = torch.load(run_folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
     assert expected
     assert all(torch.equal(value, expected[key]) for key, value in task.state_dict().items())
     assert not task.training
-    assert alphabet == task.alphabet
     assert cfg.width == 8
 
 
@@ -45,7 +44,7 @@ def test_a_checkpoint_beside_its_config(run_folder: Path, tmp_path: Path) -> Non
     (tmp_path / "sent").mkdir()
     for name in ("config.yaml", "checkpoints/last.ckpt"):
         shutil.copy(run_folder / name, tmp_path / "sent")
-    assert load(tmp_path / "sent" / "last.ckpt")[0].width == 8
+    assert load_run(tmp_path / "sent" / "last.ckpt").cfg.width == 8
 
 
 class Payload:
@@ -68,7 +67,7 @@ def test_a_planted_pickle_is_refused_and_nothing_executed(run_folder: Path, tmp_
     else:
         torch.save(content, file)
     with pytest.raises(UsageError, match=r"last\.ckpt: refused, .* more than weights") as message:
-        load(run_folder)
+        load_run(run_folder)
     assert "\n" not in str(message.value)
     assert not (tmp_path / "executed").exists()
 
@@ -79,7 +78,7 @@ def test_a_planted_target_is_refused(run_folder: Path, tmp_path: Path) -> None:
     cfg.decoder = {"_target_": "os.system", "command": f"touch {tmp_path / 'executed'}"}
     OmegaConf.save(cfg, file)
     with pytest.raises(UsageError, match=r"os\.system: refused"):
-        load(run_folder)
+        load_run(run_folder)
     assert not (tmp_path / "executed").exists()
 
 
@@ -87,7 +86,7 @@ def test_keys_that_came_later_are_at_their_defaults(run_folder: Path) -> None:
     cfg = OmegaConf.load(run_folder / "config.yaml")
     del cfg["checkpoint_minutes"]
     OmegaConf.save(cfg, run_folder / "config.yaml")
-    assert load(run_folder)[0].checkpoint_minutes == OmegaConf.load(CONF / "config.yaml").checkpoint_minutes
+    assert load_run(run_folder).cfg.checkpoint_minutes == OmegaConf.load(CONF / "config.yaml").checkpoint_minutes
 
 
 def _other_alphabet(folder: Path) -> None:
@@ -100,7 +99,7 @@ def _other_alphabet(folder: Path) -> None:
 def _own_alphabet(folder: Path) -> None:
     """As a run leaves it whose alphabet is of a class of its own, derived from its text."""
     file = folder / "checkpoints" / "last.ckpt"
-    task = load(folder)[1]
+    task = load_run(folder).task
     content = torch.load(file, weights_only=True)
     task.alphabet = Pieces(task.alphabet.characters)
     task.on_save_checkpoint(content)
@@ -188,7 +187,7 @@ def test_what_is_wrong_is_told_in_one_line(run_folder: Path, what: str) -> None:
     spoil, message = WRONG[what]
     spoil(run_folder)
     with pytest.raises(UsageError, match=message) as error:
-        load(run_folder)
+        load_run(run_folder)
     assert "\n" not in str(error.value)
 
 
@@ -199,12 +198,12 @@ def test_what_is_wrong_is_told_in_one_line(run_folder: Path, what: str) -> None:
 def test_a_path_that_leads_nowhere(tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "stray.ckpt").touch()
     with pytest.raises(UsageError, match=message):
-        load(tmp_path / path)
+        load_run(tmp_path / path)
 
 
 def test_only_last_and_best_are_kept(run_folder: Path) -> None:
     with pytest.raises(UsageError, match="checkpoint=first: expected last, best"):
-        load(run_folder, "first")
+        load_run(run_folder, "first")
 
 
 SMALL = ("width=8", "layers=1", "gpus=0", "logger=csv")

@@ -1,7 +1,7 @@
 """An option held to the contract of its group: signatures, and what a whole model promises with it on noise."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,39 +27,33 @@ TOLERANCE = 1e-4
 
 
 def check(cfg: DictConfig, words: list[str]) -> None:
-    """Print a line for each promise that the options among the words keep.
-
-    Raises UsageError with those that are broken, and for words that choose no option of a group.
-    """
-    chosen = [group for word in words if (group := word.lstrip("+").partition("=")[0]) in CONTRACTS and group in cfg]
-    if not chosen:
+    """Print a line for each promise that the options among the words keep. Raises UsageError with broken ones."""
+    options = [
+        word.lstrip("+") for word in words if word.lstrip("+").partition("=")[0] in CONTRACTS.keys() & cfg.keys()
+    ]
+    if not options:
         raise UsageError("name the option to check, as rnn=mine")
     broken: list[str] = []
-    for group in chosen:
-        for fault in _signatures(cfg, group):
+    for group in (option.partition("=")[0] for option in options):
+        for fault in _compare_signatures(cfg, group):
             broken.append(f"{group}: {fault}")
             print(f"broken  {broken[-1]}")
         if not broken:
             print(f"kept    {group}: signatures are those of {CONTRACTS[group].rpartition('.')[2]}")
     if not broken:  # what cannot be called cannot be tried
         task, _ = assemble(cfg, build(cfg.data))
-        for promise, finds_fault in PROMISES:
+        for promise, find_fault in PROMISES:
             try:
-                found = finds_fault(task)
-            except Exception as error:  # whatever the user's class raises is the finding
-                found = f"{type(error).__name__}: {error}"
-            line = promise if found is None else f"{promise}: {found}"
-            broken += [] if found is None else [line]
-            print(f"{'kept  ' if found is None else 'broken'}  {line}")
+                fault = find_fault(task)
+            except Exception as error:  # whatever the user's class raises breaks the promise
+                fault = f"{type(error).__name__}: {error}"
+            broken += [] if fault is None else [f"{promise}: {fault}"]
+            print(f"kept    {promise}" if fault is None else f"broken  {promise}: {fault}")
     if broken:
-        raise UsageError(f"{', '.join(f'{group}={_name(words, group)}' for group in chosen)}: {len(broken)} broken")
+        raise UsageError(f"{', '.join(options)}: {len(broken)} broken")
 
 
-def _name(words: list[str], group: str) -> str:
-    return next(word.partition("=")[2] for word in words if word.lstrip("+").partition("=")[0] == group)
-
-
-def _signatures(cfg: DictConfig, group: str) -> list[str]:
+def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
     node = cfg[group]
     if node is None or group == "model":  # a model is built with its parts, below
         return []
@@ -76,11 +70,11 @@ def _signatures(cfg: DictConfig, group: str) -> list[str]:
         lines += faults(module, protocol)
         lines += [] if isinstance(module, nn.Module) else ["what it makes is no nn.Module"]
     if not lines and group == "rnn":
-        lines += _causality(subject(3, 4))
+        lines += _check_causality(subject(3, 4))
     return lines
 
 
-def _causality(layer: nn.Module) -> list[str]:
+def _check_causality(layer: nn.Module) -> list[str]:
     x = torch.randn(2, 6, 3)
     lengths = torch.tensor([6, 4])
     with torch.no_grad():
@@ -93,22 +87,22 @@ def _causality(layer: nn.Module) -> list[str]:
     return ["a frame depends on later ones: a layer runs forwards in time"] if seen else []
 
 
-def _noise() -> Batch:
+def _make_noise() -> Batch:
     generator = torch.Generator().manual_seed(0)
     return unlabelled_batch([torch.randint(-9000, 9000, (n,), generator=generator).short().numpy() for n in SAMPLES])
 
 
-def _alone(task: CTCTask) -> str | None:
-    batch = _noise()
+def _compare_alone(task: CTCTask) -> str | None:
+    batch = _make_noise()
     task.eval()
     with torch.no_grad():
         together, lengths = task(batch)
         if lengths.tolist() != task.output_frames(batch.lengths).tolist():
             return f"output_lengths says {task.output_frames(batch.lengths).tolist()}, the call {lengths.tolist()}"
         for row, samples in enumerate(batch.audio.split(batch.lengths.tolist())):
-            own, _ = task(unlabelled_batch([samples.numpy()]))
+            alone, _ = task(unlabelled_batch([samples.numpy()]))
             frames = int(lengths[row])
-            difference = (together[row, :frames] - own[0, :frames]).abs().max().item() if frames else 0.0
+            difference = (together[row, :frames] - alone[0, :frames]).abs().max().item() if frames else 0.0
             if not difference <= TOLERANCE:
                 return f"utterance of {len(samples)} samples differs by {difference:.2g} nats"
     return None
@@ -119,8 +113,8 @@ def modules(task: CTCTask) -> nn.Module:
     return task.model
 
 
-def _gradients(task: CTCTask) -> str | None:
-    batch = _noise()
+def _check_gradients(task: CTCTask) -> str | None:
+    batch = _make_noise()
     labels = [1, 2, 1, 2]
     batch = replace(batch, targets=torch.tensor(labels), target_lengths=torch.tensor([2, 0, 0, 2]))
     task.train()
@@ -138,7 +132,7 @@ def _gradients(task: CTCTask) -> str | None:
     return None
 
 
-def _step(task: CTCTask) -> str | None:
+def _check_step(task: CTCTask) -> str | None:
     optimizer = task.make_optimizer(modules(task).parameters())
     schedule = task.make_schedule(optimizer, total_steps=4)
     before = [parameter.detach().clone() for parameter in optimizer.param_groups[0]["params"]]
@@ -153,7 +147,7 @@ def _step(task: CTCTask) -> str | None:
     return None if changed else "no weight has changed"
 
 
-def _texts(task: CTCTask) -> str | None:
+def _check_texts(task: CTCTask) -> str | None:
     frames = torch.randn(2, 5, task.alphabet.outputs).log_softmax(-1)
     texts = task.decoder(frames, torch.tensor([5, 0]))
     if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
@@ -162,22 +156,14 @@ def _texts(task: CTCTask) -> str | None:
 
 
 PROMISES: tuple[tuple[str, Callable[[CTCTask], str | None]], ...] = (
-    ("an utterance alone is as in a batch, lengths 0 and 1 among them", _alone),
-    ("loss and gradients are finite, with length 0 and an empty transcript", _gradients),
-    ("a step of optimizer and schedule changes the weights", _step),
-    ("the decoder gives texts, and none for length 0", _texts),
+    ("an utterance alone is as in a batch, lengths 0 and 1 among them", _compare_alone),
+    ("loss and gradients are finite, with length 0 and an empty transcript", _check_gradients),
+    ("a step of optimizer and schedule changes the weights", _check_step),
+    ("the decoder gives texts, and none for length 0", _check_texts),
 )
 
 
-def members(protocol: type) -> Iterator[tuple[str, Callable[..., Any] | None]]:
-    """Names and functions of what a contract asks for; None for data."""
-    for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
-        value = vars(protocol).get(name)
-        if name == "__call__" or not name.startswith("_"):
-            yield name, value if inspect.isfunction(value) else None
-
-
-def called(subject: Any, name: str) -> Any:
+def find_function(subject: Any, name: str) -> Any:
     """The function behind a member: what `forward` takes is what a call of a module takes."""
     if name != "__call__":
         return getattr(subject, name, None)
@@ -195,14 +181,14 @@ def parameters(function: Any) -> list[inspect.Parameter]:
 
 def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
     """Why the function cannot be called as a contract says; None where it can."""
-    own, contract_parameters = parameters(function), parameters(expected)
-    kinds = {p.kind for p in own}
-    positional = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    actual, contract_parameters = parameters(function), parameters(expected)
+    kinds = {p.kind for p in actual}
+    positional = [p for p in actual if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     for position, wanted in enumerate(contract_parameters):
         if wanted.kind is wanted.POSITIONAL_ONLY:
             if position >= len(positional) and inspect.Parameter.VAR_POSITIONAL not in kinds:
                 return f"takes {len(positional)} positional arguments, expected {position + 1}"
-        elif wanted.name not in {p.name for p in own} and inspect.Parameter.VAR_KEYWORD not in kinds:
+        elif wanted.name not in {p.name for p in actual} and inspect.Parameter.VAR_KEYWORD not in kinds:
             return f"has no argument {wanted.name!r}"
         elif (
             position < len(positional)
@@ -210,21 +196,24 @@ def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
             and positional[position].name != wanted.name
         ):
             return f"argument {position + 1} is {positional[position].name!r}, expected {wanted.name!r}"
-    known = {p.name for p in contract_parameters} | {p.name for p in positional[: len(contract_parameters)]}
-    needed = [p.name for p in own if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    unknown = [name for name in needed if name not in known]
+    given = {p.name for p in contract_parameters} | {p.name for p in positional[: len(contract_parameters)]}
+    needed = [p.name for p in actual if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    unknown = [name for name in needed if name not in given]
     return f"needs {', '.join(unknown)}, which is no argument of the contract" if unknown else None
 
 
 def faults(subject: Any, protocol: type) -> list[str]:
     """Where a subject, an object or its class, does not fulfil a contract."""
     lines = []
-    for name, expected in members(protocol):
-        if expected is None:
+    for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
+        if name.startswith("_") and name != "__call__":
+            continue
+        expected = vars(protocol).get(name)
+        if not inspect.isfunction(expected):  # data
             has = hasattr(subject, name) or isinstance(subject, type)
             lines += [] if has else [f"has no {name}"]
             continue
-        function = called(subject, name)
+        function = find_function(subject, name)
         if function is None:
             lines.append(f"has no {name}{inspect.signature(expected)}")
         elif (reason := mismatch(function, expected)) is not None:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.layout import COMPARISON
 from asr_ablations.tools.files import CONF, typed
-from asr_ablations.tools.streams import waiting
 from asr_verdicts.cli import add_answer_options, add_text_options, print_files
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import folder_name
+from asr_verdicts.terminal import waiting
 from asr_verdicts.texts.systems import is_system
 
 if TYPE_CHECKING:

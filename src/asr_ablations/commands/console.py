@@ -9,7 +9,6 @@ from pathlib import Path
 
 from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
-from asr_ablations.tools.machine import check_surroundings
 
 
 def as_folder(word: str) -> str:
@@ -21,7 +20,6 @@ def exit_code(work: Callable[[], int]) -> int:
     """The exit code of `work`: its own, or of the error that ended it."""
     prepare_command()
     try:
-        check_surroundings()
         return work()
     except (KeyboardInterrupt, Exception) as error:
         return report_end(error)

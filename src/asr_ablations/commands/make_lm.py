@@ -20,10 +20,7 @@ from asr_verdicts.terminal import console
 
 
 def make(cfg: DictConfig) -> Path:
-    """The model's folder: lm.arpa, lm.binary where KenLM's build_binary is found, and words.txt, or lm.pt if it is
-    recurrent; lm.json with what went into it and how it fits the development sets; config.yaml, environment.json.
-    Raises UsageError as its parts do.
-    """
+    """Make a model and return its folder, with lm.json on what went into it and how it fits. Raises UsageError."""
     check(cfg)
     source, corpus = build(cfg.lm), build(cfg.data)
     alphabet = build(cfg.alphabet)(corpus)
@@ -31,7 +28,7 @@ def make(cfg: DictConfig) -> Path:
     record.keep_previous()
     with record:
         content = source(corpus, alphabet, record.folder)
-        content["binary"] = (record.folder / ARPA).is_file() and _binary(record.folder)
+        content["binary"] = (record.folder / ARPA).is_file() and _write_binary(record.folder)
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
@@ -40,7 +37,7 @@ def make(cfg: DictConfig) -> Path:
     return record.folder
 
 
-def _binary(folder: Path) -> bool:
+def _write_binary(folder: Path) -> bool:
     program = lmplz.find("build_binary")
     if program is None:
         print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used as it is, which loads "

@@ -16,13 +16,11 @@ from asr_ablations.tools.files import CARRIED, CONF, PACKAGE, REPOSITORY, typed
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 
-OTHERS = ("benchmark", "recipe")
-"""Groups without components."""
+OTHERS = ("benchmark", "recipe")  # groups without components
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
 """A method by which the native library computes in place of `forward`: a copy would not do what its text says."""
-OWN = "variants"
-"""The package of a user's own classes, beside conf/."""
+OWN = "variants"  # the package of a user's own classes, beside conf/
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,14 +39,14 @@ def parser() -> argparse.ArgumentParser:
 
 def new(group: str, name: str, like: str | None) -> int:
     """Write the files and print what to do next. Raises UsageError for a name that is taken or is none of Python's."""
-    allowed = [known for known in groups() if known not in OTHERS]
+    allowed = [other for other in groups() if other not in OTHERS]
     if group not in allowed:
         raise choices("group", group, allowed)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise choices("name", name, "a name in lower case, as mine")
     if (CONF / group / f"{name}.yaml").exists():
         raise UsageError(f"{group}={name}: there is such an option already")
-    sources = _sources(group)
+    sources = _copy_sources(group)
     if like is None:
         like = min(sources, key=lambda option: len(sources[option]))
     elif like not in sources:
@@ -78,15 +76,15 @@ def new(group: str, name: str, like: str | None) -> int:
     return 0
 
 
-def _sources(group: str) -> dict[str, str]:
+def _copy_sources(group: str) -> dict[str, str]:
     """The source of a copy of each option; of a class of torch's, a class that is built upon it."""
     sources = {}
     for option, node in options_by_name(group).items():
         module, _, name = str(node["_target_"]).rpartition(".")
         if not module.startswith(OURS):
             title = f'"""{option} of torch, to be changed."""'
-            own = f'class Own({name}):\n    """{module}.{name} with a change of mine."""\n'
-            sources[option] = f"{title}\n\nfrom {module} import {name}\n\n\n{own}"
+            changed = f'class Own({name}):\n    """{module}.{name} with a change of mine."""\n'
+            sources[option] = f"{title}\n\nfrom {module} import {name}\n\n\n{changed}"
             continue
         file = PACKAGE / "components" / module.removeprefix(OURS).replace(".", "/")
         text = file.with_suffix(".py").read_text(encoding="utf-8")

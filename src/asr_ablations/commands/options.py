@@ -15,8 +15,7 @@ from asr_verdicts.files import write
 
 PAGE = REPOSITORY / "docs" / "options.md"
 
-TRAINING = "config"
-"""The config of train.py, which others build upon."""
+TRAINING = "config"  # the config of train.py, which others build upon
 
 
 HEAD = """\
@@ -45,22 +44,19 @@ def main() -> int:
 
 def page() -> str:
     """The whole page as Markdown."""
-    own = {group for _, _, groups in COMMANDS for group in groups}
+    others = {group for _, _, groups in COMMANDS for group in groups}
     config = (CONF / f"{TRAINING}.yaml").read_text(encoding="utf-8")
-    groups = [name for name in sorted(path.name for path in CONF.iterdir() if path.is_dir()) if name not in own]
-    parts = [HEAD, _contents(groups), "## Keys of a training run\n", *_plain_keys(config)]
+    groups = [name for name in sorted(path.name for path in CONF.iterdir() if path.is_dir()) if name not in others]
+    links = ", ".join(f"[`{group}`](#{group})" for group in groups)
+    scripts = ", ".join(f"[`{script}`](#{script.replace('.', '')})" for _, script, _ in COMMANDS)
+    contents = f"[Plain keys](#keys-of-a-training-run). Groups: {links}. Other commands: {scripts}.\n"
+    parts = [HEAD, contents, "## Keys of a training run\n", *_plain_keys(config)]
     chosen = defaults(config)
     for group in groups:
         parts += _group(group, chosen.get(group))
     for name, script, more in COMMANDS:
         parts += _command(name, script, more)
     return "\n".join(parts)
-
-
-def _contents(groups: Sequence[str]) -> str:
-    links = ", ".join(f"[`{group}`](#{group})" for group in groups)
-    scripts = ", ".join(f"[`{script}`](#{script.replace('.', '')})" for _, script, _ in COMMANDS)
-    return f"[Plain keys](#keys-of-a-training-run). Groups: {links}. Other commands: {scripts}.\n"
 
 
 def _plain_keys(text: str) -> Iterator[str]:
@@ -75,20 +71,14 @@ def _plain_keys(text: str) -> Iterator[str]:
 
 
 def _group(group: str, default: str | None, level: str = "##", package: str = "") -> list[str]:
-    """The options of one folder of conf/, and the keys of each.
-
-    package: what the keys begin with, where that is not the name of the group.
-    """
+    """Describe the options of a folder of conf/, and their keys. package: beginning of keys, unless the group."""
     files = sorted((CONF / group).glob("*.yaml"))
-    options = [(_option(path.stem, path.stem == default), _plain(meaning(path))) for path in files]
+    names = {path: f"**{_code(path.stem)}** (default)" if path.stem == default else _code(path.stem) for path in files}
+    options = [(name, _plain(meaning(path))) for path, name in names.items()]
     parts = [f"{level} {group}\n", _table(("option", "what"), options)]
     if rows := _shared(files, package or group):
         parts.append(_table(("key", "of", "default", "meaning"), rows))
     return parts
-
-
-def _option(name: str, is_default: bool) -> str:
-    return f"**{_code(name)}** (default)" if is_default else _code(name)
 
 
 def _shared(files: Iterable[Path], package: str) -> list[tuple[str, ...]]:

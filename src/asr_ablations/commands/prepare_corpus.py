@@ -15,10 +15,9 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
 from asr_ablations.data.held_out import in_training, warnings_of
 from asr_ablations.data.utterance_selection import judge, select
-from asr_ablations.tools.streams import harmless_line
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
-from asr_verdicts.terminal import console
+from asr_verdicts.terminal import console, harmless_line
 
 log = logging.getLogger(__name__)
 

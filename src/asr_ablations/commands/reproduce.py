@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from asr_ablations.reproduction.frozen_run import RunFailedError
+    from asr_ablations.reproduction.reproduce import RunFailedError
 
     try:
         return vary(options) if options.overrides else reproduce(options)

@@ -11,8 +11,7 @@ from asr_ablations.comparison.time_to_accuracy import untimed_warnings
 from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.runs.records import load
 from asr_ablations.runs.seed_noise import seed_noise
-from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, record_look
-from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.runs.sweep_history import Look, declared, evidence, looks, read_plan, record_look
 from asr_ablations.tools.machine import iso
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options

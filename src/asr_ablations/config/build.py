@@ -22,9 +22,9 @@ from asr_ablations.config.targets import (
 )
 from asr_ablations.tools.errors import is_lack_of_memory, missing
 from asr_ablations.tools.files import format_override, quote_word
-from asr_ablations.tools.streams import harmless_line
 from asr_verdicts.config import SHA256
 from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.terminal import harmless_line
 
 LONGEST = 300
 """Letters of values before a message, and of a line with an example."""

@@ -28,7 +28,6 @@ from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.runs.status import Diverged
 from asr_ablations.tools.errors import Stopped, stop_before
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, typed, version
-from asr_ablations.tools.machine import check_surroundings
 from asr_ablations.tools.reference import Help
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_verdicts.errors import UsageError
@@ -117,7 +116,6 @@ def entry(
                 if cfg is None:
                     if _print_help(sys.argv[1:], config_name):
                         return None
-                    check_surroundings()
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
             except (UsageError, HydraException, OmegaConfBaseException) as error:

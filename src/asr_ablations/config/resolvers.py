@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from omegaconf import OmegaConf
 
-from asr_ablations.runs.named_files import sha256_of, sha256_of_weights
+from asr_ablations.runs.identity import sha256_of, sha256_of_weights
 from asr_verdicts.errors import choices
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import yaml
 
+from asr_ablations.tools.content_keys import hash_source
 from asr_ablations.tools.files import CONF
-from asr_ablations.tools.source_code import hash_source
 from asr_verdicts.errors import UsageError
 
 SOURCE_HASH = "_source_"

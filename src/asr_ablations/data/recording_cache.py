@@ -27,10 +27,9 @@ import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.content_keys import content_key, hash_file, library_versions
+from asr_ablations.tools.content_keys import content_key, hash_file, hash_source, library_versions
 from asr_ablations.tools.files import amount, read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
-from asr_ablations.tools.source_code import hash_source
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
 from asr_verdicts.terminal import bar

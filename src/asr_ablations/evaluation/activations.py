@@ -20,8 +20,7 @@ from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import whole_file
 
-FORMAT = 1
-"""The version of the stored format: raised when what is stored changes."""
+FORMAT = 1  # the version of the stored format: raised when what is stored changes
 
 
 def check_layers(trained: Trained, layers: Sequence[str]) -> None:
@@ -29,8 +28,7 @@ def check_layers(trained: Trained, layers: Sequence[str]) -> None:
     named = dict(_model(trained).named_modules())
     for name in layers:
         if not name or name not in named:
-            shown = [other for other in named if other and other.count(".") < 2]
-            raise choices("activations.layers", name, shown)
+            raise choices("activations.layers", name, [other for other in named if other and other.count(".") < 2])
 
 
 def stored_activations(
@@ -60,13 +58,13 @@ def stored_activations(
         content["ids"] = [utterance.id for utterance in utterances]
         lengths: dict[str, list[int]] = {layer: [] for layer in layers}
         with _outputs(_model(trained), layers) as outputs:
-            shown = track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty())
-            for utterance in shown:
+            tracked = track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty())
+            for utterance in tracked:
                 batch = collate([speech[places[utterance.id]]])
                 assert isinstance(batch, Batch)
                 with torch.inference_mode(), precision():
                     trained.task(batch.to(device))
-                for layer, values in _frames(outputs, layers, utterance.id).items():
+                for layer, values in _read_frames(outputs, layers, utterance.id).items():
                     _append(content, f"{layer}/frames", values)
                     lengths[layer].append(len(values))
                 outputs.clear()
@@ -97,7 +95,7 @@ def _outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]
             handle.remove()
 
 
-def _frames(outputs: Mapping[str, Any], layers: Sequence[str], id_: str) -> dict[str, np.ndarray]:
+def _read_frames(outputs: Mapping[str, Any], layers: Sequence[str], id_: str) -> dict[str, np.ndarray]:
     """The frames (T, …) of one utterance by layer; what a layer gives out beside them, as lengths, is left out."""
     frames = {}
     for layer in layers:

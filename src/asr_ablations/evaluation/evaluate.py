@@ -1,13 +1,12 @@
 """evaluate(requests): load runs, fork one pool, store log-probabilities, decode sets, write records."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -15,20 +14,17 @@ from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.config.build import build
 from asr_ablations.evaluation.activations import check_layers, stored_activations
 from asr_ablations.evaluation.log_probs import LogProbs, Precision, stored_log_probs
-from asr_ablations.evaluation.pool import Decoded, Pool, process_count
+from asr_ablations.evaluation.pool import Pool, count_processes
 from asr_ablations.evaluation.record import (
     DecodedSet,
-    DecodingTimes,
     Evaluation,
-    EvaluationContent,
-    EvaluationIdentity,
     decoding_times,
     evaluation_name,
     set_content,
     set_rows,
 )
-from asr_ablations.evaluation.request import decoder_name, files, finished_runs, searches
-from asr_ablations.evaluation.tuning import Tuning, tune, tuning_set
+from asr_ablations.evaluation.request import decoder_name, finished_runs
+from asr_ablations.evaluation.tuning import find_tuning_set, tune
 from asr_ablations.language_models.model import RECORD
 from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.tools.files import sha256
@@ -38,6 +34,7 @@ from asr_ablations.training.ddp import quiet
 from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.config import SHA256
 from asr_verdicts.errors import choices
+from asr_verdicts.files import Json
 from asr_verdicts.record import UtteranceRow, rates
 from asr_verdicts.terminal import console
 
@@ -53,177 +50,145 @@ def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Seq
     table = Table(title="evaluations", title_justify="left")
     for column in ("decoder", *HEAD):
         table.add_column(column, justify="left" if column in ("decoder", "set") else "right", overflow="fold")
-    for evaluation, label in zip(evaluations, _labels(evaluations, overrides), strict=True):
-        for number, name in enumerate(evaluation.content["sets"]):
-            table.add_row("" if number else label, *_cells(evaluation, name))
+    for evaluation, label in zip(evaluations, _make_labels(evaluations, overrides), strict=True):
+        for number, (name, result) in enumerate(evaluation.content["sets"].items()):
+            times = evaluation.times[name]
+            table.add_row(
+                "" if number else label,
+                name,
+                *(f"{100 * getattr(result, key):.2f}" for key in ("wer", "cer", "cer_longer")),
+                *(str(getattr(result, key)) for key in ("substitutions", "deletions", "insertions")),
+                f"{times['decode_seconds']:.2f}",
+                f"{times['utterances_per_second']:.1f}",
+                f"{times['real_time_factor']:.4f}",
+            )
     if evaluations:
         terminal.print(table)
     for evaluation in evaluations:
-        _print_tuning(terminal, evaluation)
+        if tuning := evaluation.content["tuning"]:
+            chosen = ", ".join(f"{key}={value:.3f}" for key, value in tuning["chosen"].items())
+            terminal.print(
+                f"tuned on {tuning['set']} in {tuning['trials']} trials: {chosen}; its WER went from "
+                f"{100 * tuning['wer_untuned']:.2f} to {100 * tuning['wer']:.2f} % ({tuning['file']})",
+                soft_wrap=True,
+                markup=False,
+            )
         terminal.print(f"{evaluation.folder / EVALUATIONS / evaluation.name}.json", soft_wrap=True, markup=False)
 
 
-def _labels(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> list[str]:
+def _make_labels(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> list[str]:
     """The decoder, the overrides that differ among the command lines, and the run if there are several."""
     several = len({evaluation.folder for evaluation in evaluations}) > 1
     shared = set.intersection(*map(set, overrides)) if overrides else set()
     labels = []
-    for evaluation, own in zip(evaluations, overrides, strict=True):
-        varied = [o.removeprefix("decoder.") for o in own if o not in shared and not o.startswith(("run=", "decoder="))]
+    for evaluation, words in zip(evaluations, overrides, strict=True):
+        varied = [word for word in words if word not in shared and not word.startswith(("run=", "decoder="))]
         run = [evaluation.content["run"]] if several else []
-        labels.append(" ".join([evaluation.content["name"], *varied, *run]))
+        name = evaluation.content["name"]
+        labels.append(" ".join([name, *(word.removeprefix("decoder.") for word in varied), *run]))
     return labels
 
 
-def _cells(evaluation: Evaluation, name: str) -> list[str]:
-    result, times = evaluation.content["sets"][name], evaluation.times[name]
-    return [
-        name,
-        *(f"{100 * getattr(result, key):.2f}" for key in ("wer", "cer", "cer_longer")),
-        *(str(getattr(result, key)) for key in ("substitutions", "deletions", "insertions")),
-        f"{times.decode_seconds:.2f}",
-        f"{times.utterances_per_second:.1f}",
-        f"{times.real_time_factor:.4f}",
-    ]
-
-
-def _print_tuning(terminal: Console, evaluation: Evaluation) -> None:
-    tuning = evaluation.content["tuning"]
-    if tuning:
-        chosen = ", ".join(f"{key}={value:.3f}" for key, value in tuning["chosen"].items())
-        terminal.print(
-            f"tuned on {tuning['set']} in {tuning['trials']} trials: {chosen}; its WER went from "
-            f"{100 * tuning['wer_untuned']:.2f} to {100 * tuning['wer']:.2f} % ({tuning['file']})",
-            soft_wrap=True,
-            markup=False,
-        )
-
-
-UNTRAINED = 0.9
-"""The greedy WER above which a model counts as untrained: a beam search would take about thirty times as long on it,
-for nothing.
-"""
+UNTRAINED = 0.9  # greedy WER above which a beam search would take thirty times as long, for nothing
 
 
 class DecodingArm(NamedTuple):
-    """One request on one run. request: its number; sets: names of those to decode."""
+    """One request on one run. request: its number; sets: names of those to decode; activation_sets: of those whose
+    activations are stored.
+    """
 
     request: int
     cfg: DictConfig
     trained: Trained
     sets: list[str]
+    activation_sets: list[str]
     decoder: Decoder
 
 
 def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
-    """The evaluations of every request, one per run; runs whose model is untrained may be missing.
-
-    Raises UsageError for what cannot be loaded or is out of range.
-    """
+    """The evaluations of every request, one per run, some without untrained models. Raises UsageError."""
     quiet()
-    arms = _arms(requests)
+    arms = _load_arms(requests)
     for trained in {(arm.trained.folder, arm.trained.checkpoint): arm.trained for arm in arms}.values():
         trained.data.corpus.prepare()
-    with Pool([arm.decoder for arm in arms], process_count(requests[0].processes)) as pool, _bar() as bar:
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with (
+        Pool([arm.decoder for arm in arms], count_processes(requests[0].processes)) as pool,
+        Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as bar,
+    ):
         results = [(arm, _evaluate(number, arm, pool, bar)) for number, arm in enumerate(arms)]
-    _store_activations(arms)
+    stored = {
+        stored_activations(arm.trained, name, layers, *_forward_pass(arm.trained)): None
+        for arm in arms
+        if (layers := _list(arm.cfg.activations.layers))
+        for name in arm.activation_sets
+    }
+    for file in stored:
+        print(f"activations  {file}")
     done = [(arm, evaluation) for arm, evaluation in results if evaluation is not None]
     print_evaluations([evaluation for _, evaluation in done], [arm.cfg.overrides for arm, _ in done])
     return [[evaluation for arm, evaluation in done if arm.request == number] for number in range(len(requests))]
 
 
-def _arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
+def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
     """Load every run once, and build a decoder for each request on it."""
     runs: dict[tuple[Path, str], Trained] = {}
     arms = []
     for number, cfg in enumerate(requests):
         for path in finished_runs(Path(str(cfg.run))):
             if (path, cfg.checkpoint) not in runs:
-                runs[path, cfg.checkpoint] = _load(path, cfg)
+                runs[path, cfg.checkpoint] = load_run(path, cfg.checkpoint, root=cfg.root)
+                OmegaConf.update(runs[path, cfg.checkpoint].cfg, "gpus", cfg.gpus)
             trained = runs[path, cfg.checkpoint]
-            sets = _sets(cfg, trained)
-            check_layers(trained, _listed(cfg.activations.layers))
-            _activation_sets(cfg, trained, sets)
-            arms.append(DecodingArm(number, cfg, trained, sets, build(cfg.decoder)(trained.task.alphabet)))
+            held_out = list(dict.fromkeys([*trained.data.corpus.validation, *trained.data.corpus.test]))
+            sets = _choose("sets", cfg.sets, held_out) or held_out
+            check_layers(trained, _list(cfg.activations.layers))
+            activated = _choose("activations.sets", cfg.activations.sets, ["train", *held_out]) or sets
+            arms.append(DecodingArm(number, cfg, trained, sets, activated, build(cfg.decoder)(trained.task.alphabet)))
     return arms
 
 
-def _bar() -> Progress:
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*columns, transient=True, disable=not sys.stdout.isatty())
+def _choose(key: str, value: str | Sequence[str] | None, available: list[str]) -> list[str]:
+    """The requested names, all of them available; none by default."""
+    for name in _list(value):
+        if name not in available:
+            raise choices(key, name, available)
+    return _list(value)
 
 
-def _load(path: Path, cfg: DictConfig) -> Trained:
-    trained = load_run(path, cfg.checkpoint, root=cfg.root)
-    OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
-    return trained
-
-
-def _sets(cfg: DictConfig, trained: Trained) -> list[str]:
-    """The requested sets, by default all. Raises UsageError for one that is no validation or test set of the run."""
-    available = _held_out(trained)
-    return _among("sets", _listed(cfg.sets) or available, available)
-
-
-def _activation_sets(cfg: DictConfig, trained: Trained, sets: list[str]) -> list[str]:
-    """The sets whose activations are stored. Raises UsageError for one that the run has not."""
-    return _among("activations.sets", _listed(cfg.activations.sets) or sets, ["train", *_held_out(trained)])
-
-
-def _held_out(trained: Trained) -> list[str]:
-    return list(dict.fromkeys([*trained.data.corpus.validation, *trained.data.corpus.test]))
-
-
-def _listed(value: str | Sequence[str] | None) -> list[str]:
+def _list(value: str | Sequence[str] | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or [])
 
 
-def _among(key: str, requested: list[str], available: list[str]) -> list[str]:
-    for name in requested:
-        if name not in available:
-            raise choices(key, name, available)
-    return requested
-
-
-def _store_activations(arms: Sequence[DecodingArm]) -> None:
-    """Store what the requests ask for, each file once, and print where it is."""
-    files = {
-        stored_activations(arm.trained, name, layers, *_forward_pass(arm.trained)): None
-        for arm in arms
-        if (layers := _listed(arm.cfg.activations.layers))
-        for name in _activation_sets(arm.cfg, arm.trained, arm.sets)
-    }
-    for file in files:
-        print(f"activations  {file}")
-
-
 def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evaluation | None:
-    """Decode the sets of an arm and write the record; None where the model is not worth the search.
-
-    number: of the arm's decoder in the pool.
-    """
-    tuned_on = tuning_set(arm.cfg, arm.decoder, arm.trained.data) if arm.cfg.tune.trials else None
+    """Decode the sets of an arm and write the record; None for an untrained model. number: its decoder in the pool."""
+    tuned_on = find_tuning_set(arm.cfg, arm.decoder, arm.trained.data) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
     log_probs = {name: log_probs_of(arm.trained, name) for name in names}
-    if searches(arm.decoder) and arm.cfg.untrained == "skip" and _is_untrained(arm, list(log_probs.values())):
+    # a beam search is slow where the model is unsure of everything
+    searches = getattr(arm.decoder, "searches", False)
+    if searches and arm.cfg.untrained == "skip" and _is_untrained(arm, list(log_probs.values())):
         return None
     tuning = None
     if tuned_on is not None:
         tuning = tune(arm.cfg, number, arm.decoder, pool, log_probs[tuned_on], arm.trained.folder, bar)
     rows: list[UtteranceRow] = []
     sets: dict[str, DecodedSet] = {}
-    times: dict[str, DecodingTimes] = {}
+    times: dict[str, Json] = {}
     for name in arm.sets:
-        decoded = _decode(number, arm, log_probs[name], pool, bar, tuning.chosen if tuning else {})
-        own = set_rows(log_probs[name], decoded.texts)
-        rows += own
-        sets[name] = set_content(log_probs[name], own)
+        task = bar.add_task(f"{decoder_name(arm.cfg)} on {name}", total=len(log_probs[name].utterances))
+        chosen = tuning["chosen"] if tuning else {}
+        decoded = pool.decode(number, log_probs[name], chosen, lambda task=task: bar.advance(task))
+        bar.remove_task(task)
+        texts = set_rows(log_probs[name], decoded.texts)
+        rows += texts
+        sets[name] = set_content(log_probs[name], texts)
         times[name] = decoding_times(log_probs[name], decoded, pool.processes)
     identity = _identity(arm, tuning, [log_probs[name] for name in arm.sets])
     name = evaluation_name(decoder_name(arm.cfg), identity)
     ablation = OmegaConf.select(arm.cfg, "ablation")
     declared = OmegaConf.to_container(ablation) if ablation else None
-    content: EvaluationContent = {**identity, "sets": sets, "ablation": declared}
+    content: Json = {**identity, "sets": sets, "ablation": declared}
     evaluation = Evaluation(arm.trained.folder, name, content, rows, times)
     evaluation.write()
     return evaluation
@@ -239,15 +204,6 @@ def _forward_pass(trained: Trained) -> tuple[torch.device, Precision]:
     devices = device_count(trained.cfg)
     precision = trainer(trained.cfg, devices, [], []).precision_plugin.forward_context
     return torch.device("cuda" if devices else "cpu"), precision
-
-
-def _decode(
-    number: int, arm: DecodingArm, log_probs: LogProbs, pool: Pool, bar: Progress, values: Mapping[str, float]
-) -> Decoded:
-    task = bar.add_task(f"{decoder_name(arm.cfg)} on {log_probs.name}", total=len(log_probs.utterances))
-    decoded = pool.decode(number, log_probs, values, lambda: bar.advance(task))
-    bar.remove_task(task)
-    return decoded
 
 
 def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
@@ -266,26 +222,24 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
     return True
 
 
-def _identity(arm: DecodingArm, tuning: Tuning | None, sets: Sequence[LogProbs]) -> EvaluationIdentity:
+def _identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[LogProbs]) -> Json:
     """Everything that can change the texts of an evaluation, files by their content."""
     decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
     assert isinstance(decoder, dict)
-    described = {key: {"path": decoder.pop(key), **_described(file)} for key, file in files(arm.decoder).items()}
+    described = {}
+    for key, file in getattr(arm.decoder, "files", {}).items():
+        # a file in a model folder of src/lm.py has the name of the folder
+        name = file.parent.name if (file.parent / RECORD).exists() else file.name
+        described[key] = {"path": decoder.pop(key), "name": name, "sha256": sha256(file)}
     decoder = {key: value for key, value in decoder.items() if not str(key).endswith(SHA256)}  # in files
     corpus = arm.trained.data.corpus
     return {
         "name": decoder_name(arm.cfg),
         "run": arm.trained.folder.name,
         "checkpoint": arm.trained.checkpoint.name,
-        "decoder": {str(key): value for key, value in decoder.items()} | (tuning.chosen if tuning else {}),
+        "decoder": {str(key): value for key, value in decoder.items()} | (tuning["chosen"] if tuning else {}),
         "files": described,
-        "tuning": tuning.summary if tuning else None,
+        "tuning": tuning,
         "log_probs": [log_probs.file.name for log_probs in sets],
         "test_sets": [log_probs.name for log_probs in sets if log_probs.name in corpus.test],
     }
-
-
-def _described(file: Path) -> dict[str, str]:
-    """The name and the hash of a file. A file in a model folder of src/lm.py has the name of the folder."""
-    name = file.parent.name if (file.parent / RECORD).exists() else file.name
-    return {"name": name, "sha256": sha256(file)}

@@ -1,11 +1,8 @@
 """Log-probabilities of whole sets on disk. They are computed once; every decoder and language model reads them."""
 
 import logging
-import math
-import os
 import sys
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,57 +17,20 @@ from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import LOG_PROBS
-from asr_ablations.runs.reader import UnreadableFileError, read_log_probs
-from asr_ablations.runs.record import LogProbsRecord
+from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_log_probs
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
 from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import whole_file, write_json
 
-
-class Rows:
-    """An array (rows, …) in a file that stays open. Raises ValueError for a file that is no such array, or is shorter
-    than its head says.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = path.open("rb", buffering=0)
-        weakref.finalize(self, self._file.close)
-        if (version := np.lib.format.read_magic(self._file)) != (1, 0):
-            raise ValueError(f"version {version} of NumPy's format, expected (1, 0)")
-        self.shape, in_columns, self.dtype = np.lib.format.read_array_header_1_0(self._file)
-        self._begin = self._file.tell()
-        if in_columns or self.dtype.hasobject or not self.shape:
-            raise ValueError(f"no rows: {self.shape} values of {self.dtype}")
-        expected, size = self._begin + self.shape[0] * self._width, os.fstat(self._file.fileno()).st_size
-        if size < expected:
-            raise ValueError(f"{size} bytes, its head says {expected}")
-
-    def read(self, begin: int, end: int) -> np.ndarray:
-        """The rows from `begin` to before `end`. Raises UsageError where the file was cut since it was opened."""
-        size = (end - begin) * self._width
-        content = os.pread(self._file.fileno(), size, self._begin + begin * self._width)
-        if len(content) < size:
-            raise UsageError(f"{self.path} was cut while it is read: the same command computes it again")
-        return np.frombuffer(content, self.dtype).reshape(-1, *self.shape[1:])
-
-    @property
-    def _width(self) -> int:
-        """Bytes of a row."""
-        return int(self.dtype.itemsize * math.prod(self.shape[1:]))
-
-
 log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
-FORMAT = 1
-"""The version of the stored format: raised when what is stored changes."""
+FORMAT = 1  # the version of the stored format: raised when what is stored changes
 TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
 """Modules whose code computes log-probabilities from audio, beside the components that the config names."""
 
-Precision: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Makes a context for the forward pass."""
+Precision: TypeAlias = Callable[[], AbstractContextManager[object]]  # makes a context for the forward pass
 
 
 @dataclass(frozen=True)
@@ -100,15 +60,18 @@ class LogProbs:
 
     def read(self) -> list[np.ndarray]:
         """One array (length, V) per utterance."""
-        rows = Rows(self.file)
-        return [rows.read(*span) for span in self.spans]
+        rows = open_rows(self.file)
+        return [rows[begin:end] for begin, end in self.spans]
+
+
+def open_rows(file: Path) -> np.ndarray:
+    """All frames (T, V) of a file, read where they are used. Raises ValueError for a file that is no whole array."""
+    rows: np.ndarray = np.load(file, mmap_mode="r")
+    return rows
 
 
 def stored_log_probs(trained: Trained, name: str, device: torch.device, precision: Precision) -> LogProbs:
-    """The log-probabilities of a set from the run's folder, computed first if they are missing.
-
-    Raises UsageError for two utterances with the same id.
-    """
+    """Log-probabilities of a set from the run's folder, computed if missing. Raises UsageError for equal ids."""
     if name not in trained.data.sets:
         trained.data.read(name)
     utterances = unique_utterances(name, trained.data.sets[name].utterances)
@@ -121,10 +84,7 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
 
 
 def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
-    """The utterances of the set `name` in the order of their ids, each once.
-
-    Raises UsageError for two different utterances with the same id.
-    """
+    """Return each utterance once, in the order of the ids. Raises UsageError for different ones with the same id."""
     by_id: dict[str, Utterance] = {}
     for utterance in utterances:
         if by_id.setdefault(utterance.id, utterance) != utterance:
@@ -155,15 +115,11 @@ def _index(file: Path) -> Path:
 
 
 def _stored(file: Path, utterances: int) -> LogProbsRecord | None:
-    """The record of stored log-probabilities of so many utterances; None where they are missing, or damaged, which a
-    warning says.
-    """
+    """The record of stored log-probabilities; None if they are missing, or damaged, which a warning says."""
     try:
         index = read_log_probs(_index(file))
-        rows = Rows(file)  # refuses a file that is shorter than its head says
-        frames = sum(index.lengths)
-        shape = rows.shape[:1], len(rows.shape)
-        if (len(index.lengths), *shape, rows.dtype) == (utterances, (frames,), 2, np.float16):
+        rows, frames = open_rows(file), sum(index.lengths)
+        if (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
             return index
         fault = f"{rows.shape} values of {rows.dtype}, recorded as {frames} frames of {len(index.lengths)} utterances"
     except FileNotFoundError:
@@ -216,9 +172,7 @@ def _forward(trained: Trained, name: str, device: torch.device, precision: Preci
 
 
 def halved(row: np.ndarray) -> np.ndarray:
-    """Round (T, V) to float16. The best symbol of each frame stays the best: where rounding makes two symbols equal, it
-    is raised.
-    """
+    """Round (T, V) to float16; the best symbol of a frame is raised if rounding made another one equal."""
     rounded = np.clip(row, LOWEST, None).astype(np.float16)
     frames, best = np.arange(len(row)), row.argmax(axis=1) if len(row) else np.zeros(0, int)
     lost = rounded.argmax(axis=1) != best if len(row) else np.zeros(0, bool)

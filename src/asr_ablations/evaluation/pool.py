@@ -21,22 +21,19 @@ import numpy as np
 import torch
 
 from asr_ablations.config.plain_keys import MOST_PROCESSES
-from asr_ablations.evaluation.log_probs import LogProbs, Rows
+from asr_ablations.evaluation.log_probs import LogProbs, open_rows
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.machine import cores
-from asr_ablations.tools.watchdog import end_with, start_of
+from asr_ablations.tools.signals import end_with, start_of
 from asr_ablations.training.contracts import Decoder
 from asr_verdicts.errors import UsageError, choices
 
-_decoders: list[Decoder] = []
-"""The decoders of this process and of those that are forked from it."""
+_decoders: list[Decoder] = []  # the decoders of this process and of those that are forked from it
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """One decoded set. texts: in the order of its utterances; seconds: wall-clock time; core_seconds: CPU time of all
-    processes together.
-    """
+    """One decoded set: texts in the order of its utterances, wall-clock seconds, CPU seconds of all processes."""
 
     texts: list[str]
     seconds: float
@@ -91,11 +88,8 @@ class Pool:
         _decoders.clear()
 
 
-def process_count(requested: object) -> int:
-    """The number of processes for the key `processes`; auto: one per core that this process may use.
-
-    Raises UsageError for other values than auto and whole numbers from 1.
-    """
+def count_processes(requested: object) -> int:
+    """Return the value of the key `processes`, auto as one per core. Raises UsageError for other values."""
     if requested == "auto":
         return cores()
     if not is_whole(requested, 1) or requested > MOST_PROCESSES:
@@ -115,22 +109,20 @@ def _decode(number: int, values: dict[str, float], file: Path, span: tuple[int, 
     started = time.process_time()
     decoder = _decoders[number]
     with temporary_values(decoder, values):
-        row = torch.from_numpy(_opened(file).read(*span).astype(np.float32))
+        row = torch.from_numpy(_rows(file)[slice(*span)].astype(np.float32))
         (text,) = decoder(row[None], torch.tensor([len(row)]))
     return text, time.process_time() - started
 
 
-@functools.lru_cache(maxsize=64)
-def _opened(file: Path) -> Rows:
-    return Rows(file)
+_rows = functools.lru_cache(maxsize=64)(open_rows)
 
 
 @contextmanager
 def temporary_values(decoder: Decoder, values: Mapping[str, float]) -> Iterator[None]:
     """Give attributes of the decoder other values within a block."""
-    own = {key: getattr(decoder, key) for key in values}
+    before = {key: getattr(decoder, key) for key in values}
     vars(decoder).update(values)
     try:
         yield
     finally:
-        vars(decoder).update(own)
+        vars(decoder).update(before)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Decoded
@@ -14,7 +13,7 @@ from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.layout import EVALUATIONS, TIMING
 from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.error_counts import Pair, align
-from asr_verdicts.files import write, write_csv, write_json
+from asr_verdicts.files import Json, write, write_csv, write_json
 from asr_verdicts.record import Rates, UtteranceRow, rates
 
 
@@ -22,14 +21,11 @@ def error_report(rows: Sequence[UtteranceRow]) -> str:
     """The report of every set: its WER; utterances with (reference->hypothesis) where they differ; substitutions,
     deletions and insertions, the most frequent first; words, those with most errors first.
     """
-    return "".join(_set_report(name, [row for row in rows if row["set"] == name]) for name in _names(rows))
+    names = dict.fromkeys(row["set"] for row in rows)
+    return "".join(_report_set(name, [row for row in rows if row["set"] == name]) for name in names)
 
 
-def _names(rows: Iterable[UtteranceRow]) -> list[str]:
-    return list(dict.fromkeys(row["set"] for row in rows))
-
-
-def _set_report(name: str, rows: list[UtteranceRow]) -> str:
+def _report_set(name: str, rows: list[UtteranceRow]) -> str:
     pairs = [align(row["reference"].split(), row["hypothesis"].split()) for row in rows]
     counted = Counter(pair for aligned in pairs for pair in aligned)
     wrong = {pair: n for pair, n in counted.items() if pair[0] != pair[1]}
@@ -38,29 +34,29 @@ def _set_report(name: str, rows: list[UtteranceRow]) -> str:
     lines = [
         f"set {name}: WER {100 * errors / max(1, words):.2f} % ({errors} errors in {words} words)",
         "\nPER-UTTERANCE DETAILS: (reference->hypothesis), * for none",
-        *(f"{row['id']}:\t{_details(aligned)}" for row, aligned in zip(rows, pairs, strict=True)),
+        *(f"{row['id']}:\t{_mark_errors(aligned)}" for row, aligned in zip(rows, pairs, strict=True)),
         "\nSUBSTITUTIONS: count reference -> hypothesis",
-        *_most((n, f"{a} -> {b}") for (a, b), n in wrong.items() if a is not None and b is not None),
+        *_list_frequent((n, f"{a} -> {b}") for (a, b), n in wrong.items() if a is not None and b is not None),
         "\nDELETIONS: count reference",
-        *_most((n, a) for (a, b), n in wrong.items() if a is not None and b is None),
+        *_list_frequent((n, a) for (a, b), n in wrong.items() if a is not None and b is None),
         "\nINSERTIONS: count hypothesis",
-        *_most((n, b) for (a, b), n in wrong.items() if a is None and b is not None),
+        *_list_frequent((n, b) for (a, b), n in wrong.items() if a is None and b is not None),
         "\nPER-WORD STATISTICS: word  correct  errors  in references  in hypotheses",
-        *_words(counted),
+        *_list_words(counted),
     ]
     return "\n".join(lines) + "\n\n"
 
 
-def _details(aligned: Sequence[Pair]) -> str:
+def _mark_errors(aligned: Sequence[Pair]) -> str:
     return " ".join(a if a == b and a is not None else f"({a or '*'}->{b or '*'})" for a, b in aligned)
 
 
-def _most(counted: Iterable[tuple[int, str]]) -> list[str]:
+def _list_frequent(counted: Iterable[tuple[int, str]]) -> list[str]:
     """Lines of counts and confusions, the most frequent first."""
     return [f"{n}\t{confusion}" for n, confusion in sorted(counted, key=lambda row: (-row[0], row[1]))]
 
 
-def _words(counted: Counter[Pair]) -> list[str]:
+def _list_words(counted: Counter[Pair]) -> list[str]:
     """Lines of word, correct, errors, count in the references and in the hypotheses; most errors first."""
     spoken: Counter[str] = Counter()
     recognised: Counter[str] = Counter()
@@ -85,81 +81,25 @@ class DecodedSet(Rates):
     sha256_of_transcripts: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecodingTimes:
-    """Times of one set, and where they were measured. real_time_factor: seconds of computation per second of audio."""
-
-    forward_seconds: float
-    forward_device: str
-    decode_seconds: float
-    decode_core_seconds: float
-    processes: int
-    utterances_per_second: float
-    utterances_per_core_second: float
-    real_time_factor: float
-
-
-class TuningSummary(TypedDict):
-    """The result of tuning weights on one set. spaces: the range of each weight; models: files by the decoder's key."""
-
-    set: str
-    trials: int
-    seed: int
-    spaces: dict[str, list[float]]
-    chosen: dict[str, float]
-    wer: float
-    wer_untuned: float
-    models: dict[str, str]
-
-
-class StoredTuning(TuningSummary):
-    """file: where the summary lies, relative to the run's folder."""
-
-    file: str
-
-
-class EvaluationIdentity(TypedDict):
-    """Everything that can change the texts of an evaluation, files by their content."""
-
-    name: str
-    run: str
-    checkpoint: str
-    decoder: dict[str, object]
-    files: dict[str, dict[str, str]]
-    tuning: StoredTuning | None
-    log_probs: list[str]
-    test_sets: list[str]
-
-
-class EvaluationContent(EvaluationIdentity):
-    """The content of evaluations/<name>.json."""
-
-    sets: dict[str, DecodedSet]
-    ablation: object
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """The result of one decoder on sets of one run.
 
-    folder: of the run; rows: the utterances of all sets; times: by set.
+    folder: of the run; content: of evaluations/<name>.json, what can change the texts and the rates by set; rows: the
+    utterances of all sets; times: by set.
     """
 
     folder: Path
     name: str
-    content: EvaluationContent
+    content: Json
     rows: list[UtteranceRow]
-    times: dict[str, DecodingTimes]
+    times: dict[str, Json]
 
     def write(self) -> Path:
-        """Write <name>.json and beside it the tables of utterances and speakers, and the errors in icefall's style.
-
-        These depend on the run and the decoder alone. The times are in timing/<name>.json. Returns the path of
-        <name>.json.
-        """
+        """Write <name>.json, tables of utterances and speakers, errors as icefall has them, and the times."""
         folder = self.folder / EVALUATIONS
         (folder / TIMING).mkdir(parents=True, exist_ok=True)
-        write_json(folder / TIMING / f"{self.name}.json", {name: as_json(times) for name, times in self.times.items()})
+        write_json(folder / TIMING / f"{self.name}.json", self.times)
         write_csv(folder / f"{self.name}.utterances.csv", self.rows)
         write_csv(folder / f"{self.name}.speakers.csv", speakers(self.rows))
         write(folder / f"{self.name}.errors.txt", error_report(self.rows))
@@ -168,7 +108,7 @@ class Evaluation:
         return folder / f"{self.name}.json"
 
 
-def evaluation_name(decoder: str, content: EvaluationIdentity) -> str:
+def evaluation_name(decoder: str, content: Json) -> str:
     """The name <decoder>-<hash>. content: everything that can change the result."""
     return f"{decoder}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
 
@@ -190,19 +130,19 @@ def set_content(log_probs: LogProbs, rows: Sequence[UtteranceRow]) -> DecodedSet
     )
 
 
-def decoding_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> DecodingTimes:
-    """Return the times of one set."""
+def decoding_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> Json:
+    """Return the times of one set, and where they were measured; the real-time factor is over seconds of audio."""
     utterances = max(1, len(decoded.texts))
-    return DecodingTimes(
-        forward_seconds=log_probs.seconds,
-        forward_device=log_probs.device,
-        decode_seconds=decoded.seconds,
-        decode_core_seconds=decoded.core_seconds,
-        processes=processes,
-        utterances_per_second=utterances / max(decoded.seconds, 1e-9),
-        utterances_per_core_second=utterances / max(decoded.core_seconds, 1e-9),
-        real_time_factor=(log_probs.seconds + decoded.seconds) / max(log_probs.audio_seconds, 1e-9),
-    )
+    return {
+        "forward_seconds": log_probs.seconds,
+        "forward_device": log_probs.device,
+        "decode_seconds": decoded.seconds,
+        "decode_core_seconds": decoded.core_seconds,
+        "processes": processes,
+        "utterances_per_second": utterances / max(decoded.seconds, 1e-9),
+        "utterances_per_core_second": utterances / max(decoded.core_seconds, 1e-9),
+        "real_time_factor": (log_probs.seconds + decoded.seconds) / max(log_probs.audio_seconds, 1e-9),
+    }
 
 
 def speakers(rows: Sequence[UtteranceRow]) -> list[dict[str, object]]:
@@ -210,6 +150,6 @@ def speakers(rows: Sequence[UtteranceRow]) -> list[dict[str, object]]:
     by_speaker: dict[tuple[str, str], list[UtteranceRow]] = {}
     for row in rows:
         by_speaker.setdefault((row["set"], row["speaker"]), []).append(row)
-    table = [(name, speaker, rates(own)) for (name, speaker), own in by_speaker.items()]
+    table = [(name, speaker, rates(spoken)) for (name, speaker), spoken in by_speaker.items()]
     table.sort(key=lambda row: (row[0], -row[2].wer, row[1]))
     return [{"set": name, "speaker": speaker, **as_json(result)} for name, speaker, result in table]

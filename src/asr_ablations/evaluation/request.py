@@ -1,9 +1,7 @@
 """The request of an evaluation, checked before anything is loaded."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -16,36 +14,15 @@ from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
-if TYPE_CHECKING:
-    from asr_ablations.training.contracts import Decoder
-
 
 def decoder_name(cfg: DictConfig) -> str:
     """The name of the config's decoder: that of its file in components/decoder/."""
     return str(cfg.decoder._target_).split(".")[-2]
 
 
-def tuned_weights(decoder: "Decoder") -> tuple[str, ...]:
-    """Names of the attributes that are tuned on a validation set; empty for a decoder without weights."""
-    return tuple(getattr(decoder, "tuned", ()))
-
-
-def files(decoder: "Decoder") -> Mapping[str, Path]:
-    """The files that the decoder reads, by key of its config."""
-    paths: Mapping[str, Path] = getattr(decoder, "files", {})
-    return paths
-
-
-def searches(decoder: "Decoder") -> bool:
-    """True if the decoder is a beam search, which is slow where the model is unsure of everything."""
-    return bool(getattr(decoder, "searches", False))
-
-
 SPACES = ("alpha", "beta", "prune_beams")
-WIDEST = 1000
-"""Of the ends of these ranges: weights, and nats."""
-MOST = {"tune.trials": 10**6, "tune.seed": 2**32 - 1}
-"""The largest seed is NumPy's."""
+WIDEST = 1000  # of the ends of these ranges: weights, and nats
+MOST = {"tune.trials": 10**6, "tune.seed": 2**32 - 1}  # the largest seed is NumPy's
 
 
 def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
@@ -69,7 +46,8 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
         for key in ("sets", "activations.sets"):
             _check_names(key, OmegaConf.select(cfg, key))
         for key in SPACES:
-            _check_space(key, cfg.tune[key], optional=key == "prune_beams")
+            if key != "prune_beams" or cfg.tune[key] is not None:
+                _check_space(key, cfg.tune[key])
         if cfg.untrained not in ("skip", "decode"):
             raise choices("untrained", cfg.untrained, ("skip", "decode"))
         auto_or_one("gpus", cfg.gpus)
@@ -83,20 +61,14 @@ def _check_names(key: str, value: object) -> None:
     raise choices(key, names, "a name, or a list of names, as [test-clean], or null")
 
 
-def _check_space(key: str, value: object, optional: bool) -> None:
-    if optional and value is None:
-        return
+def _check_space(key: str, value: object) -> None:
+    """Raises UsageError for anything but two numbers, the second larger than the first."""
     ends = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-    if not _is_range(ends, above=0 if key == "prune_beams" else -math.inf):
-        raise choices(f"tune.{key}", ends, f"the ends of a range, as [0.0, 2.5], up to {WIDEST}")
-
-
-def _is_range(ends: object, above: float) -> bool:
-    """True for a list of two numbers, the second larger than the first, both above a bound."""
-    if not isinstance(ends, list) or len(ends) != 2:
-        return False
-    low, high = ends
-    return is_number(low) and is_number(high) and max(above, -WIDEST) <= low < high <= WIDEST and above < low
+    if isinstance(ends, list) and len(ends) == 2 and all(map(is_number, ends)):
+        above = 0 if key == "prune_beams" else -math.inf
+        if above < ends[0] and -WIDEST <= ends[0] < ends[1] <= WIDEST:
+            return
+    raise choices(f"tune.{key}", ends, f"the ends of a range, as [0.0, 2.5], up to {WIDEST}")
 
 
 def finished_runs(path: Path) -> list[Path]:

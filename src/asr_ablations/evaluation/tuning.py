@@ -2,11 +2,9 @@
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -18,22 +16,17 @@ from asr_ablations.config.build import content_of
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
-from asr_ablations.evaluation.record import StoredTuning, TuningSummary, set_rows
-from asr_ablations.evaluation.request import decoder_name, files, tuned_weights
+from asr_ablations.evaluation.record import set_rows
+from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.runs.layout import TUNING
 from asr_ablations.tools.content_keys import content_key
 from asr_ablations.training.contracts import Decoder
 from asr_verdicts.errors import UsageError, choices
-from asr_verdicts.files import write_csv, write_json
+from asr_verdicts.files import Json, write_csv, write_json
 from asr_verdicts.plotting import LOOK, grid, save, wrapped
 from asr_verdicts.record import rates
 
-if TYPE_CHECKING:
-    import optuna
-
-
-Trial = dict[str, float]
-"""The number of a trial, its values by the decoder's key, and its WER and CER as fractions."""
+Trial = dict[str, float]  # the number of a trial, its values by the decoder's key, and its WER and CER as fractions
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
@@ -59,7 +52,8 @@ def draw(trials: Sequence[Trial], keys: Sequence[str], name: str, folder: Path, 
 def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Trial) -> None:
     xs, ys = ([trial[key] for trial in trials] for key in (x, y))
     percent = [100 * trial["wer"] for trial in trials]
-    if _spans_a_plane(xs, ys):
+    vectors = [(a - xs[0], b - ys[0]) for a, b in zip(xs, ys, strict=True)]
+    if any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2)):  # not in one line
         panel.tricontourf(Triangulation(xs, ys), percent, levels=12, cmap="viridis_r", alpha=0.7)
     points = panel.scatter(xs, ys, c=percent, cmap="viridis_r", edgecolors="#222222", linewidths=0.5, s=22)
     panel.plot(best[x], best[y], marker="*", color="#d55e00", markeredgecolor="white", markersize=14)
@@ -67,28 +61,13 @@ def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Tria
     panel.figure.colorbar(points, ax=panel)
 
 
-def _spans_a_plane(xs: Sequence[float], ys: Sequence[float]) -> bool:
-    """True if three of the points do not lie on one line."""
-    vectors = [(a - xs[0], b - ys[0]) for a, b in zip(xs, ys, strict=True)]
-    return any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2))
+Spaces: TypeAlias = dict[str, tuple[float, float]]  # the range of each weight that is tuned, by its key
 
 
-Spaces: TypeAlias = dict[str, tuple[float, float]]
-"""The range of each weight that is tuned, by its key."""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The result of a tuning. chosen: values by the decoder's key; summary: what the evaluation's record holds."""
-
-    chosen: dict[str, float]
-    summary: StoredTuning
-
-
-def tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
+def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
     """The set to tune on. Raises UsageError for a test set, by name or content, and for a decoder without weights."""
     corpus = data.corpus
-    if not tuned_weights(decoder):
+    if not getattr(decoder, "tuned", ()):
         raise UsageError(f"tune.trials={cfg.tune.trials}: this decoder has no weights; beam_lm and beam_charlm have")
     name = str(cfg.tune.set or corpus.validation[0])
     if name in corpus.test:
@@ -104,65 +83,48 @@ def tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
 
 def tune(
     cfg: DictConfig, number: int, decoder: Decoder, pool: Pool, log_probs: LogProbs, folder: Path, bar: Progress
-) -> Tuning:
+) -> Json:
     """Try `tune.trials` values and write the trials to the run's folder. The first trial has the config's values; the
     others are drawn by Optuna's TPE sampler. Among trials of equal WER the lower CER wins, then the earlier trial.
 
     number: of the decoder in the pool; folder: of the run.
     """
-    spaces: Spaces = {key: tuple(cfg.tune[key]) for key in tuned_weights(decoder) if cfg.tune[key] is not None}
+    spaces: Spaces = {key: tuple(cfg.tune[key]) for key in getattr(decoder, "tuned", ()) if cfg.tune[key] is not None}
     trials: list[Trial] = []
     task = bar.add_task(f"tuning on {log_probs.name}", total=cfg.tune.trials)
-    first = {key: getattr(decoder, key) for key in spaces}
-    for values, report in _suggested(spaces, first, trials=cfg.tune.trials, seed=cfg.tune.seed):
-        result = rates(set_rows(log_probs, pool.decode(number, log_probs, values).texts))
-        report(result.wer)
-        trials.append({"trial": len(trials), **values, "wer": result.wer, "cer": result.cer or 0.0})
-        bar.advance(task)
-    bar.remove_task(task)
-    best = best_trial(trials)
-    chosen = {key: float(best[key]) for key in spaces}
-    summary: TuningSummary = {
-        "set": log_probs.name,
-        "trials": len(trials),
-        "seed": cfg.tune.seed,
-        "spaces": {key: list(space) for key, space in spaces.items()},
-        "chosen": chosen,
-        "wer": best["wer"],
-        "wer_untuned": trials[0]["wer"],
-        "models": {key: str(file) for key, file in files(decoder).items()},
-    }
-    key = content_key(8, summary=summary, decoder=content_of(cfg.decoder), log_probs=log_probs.file.name)
-    name = f"{decoder_name(cfg)}-{key}"
-    _write(folder / TUNING, name, summary, trials)
-    return Tuning(chosen, {**summary, "file": f"{TUNING}/{name}.json"})
-
-
-def _suggested(
-    spaces: Spaces, first: Mapping[str, float], *, trials: int, seed: int
-) -> Iterator[tuple[Mapping[str, float], Callable[[float], None]]]:
-    """The values of each trial, and a function that takes their WER."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy warns about its own next version
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=cfg.tune.seed))
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
         key: optuna.distributions.FloatDistribution(*space) for key, space in spaces.items()
     }
-    yield first, lambda wer: None
-    for _ in range(trials - 1):
-        trial = study.ask(distributions)
-        yield trial.params, partial(_tell, study, trial)
-
-
-def _tell(study: "optuna.Study", trial: "optuna.Trial", wer: float) -> None:
-    study.tell(trial, wer)
-
-
-def _write(target: Path, name: str, summary: TuningSummary, trials: Sequence[Trial]) -> None:
-    """Write <name>.json, .csv, .png and .svg to the folder `target`."""
+    for place in range(cfg.tune.trials):
+        trial = study.ask(distributions) if place else None
+        values = trial.params if trial else {key: getattr(decoder, key) for key in spaces}
+        result = rates(set_rows(log_probs, pool.decode(number, log_probs, values).texts))
+        if trial:
+            study.tell(trial, result.wer)
+        trials.append({"trial": place, **values, "wer": result.wer, "cer": result.cer or 0.0})
+        bar.advance(task)
+    bar.remove_task(task)
+    best = best_trial(trials)
+    summary: Json = {
+        "set": log_probs.name,
+        "trials": len(trials),
+        "seed": cfg.tune.seed,
+        "spaces": {key: list(space) for key, space in spaces.items()},
+        "chosen": {key: float(best[key]) for key in spaces},
+        "wer": best["wer"],
+        "wer_untuned": trials[0]["wer"],
+        "models": {key: str(file) for key, file in getattr(decoder, "files", {}).items()},
+    }
+    key = content_key(8, summary=summary, decoder=content_of(cfg.decoder), log_probs=log_probs.file.name)
+    name = f"{decoder_name(cfg)}-{key}"
+    target = folder / TUNING
     target.mkdir(exist_ok=True)
     write_csv(target / f"{name}.csv", trials)
-    draw(trials, list(summary["spaces"]), summary["set"], target, name)
+    draw(trials, list(spaces), log_probs.name, target, name)
     write_json(target / f"{name}.json", summary)
+    return {**summary, "file": f"{TUNING}/{name}.json"}

@@ -8,9 +8,9 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import fingerprint
-from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status, read_summary
+from asr_ablations.runs.records import damage
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.tools.machine import rank
 from asr_verdicts.errors import UsageError

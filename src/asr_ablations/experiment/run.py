@@ -17,12 +17,12 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.finished import print_finished
 from asr_ablations.experiment.fit import TrainingRun
 from asr_ablations.runs.checkpoint import read_checkpoint
-from asr_ablations.runs.consistency import damage
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.identity import refuse_changed_files, weights_file
 from asr_ablations.runs.layout import OUTPUT_LOG, last_checkpoint
-from asr_ablations.runs.named_files import refuse_changed_files, weights_file
 from asr_ablations.runs.process import LAUNCHER, command, wait_for
 from asr_ablations.runs.reader import read_environment
+from asr_ablations.runs.records import damage
 from asr_ablations.runs.status import DONE, PRUNED, Diverged, fate_of, reason, status_of
 from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import allow_files, keep_memory, rank

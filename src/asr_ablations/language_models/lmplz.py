@@ -6,13 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TypedDict
+from typing import TypeAlias
 
 import kenlm
 
 from asr_ablations.language_models.text import units
 from asr_verdicts.errors import UsageError
+from asr_verdicts.files import whole_file
 
 
 def find(name: str) -> Path | None:
@@ -22,24 +22,16 @@ def find(name: str) -> Path | None:
 
 
 def lmplz(program: Path, text: Path, arpa: Path, order: int, prune: Sequence[int]) -> None:
-    """Write an ARPA file from a text with one sentence per line. Raises UsageError with the end of lmplz's output if it
-    fails.
-    """
-    with TemporaryDirectory(dir=arpa.parent) as temporary:
-        output = Path(temporary) / "lm.arpa"
-        _run(
-            [str(program), "-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%",
-             "-T", f"{temporary}/", "--prune", *map(str, prune), "--text", str(text), "--arpa", str(output)]
-        )  # fmt: skip
-        output.replace(arpa)
+    """Write an ARPA file from a text with a sentence per line. Raises UsageError with the end of lmplz's output."""
+    with whole_file(arpa) as output:
+        options = ["-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%", "-T", f"{arpa.parent}/"]
+        _run([str(program), *options, "--prune", *map(str, prune), "--text", str(text), "--arpa", str(output)])
 
 
 def binary(program: Path, arpa: Path, target: Path) -> None:
     """Write an ARPA file as KenLM's binary, which loads immediately. Raises UsageError if build_binary fails."""
-    with TemporaryDirectory(dir=target.parent) as temporary:
-        output = Path(temporary) / "lm.binary"
+    with whole_file(target) as output:
         _run([str(program), str(arpa), str(output)])
-        output.replace(target)
 
 
 def _run(command: list[str]) -> None:
@@ -49,28 +41,21 @@ def _run(command: list[str]) -> None:
         raise UsageError(f"{command[0]} failed: {' '.join(lines[-2:]) or f'exit code {process.returncode}'}")
 
 
-class Fit(TypedDict):
-    """Numbers of sentences and words, and the fit to them; oov_rate: the share of words that the model lacks."""
-
-    sentences: int
-    words: int
-    oov_rate: float
-    perplexity: float
-    perplexity_without_oov: float
-    bits_per_word: float
+Fit: TypeAlias = dict[str, float]
+"""Numbers of sentences and words, and the fit to them; oov_rate: the share of words that the model lacks."""
 
 
 def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> Fit:
     """Measure the fit to sentences of words: the perplexity over words and sentence ends, as KenLM's `query` counts it,
     with and without unknown words; the share of unknown words; the entropy in bits per word.
     """
-    total = known = 0.0
+    total = without_oov = 0.0
     words = unknown = ends = 0
     for sentence in sentences:
         ends += 1
         for score, _, oov in ngrams.full_scores(" ".join(units(sentence, unit))):
             total += score
-            known += 0.0 if oov else score
+            without_oov += 0.0 if oov else score
             words, unknown = words + 1, unknown + oov
     counted = max(1, words)  # sentence ends included
     return {
@@ -78,6 +63,6 @@ def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> F
         "words": words - ends,
         "oov_rate": unknown / max(1, words - ends),
         "perplexity": 10 ** (-total / counted),
-        "perplexity_without_oov": 10 ** (-known / max(1, words - unknown)),
+        "perplexity_without_oov": 10 ** (-without_oov / max(1, words - unknown)),
         "bits_per_word": -total * math.log2(10) / max(1, words - ends),
     }

@@ -3,8 +3,8 @@
 import bisect
 import functools
 import math
+import mmap
 import os
-import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,18 +13,16 @@ from pathlib import Path
 import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.binary import read_words as read_binary_words
-from asr_ablations.language_models.ngram import check_counts, lower_case, read_unigrams
+from asr_ablations.language_models.ngram import lower_case, read_unigrams
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 from asr_verdicts.text import clean, decode, lower
 
-WORDS = "words.txt"
-"""The word list that src/lm.py writes beside its model."""
+WORDS = "words.txt"  # the word list that src/lm.py writes beside its model
 
 
 def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
-    """Return the file of a word list, and its words, each once, in their order. The file has one word per line.
+    """Return the file of a word list, and its words, one per line, each once.
 
     Raises UsageError for a list that is missing or empty, and for a word that the alphabet cannot spell.
     """
@@ -53,17 +51,12 @@ def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
     return [word for word in words if not letters.issuperset(word)]
 
 
-NATS = math.log(10)
-"""Nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10."""
-SPACE = "|"
-"""The symbol for the space in a model of characters."""
+NATS = math.log(10)  # nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10
+SPACE = "|"  # the symbol for the space in a model of characters
 BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
-"""Files that src/lm.py writes to a model's folder; the binary only if KenLM's build_binary is installed, lm.pt for a
-recurrent model.
-"""
+"""Files that src/lm.py writes to a model's folder: the binary if build_binary is installed, lm.pt for an LSTM."""
 MARKS = ("<s>", "</s>", "<unk>")
-ENOUGH = 0.9
-"""The least share of a model's words that the alphabet must be able to spell; the others have no effect."""
+ENOUGH = 0.9  # the least share of a model's words that the alphabet must be able to spell; the others have no effect
 
 
 @dataclass(frozen=True)
@@ -125,10 +118,12 @@ def load(path: str | None) -> WordModel:
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int, path: str) -> WordModel:
     """Read a model, once for all decoders that use it. changed: the file's time, so that a new file is read again."""
-    vocabulary = _vocabulary(file)
-    with _silent_stderr(), _unmapped(file) as (source, config):
+    vocabulary = read_unigrams(file) if is_arpa(file) else read_binary_words(file)
+    config = kenlm.Config()
+    config.show_progress = False
+    with _silent_stderr():
         try:
-            ngrams = kenlm.Model(source, config)
+            ngrams = kenlm.Model(str(file), config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
             raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_short(error)}") from error
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)
@@ -137,19 +132,8 @@ def _read(file: Path, changed: int, path: str) -> WordModel:
     return WordModel(ngrams, words, file)
 
 
-def _vocabulary(file: Path) -> list[str]:
-    """Return the words of a model's file; the counts of an ARPA file are checked before KenLM trusts them."""
-    if is_arpa(file):
-        check_counts(file)
-        return read_unigrams(file)
-    return read_binary_words(file)
-
-
 def find(path: Path) -> Path:
-    """Return the model's file; for a folder written by src/lm.py, the one that loads faster.
-
-    Raises UsageError if there is none.
-    """
+    """Return the model's file, of a folder the one that loads faster. Raises UsageError if there is none."""
     candidates = [path / BINARY, path / ARPA] if path.is_dir() else [path]
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:
@@ -165,34 +149,16 @@ def is_arpa(file: Path) -> bool:
 
 
 @contextmanager
-def _unmapped(file: Path) -> Iterator[tuple[str, kenlm.Config]]:
-    """The source that KenLM reads, and the way, so that it maps no file: a file that is cut meanwhile would end the
-    process by SIGBUS, without a message. It maps text as long as it can, so an ARPA file comes through a pipe.
-    """
-    config = kenlm.Config()
-    config.show_progress, config.load_method = False, kenlm.LoadMethod.READ
-    if not is_arpa(file):
-        yield str(file), config
-        return
-    with subprocess.Popen(["cat", os.path.abspath(file)], stdout=subprocess.PIPE) as reader:
-        assert reader.stdout is not None
-        try:
-            yield f"/dev/fd/{reader.stdout.fileno()}", config
-        finally:
-            reader.kill()  # where KenLM has refused the beginning
-
-
-@contextmanager
 def _silent_stderr() -> Iterator[None]:
     """Discard what goes to the file descriptor of stderr: KenLM writes advice there, not through Python."""
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def _short(error: BaseException) -> str:
@@ -202,13 +168,28 @@ def _short(error: BaseException) -> str:
 
 
 def install(file: Path, folder: Path, language: str) -> dict[str, object]:
-    """Write the lower-case copy of a model and its list of words, and return what to record about it.
-
-    Raises UsageError as `read_unigrams`, `lower_case` and `check_counts`.
-    """
-    check_counts(file)
+    """Write the lower-case copy of a model and its word list, and return its record. Raises UsageError."""
     lower_case(file, folder / ARPA, language)
-    check_counts(folder / ARPA)  # of a compressed one the size is known only now
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))
     return {"unit": "word", "vocabulary": len(words), "estimator": "none, an existing model"}
+
+
+FORMAT = b"mmap lm http://kheafield.com/code format version 5\n"
+HAS_WORDS = 100  # byte of the header that says whether the words stand at the end of the file
+FIRST = b"<unk>\0"  # the first of the words; each ends with a zero byte
+
+
+def read_binary_words(file: Path) -> list[str]:
+    """Return the words of a binary, <unk> first. Raises UsageError for a file of another format, or without words."""
+    if file.stat().st_size <= HAS_WORDS:
+        raise UsageError(f"{file}: a KenLM binary that is damaged: its header is cut")
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if content[: len(FORMAT)] != FORMAT:
+            raise UsageError(f"{file}: no KenLM binary of format 5")
+        begin = content.rfind(FIRST)
+        if not content[HAS_WORDS]:
+            raise UsageError(f"{file}: contains no words; build_binary writes them unless an option says otherwise")
+        if begin < 0 or content[-1]:
+            raise UsageError(f"{file}: a KenLM binary that is damaged: its list of words is cut")
+        return [word.decode("utf-8", errors="replace") for word in content[begin:-1].split(b"\0")]

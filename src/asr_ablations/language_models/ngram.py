@@ -2,7 +2,6 @@
 
 import gzip
 import math
-import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,31 +35,9 @@ def read_unigrams(file: Path) -> list[str]:
     return words
 
 
-COUNT = re.compile(r"ngram\s+[1-9]\d?\s*=\s*(\d{1,15})")
-SHORTEST = 4
-"""Bytes of an n-gram: a probability of one digit, a tab, a letter, the end of the line."""
-
-
-def check_counts(file: Path) -> None:
-    """Raises UsageError for counts that the file cannot hold: KenLM takes them at their word, and dies of -4."""
-    most = None if file.suffix == ".gz" else file.stat().st_size // SHORTEST
-    inside = False
-    with open_text(file) as lines:
-        for line in map(str.strip, lines):
-            if inside and line.startswith("\\"):
-                return
-            if inside and line:
-                match = COUNT.fullmatch(line)
-                if match is None or (most is not None and int(match[1]) > most):
-                    raise UsageError(f"{file}: no such number of n-grams in an ARPA file of its size: {line[:80]!r}")
-            inside = inside or line == "\\data\\"
-
-
 @contextmanager
 def open_text(file: Path) -> Iterator[Iterable[str]]:
-    """Open a text file for reading by lines, compressed (.gz) or not. Raises UsageError for a compressed one that is
-    damaged, and for one that is not UTF-8.
-    """
+    """Open a text for reading by lines, compressed (.gz) or not. Raises UsageError if it is damaged or not UTF-8."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
             lines = enumerate(content, start=1)
@@ -101,25 +78,22 @@ def lower_case(source: Path, target: Path, language: str) -> None:
 Gram = tuple[str, ...]
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 FALLBACK = (0.0, 0.5, 1.0, 1.5)
-"""lmplz's discounts for counts of 0, 1, 2, 3 and more if a corpus is too small to estimate them (--discount_fallback).
-"""
+"""lmplz's --discount_fallback for counts of 0, 1, 2, 3 and more, if a corpus is too small to estimate them."""
 
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> list[list[Entry]]:
-    """Return the entries of an ARPA file, one list per order. order: 2 or more; prune: for each order, the count up to
-    which n-grams are left out; the first is 0.
-    """
+    """Return the entries of an ARPA file by order, 2 or more. prune: counts up to which an order leaves n-grams out."""
     raw = _count(sentences, order)
     adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
     adjusted[0].pop((BEGIN,), None)
-    kept = [{gram for gram in adjusted[n] if n == 0 or raw[n][gram] > prune[n]} for n in range(order)]
+    used = [{gram for gram in adjusted[n] if n == 0 or raw[n][gram] > prune[n]} for n in range(order)]
     numbers = {word: i for i, word in enumerate(dict.fromkeys([BEGIN, END, *(gram[0] for gram in raw[0])]))}
     probabilities: dict[Gram, float] = {}
     backoffs: dict[Gram, float] = {}
     for n in range(order):
         discounts = _discounts(_counts_of_counts(adjusted[n], raw[n], numbers))
-        _weigh(adjusted[n], kept[n], discounts, probabilities, backoffs)
-    return [_entries(n, kept[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
+        _weigh(adjusted[n], used[n], discounts, probabilities, backoffs)
+    return [_entries(n, used[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
 
 
 def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
@@ -161,7 +135,7 @@ def _discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
 
 def _weigh(
     counts: dict[Gram, int],
-    kept: set[Gram],
+    used: set[Gram],
     discounts: Sequence[float],
     probabilities: dict[Gram, float],
     backoffs: dict[Gram, float],
@@ -173,20 +147,20 @@ def _weigh(
     freed: dict[Gram, float] = defaultdict(float)
     for gram, count in counts.items():
         totals[gram[:-1]] += count
-        freed[gram[:-1]] += discounts[min(count, 3)] if gram in kept else count
+        freed[gram[:-1]] += discounts[min(count, 3)] if gram in used else count
     for context, total in totals.items():
         backoffs[context] = freed[context] / total
     if () in totals:  # unigrams: all words, the unknown word included, share the rest equally
         share = backoffs.pop(()) / (len(counts) + 1)
         probabilities[UNKNOWN,] = share
-    for gram in kept:
+    for gram in used:
         context, count = gram[:-1], counts[gram]
         lower = backoffs[context] * probabilities[gram[1:]] if context else share
         probabilities[gram] = (count - discounts[min(count, 3)]) / totals[context] + lower
 
 
 def _entries(
-    n: int, kept: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
+    n: int, used: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
 ) -> list[Entry]:
     """Return the sorted entries of the n-grams of n + 1 words, in log10. last: they have no back-off weights."""
 
@@ -197,4 +171,4 @@ def _entries(
     special: list[Entry] = []
     if n == 0:  # the start of a sentence is given, never predicted
         special = [entry((UNKNOWN,)), ((BEGIN,), 0.0, math.log10(backoffs.get((BEGIN,), 1.0)))]
-    return special + [entry(gram) for gram in sorted(kept)]
+    return special + [entry(gram) for gram in sorted(used)]

@@ -1,7 +1,6 @@
 """A recurrent language model over letters: an LSTM that predicts each letter of a sentence, and its end.
 
-It gives every text a probability, those with unknown words, too (Mikolov et al. 2010 have words, Sutskever et al. 2011
-letters).
+It gives every text a probability, even unknown words (of words Mikolov et al. 2010, of letters Sutskever et al. 2011).
 """
 
 import math
@@ -16,13 +15,10 @@ from torch.nn.utils.rnn import pad_sequence
 from asr_ablations.language_models.lmplz import Fit
 from asr_ablations.language_models.model import RECURRENT
 from asr_ablations.runs.checkpoint import read_checkpoint
-from asr_ablations.tools.checks import is_whole
 from asr_verdicts.errors import UsageError, choices
 
-END = 0
-"""The symbol that begins and ends a sentence; a letter is its place in the alphabet + 1."""
+END = 0  # the symbol that begins and ends a sentence; a letter is its place in the alphabet + 1
 IGNORED = -100
-MOST_LETTERS, MOST_LAYERS = 65_536, 16
 
 
 class LetterLSTM(nn.Module):
@@ -84,11 +80,9 @@ def train(
 
 
 def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
-    """Measure the fit to sentences of words as `lmplz.fit` does. No word is unknown; sentences with a letter that the
-    model lacks are left out.
-    """
-    known = set(model.letters)
-    texts = [text for words in sentences if known.issuperset(text := " ".join(words))]
+    """Measure the fit as `lmplz.fit` does, without sentences with letters that the model lacks."""
+    letters = set(model.letters)
+    texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)
     perplexity = math.exp(-total / max(1, words + len(texts)))
     return {
@@ -108,10 +102,7 @@ def save(model: LetterLSTM, folder: Path) -> None:
 
 
 def load(path: object) -> tuple[LetterLSTM, Path]:
-    """The model of a folder that src/lm.py lm=lstm has written, or of a file, and the file. Nothing in it is executed.
-
-    Raises UsageError for a model that is missing, damaged, or no such model.
-    """
+    """Load the model of a folder or file of src/lm.py lm=lstm; nothing in it is executed. Raises UsageError."""
     if not path:
         raise UsageError("decoder.lm is not set: a folder written by src/lm.py lm=lstm")
     if not isinstance(path, str):
@@ -120,18 +111,11 @@ def load(path: object) -> tuple[LetterLSTM, Path]:
     if not file.exists():
         raise UsageError(f"decoder.lm={path}: there is no {RECURRENT}; src/lm.py lm=lstm writes one")
     read = read_checkpoint(file)
-    refusal = UsageError(f"{file}: no recurrent language model of src/lm.py lm=lstm")
-    letters, width, layers = (read.get(name) for name in ("letters", "width", "layers"))
-    if not isinstance(letters, str) or not 0 < len(set(letters)) == len(letters) <= MOST_LETTERS:
-        raise refusal
-    if not is_whole(width, 1) or not is_whole(layers, 1) or layers > MOST_LAYERS:
-        raise refusal
-    shape = getattr(read["state_dict"].get("output.weight"), "shape", None)
-    if shape != (len(letters) + 1, width):  # before so much memory is taken
-        raise refusal
-    model = LetterLSTM(letters, width=width, layers=layers)
     try:
+        model = LetterLSTM(read["letters"], width=read["width"], layers=read["layers"])
         model.load_state_dict(read["state_dict"])
-    except RuntimeError as error:
-        raise refusal from error
+        if len(model.numbers) < len(model.letters):
+            raise ValueError("a letter stands twice")
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"{file}: no recurrent language model of src/lm.py lm=lstm") from error
     return model, file

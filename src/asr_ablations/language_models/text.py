@@ -4,23 +4,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypedDict, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import open_text
 from asr_verdicts.errors import UsageError, choices
-
-
-class TextSource(TypedDict):
-    """One source of text: a set of the corpus or a file. held_out: it is a development or test set."""
-
-    source: str
-    sentences: int
-    words: int
-    held_out: bool
-    sha256: str
+from asr_verdicts.files import Json
 
 
 @dataclass(frozen=True)
@@ -28,14 +19,13 @@ class Text:
     """Sentences as words, and a description of each source for the record."""
 
     sentences: list[list[str]]
-    sources: list[TextSource]
+    sources: list[Json]
 
 
 def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
-    """Return the training transcripts of a corpus or a text file, and the transcripts of the sets in `include`.
+    """Return the training transcripts or the lines of a text file, and the transcripts of the sets in `include`.
 
-    Raises UsageError for an unknown set, a file that cannot be read, and a text in which most lines have characters
-    outside the alphabet.
+    Raises UsageError for an unknown set, an unreadable file, and a text that is mostly of other letters.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
     for name in include:
@@ -56,27 +46,27 @@ def transcripts(corpus: Corpus, name: str) -> list[str]:
 
 
 def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str]) -> list[str]:
-    """Return the lines of a text file, normalised as transcripts are. Lines with other characters are left out.
+    """Return the normalised lines of a text file that have no other letters.
 
-    Raises UsageError for a file that cannot be read, and if half of the lines or more have other characters.
+    Raises UsageError for an unreadable file, and if half of the lines or more have other letters.
     """
     try:
         with open_text(path) as lines:
             sentences = [sentence for line in lines if (sentence := normalised(line))]
     except (OSError, EOFError) as error:
         raise UsageError(f"lm.text={path}: cannot be read ({error})") from error
-    known = set(alphabet.letters)
-    kept = [sentence for sentence in sentences if known.issuperset(sentence)]
-    if not kept or len(kept) < len(sentences) / 2:
-        odd = next((sorted(set(sentence) - known) for sentence in sentences if set(sentence) - known), [])
-        raise UsageError(f"lm.text={path}: {len(sentences) - len(kept)} of its {len(sentences)} lines have characters "
-                         f"outside of the alphabet {alphabet.characters!r}: {' '.join(odd)}")  # fmt: skip
-    if len(kept) < len(sentences):
-        print(f"{len(sentences) - len(kept)} of {len(sentences)} lines have other characters and are left out")
-    return kept
+    letters = set(alphabet.letters)
+    usable = [sentence for sentence in sentences if letters.issuperset(sentence)]
+    if not usable or len(usable) < len(sentences) / 2:
+        odd = next((sorted(set(sentence) - letters) for sentence in sentences if set(sentence) - letters), [])
+        raise UsageError(f"lm.text={path}: {len(sentences) - len(usable)} of its {len(sentences)} lines have "
+                         f"characters outside of the alphabet {alphabet.characters!r}: {' '.join(odd)}")  # fmt: skip
+    if len(usable) < len(sentences):
+        print(f"{len(sentences) - len(usable)} of {len(sentences)} lines have other characters and are left out")
+    return usable
 
 
-def _describe(name: str, sentences: list[str], held_out: bool) -> TextSource:
+def _describe(name: str, sentences: list[str], held_out: bool) -> Json:
     return {
         "source": name,
         "sentences": len(sentences),

@@ -1,7 +1,6 @@
 """The native library: which instructions of this processor it uses, and its file, compiled once per machine.
 
-The key `native` chooses: auto takes the best target of this processor, or PyTorch's operations where there is no
-compiler.
+The key `native` chooses: auto takes the best target of this processor, or PyTorch's operations without a compiler.
 """
 
 import ctypes
@@ -32,8 +31,7 @@ TARGETS = {
 """Sets of instructions, the best first, each with the words that /proc/cpuinfo has for it."""
 MULTIPLY_BFLOAT16 = ("amx_bf16", "avx512_bf16")
 """The targets with an instruction for products in bfloat16; the others round operands to it and multiply in float32."""
-CHOICES = (AUTO, False, *TARGETS)
-"""Values of the key `native`."""
+CHOICES = (AUTO, False, *TARGETS)  # values of the key `native`
 MACHINES = {
     "amx_bf16": "-march=x86-64-v4 -mamx-tile -mamx-bf16",
     "avx512_bf16": "-march=x86-64-v4 -mavx512bf16",
@@ -45,11 +43,9 @@ FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 )
 """None of them lets the compiler take a NaN for impossible, or sum in another order than it is written."""
-EXTRA: tuple[str, ...] = ()
-"""Further flags, those of a sanitizer."""
+EXTRA: tuple[str, ...] = ()  # further flags, those of a sanitizer
 COMPILERS = ("g++", "c++", "clang++")
-SECONDS = 600
-"""For the compiler: one that hangs must not hold up a run for ever."""
+SECONDS = 600  # for the compiler: one that hangs must not hold up a run for ever
 SOURCES = sorted([*Path(__file__).parent.glob("*.cpp"), *Path(__file__).parent.glob("*.h")])
 OTHERWISE = "PyTorch's operations do the same work, slower"
 
@@ -78,10 +74,9 @@ def check(value: object) -> None:
 
 
 def use(value: str | bool) -> str:
-    """Use what the key `native` says from now on, and return the target, or none.
+    """Use what the key `native` says from now on, and return the target, or none; auto never fails.
 
-    auto never fails: where the library cannot be had, a line says why. Raises UsageError for a target that this machine
-    cannot run or compile, where it is named.
+    Raises UsageError for a named target that this machine cannot run or compile.
     """
     global _active
     check(value)
@@ -116,14 +111,6 @@ def best() -> tuple[str, ctypes.CDLL]:
     raise reason
 
 
-def _granted(target: str) -> bool:
-    """Return whether the system lets this process use what a target needs: Linux grants tiles to those who ask."""
-    if target != "amx_bf16":
-        return True
-    arch_prctl, request, tile_data = 158, 0x1023, 18  # of Linux on x86-64
-    return ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
-
-
 @cache
 def processor_words() -> frozenset[str]:
     """The instructions that this processor has, in Linux's words; none elsewhere."""
@@ -139,8 +126,10 @@ def load(target: str) -> ctypes.CDLL:
     """The library for a target, compiled where this machine has not yet. Raises NativeError."""
     if not processor_words().issuperset(TARGETS[target]):
         raise NativeError(f"this processor has no {target}")
-    if not _granted(target):
-        raise NativeError(f"the system does not grant {target}")
+    if target == "amx_bf16":  # Linux grants tiles to those who ask
+        arch_prctl, request, tile_data = 158, 0x1023, 18  # of Linux on x86-64
+        if ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) != 0:
+            raise NativeError(f"the system does not grant {target}")
     try:
         return ctypes.CDLL(str(built(target)))
     except OSError as error:
@@ -166,9 +155,7 @@ def compiler() -> list[str]:
 
 
 def built(target: str) -> Path:
-    """The file of a target, named by a hash of sources, flags and compiler. Of several processes that want it at once,
-    one compiles and the others wait; a damaged one is compiled again. Raises NativeError, OSError.
-    """
+    """The file of a target, named by sources, flags and compiler; one process makes it. Raises NativeError, OSError."""
     command = compiler()
     sources = {source.name: sha256(source) for source in [*SOURCES, Path(command[0]).resolve()]}
     key = content_key(command=command, flags=[*FLAGS, *EXTRA, MACHINES[target]], sources=sources)

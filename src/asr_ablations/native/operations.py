@@ -63,9 +63,7 @@ class _Paths(ctypes.Structure):
 
 
 def usable(*tensors: torch.Tensor) -> bool:
-    """Return whether the library takes these: plain float32 tensors on a CPU, with gradients, and nothing that traces,
-    exports, vectorises or counts operations.
-    """
+    """Return whether the library takes these: plain float32 tensors on a CPU, with gradients, and no tracing."""
     return (
         active() is not None
         and torch.is_grad_enabled()

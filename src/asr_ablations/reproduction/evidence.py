@@ -22,9 +22,7 @@ NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", 
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first step, counted from 1, whose losses in nats differ. original, reproduction: None where a run has no such
-    step.
-    """
+    """The first step, from 1, whose losses in nats differ; a loss is None where a run has no such step."""
 
     step: int
     steps_per_epoch: int
@@ -70,6 +68,8 @@ def compare_bits(original: Record, reproduction: Record) -> BitComparison:
     epochs = original.summary.epochs or 1
     weights = weights_hash(last_checkpoint(original.folder)), weights_hash(last_checkpoint(reproduction.folder))
     compared = {LOSSES: losses, f"{CHECKPOINTS}/{LAST}": weights[0]}
+    sets, new_sets = original.measured, reproduction.measured
+    names = [name for name in original.summary.test_sets if name in sets and name in new_sets]
     return BitComparison(
         steps=len(losses),
         utterances=len(original.utterances),
@@ -77,7 +77,7 @@ def compare_bits(original: Record, reproduction: Record) -> BitComparison:
         metrics=_differing_metrics(original, reproduction),
         hypotheses=_differing_hypotheses(original, reproduction),
         weights=weights,
-        rates=_rates(original, reproduction),
+        rates={name: (sets[name].wer, new_sets[name].wer) for name in names},
         missing=[name for name, content in compared.items() if not content],
         exact=not original.environment.hardware.gpus,
     )
@@ -98,7 +98,10 @@ def _first_difference(original: list[str], reproduction: list[str], epochs: int)
 
 
 def _differing_metrics(original: Record, reproduction: Record) -> list[str]:
-    rows, new_rows = ([_numbers(row) for row in run.metrics] for run in (original, reproduction))
+    rows, new_rows = (
+        [{key: value for key, value in row.items() if key.startswith(NUMBERS)} for row in run.metrics]
+        for run in (original, reproduction)
+    )
     if len(rows) != len(new_rows):
         return [f"{len(rows)} rows, {len(new_rows)} rows"]
     return [
@@ -109,10 +112,6 @@ def _differing_metrics(original: Record, reproduction: Record) -> list[str]:
     ]
 
 
-def _numbers(row: dict[str, float | None]) -> dict[str, float | None]:
-    return {key: value for key, value in row.items() if key.startswith(NUMBERS)}
-
-
 def _differing_hypotheses(original: Record, reproduction: Record) -> list[str]:
     texts, new_texts = (
         {f"{row['set']}/{row['id']}": (row["reference"], row["hypothesis"]) for row in run.utterances}
@@ -121,21 +120,13 @@ def _differing_hypotheses(original: Record, reproduction: Record) -> list[str]:
     return sorted(name for name in {*texts, *new_texts} if texts.get(name) != new_texts.get(name))
 
 
-def _rates(original: Record, reproduction: Record) -> dict[str, tuple[float, float]]:
-    sets, new_sets = original.measured, reproduction.measured
-    names = [name for name in original.summary.test_sets if name in sets and name in new_sets]
-    return {name: (sets[name].wer, new_sets[name].wer) for name in names}
-
-
 DETERMINING = ("config", "data", "code")
 """Kinds that make another experiment. The other kinds belong to the machine, and change the last bits only."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One difference. kind: config, data, code, versions, hardware or threads; what: a key, set, file or package;
-    original, reproduction: its value in either run, None where a run has none.
-    """
+    """One difference. kind: config, data, code, versions, hardware or threads; what: a key, set, file or package."""
 
     kind: str
     what: str
@@ -154,7 +145,7 @@ def causes(original: Original, reproduction: Record) -> list[Cause]:
     result = [
         *changed_since(original),
         *_differing("config", content(original.cfg), content(cfg)),
-        *_data(original.record.data, reproduction.data),
+        *_compare_data(original.record.data, reproduction.data),
     ]
     # a resumed run may have continued with other code, or on another machine
     for other in (*environment.sessions[1:], *reproduction.environment.sessions):
@@ -190,22 +181,18 @@ def _checkpoint_config(original: Original) -> DictConfig | None:
         raise UsageError(f"{path}: damaged, its config: {' '.join(str(error).split())}") from error
 
 
-def _data(original: DataRecord, reproduction: DataRecord) -> list[Cause]:
+def _compare_data(original: DataRecord, reproduction: DataRecord) -> list[Cause]:
     """Differences of two data.json: one cause for each set, whatever differs in it, and one for each other key."""
     result = []
     for name in dict.fromkeys([*original.sets, *reproduction.sets]):
-        if changes := differences(_set(original, name), _set(reproduction, name)):
+        records = [as_json(data.sets[name]) if name in data.sets else None for data in (original, reproduction)]
+        if changes := differences(*records):
             old, new = {key: value for key, value, _ in changes}, {key: value for key, _, value in changes}
             result.append(Cause("data", name, old, new))
-    return result + _differing("data", _letters(original), _letters(reproduction))
-
-
-def _set(data: DataRecord, name: str) -> dict[str, object] | None:
-    return as_json(data.sets[name]) if name in data.sets else None
-
-
-def _letters(data: DataRecord) -> dict[str, object]:
-    return {"alphabet": data.alphabet, "separation": data.separation}
+    letters, new_letters = (
+        {"alphabet": data.alphabet, "separation": data.separation} for data in (original, reproduction)
+    )
+    return result + _differing("data", letters, new_letters)
 
 
 def environment_causes(original: Environment, other: Environment) -> list[Cause]:
@@ -221,9 +208,7 @@ def environment_causes(original: Environment, other: Environment) -> list[Cause]
 
 
 def _code(original: Environment, other: Environment) -> Iterator[Cause]:
-    """Differing source files by name. Commits are compared only if a record has no hashes of files: equal files are
-    equal code.
-    """
+    """Compare source files by name, or commits if a record has no hashes of files: equal files are equal code."""
     yield from _differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour})
     files, new_files = original.code.files, other.code.files
     if files and new_files:

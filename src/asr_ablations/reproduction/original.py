@@ -45,7 +45,13 @@ class Original:
 def load_original(folder: Path) -> Original:
     """Read a finished run. Raises UsageError for any other folder, with one line that says what the folder is."""
     folder = folder.resolve()
-    _refuse_other_folders(folder)
+    example = "expected a run's, like outputs/<sweep>/<run>-<hash>"
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder; {example}")
+    if not is_run(folder):
+        if runs := runs_in(folder):
+            raise UsageError(f"{folder}: is a sweep's folder; expected one of its runs, like {runs[0].name}")
+        raise UsageError(f"{folder}: is not the folder of a run, it has no {STATUS}; {example}")
     if reason := why_unfinished(folder):
         raise UsageError(
             f"{folder}: not finished ({reason}), so there is nothing to reproduce; "
@@ -58,65 +64,37 @@ def load_original(folder: Path) -> Original:
         raise UsageError(f"{folder / CONFIG}: cannot be read: {' '.join(str(error).split())}") from error
 
 
-def _refuse_other_folders(folder: Path) -> None:
-    """Raises UsageError unless a run has begun in the folder."""
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no such folder; expected a run's, like outputs/<sweep>/<run>-<hash>")
-    if is_run(folder):
-        return
-    runs = [path.name for path in runs_in(folder)]
-    if runs:
-        raise UsageError(f"{folder}: is the folder of a sweep; expected one of its runs, like {folder.name}/{runs[0]}")
-    raise UsageError(f"{folder}: is not the folder of a run, it has no {STATUS}; expected outputs/<sweep>/<run>-<hash>")
-
-
-MOST_NAMES = 20
-"""Changed files that are named."""
+MOST_NAMES = 20  # changed files that are named
 
 
 def announce(original: Original, repository: Path, *, trust: bool) -> None:
-    """Print which code `--checkout` will run. Raises UsageError, unless it is trusted, where the folder was not written
-    by this user on this machine: the record brings code of its own.
-    """
-    commit, diff = _recorded(original.record.environment.code)
-    files = _changed_files(repository, diff)
+    """Print which code `--checkout` will run. Raises UsageError for an untrusted folder of another user or machine."""
+    commit, diff = _read_code(original.record.environment.code)
+    # as git quotes them; nothing is applied
+    listed = _git(repository, "apply", "--numstat", "-", text=diff).stdout if diff else ""
+    files = [line.split("\t", 2)[-1] for line in listed.split("\n") if line]
     named = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if files[MOST_NAMES:] else "")
     print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {named}" if diff else ""), flush=True)
-    if not trust and (reason := _why_foreign(original.folder)):
-        raise UsageError(f"--checkout: {original.folder}: {reason}; --trust runs the code that it names all the same")
-
-
-def _why_foreign(folder: Path) -> str | None:
-    """The reason why a folder may be another user's; None for a folder that this user wrote on this machine."""
-    host = read_status(folder).host
-    if host != socket.gethostname():
-        return f"written on the machine {host!r}"
+    folder, host = original.folder, read_status(original.folder).host
     files = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
-    return "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in files) else None
+    reason = "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in files) else ""
+    if host != socket.gethostname():
+        reason = f"written on the machine {host!r}"
+    if reason and not trust:
+        raise UsageError(f"--checkout: {folder}: {reason}; --trust runs the code that it names all the same")
 
 
-def _recorded(code: Code) -> tuple[str, str]:
-    """Commit and uncommitted changes of a record. Raises UsageError for what is no commit: git would take it for an
-    option, or for a branch.
-    """
+def _read_code(code: Code) -> tuple[str, str]:
+    """Return commit and uncommitted changes. Raises UsageError for no commit: git would take it for an option."""
     commit, diff = code.commit or "", code.dirty_diff or ""
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
         raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
     return commit, diff
 
 
-def _changed_files(repository: Path, diff: str) -> list[str]:
-    """The files that a diff changes, as git quotes them; nothing is applied."""
-    listed = _git(repository, "apply", "--numstat", "-", text=diff).stdout if diff else ""
-    return [line.split("\t", 2)[-1] for line in listed.split("\n") if line]
-
-
 @contextmanager
 def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator[Path]:
-    """The folder of the code to run: `source`, or with `checkout` a worktree of the recorded code.
-
-    Raises UsageError for recorded code that cannot be checked out.
-    """
+    """Yield the folder of the code to run: `source`, or with `checkout` a worktree of the recorded code."""
     if not checkout:
         yield source
         return
@@ -129,49 +107,39 @@ def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator
 
 @contextmanager
 def checked_out(repository: Path, code: Code) -> Iterator[Path]:
-    """The recorded commit with the recorded uncommitted changes, in a folder that is removed afterwards.
+    """Yield a folder with the recorded commit and its uncommitted changes; it is removed afterwards.
 
     Raises UsageError outside git, for an unknown commit, and for changes that do not apply.
     """
-    commit, diff = _recorded(code)
+    commit, diff = _read_code(code)
     if _git(repository, "rev-parse", "--git-dir").returncode:
         raise UsageError(f"--checkout: {repository} is no git checkout, so commit {commit[:8]} cannot be taken from it")
     if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode:
         raise UsageError(f"--checkout: commit {commit[:8]} is not in {repository}; git fetch may bring it")
     with tempfile.TemporaryDirectory(prefix="reproduce-") as temporary:
         tree = Path(temporary) / commit[:8]
-        added = _git(repository, "worktree", "add", "--detach", str(tree), commit)
-        if added.returncode:
-            raise UsageError(f"--checkout: git worktree: {_last_line(added)}")
+        _git(repository, "worktree", "add", "--detach", str(tree), commit, failure="git worktree")
         try:
-            _apply(tree, diff, commit)
+            if diff:
+                failure = f"the recorded uncommitted changes do not apply to {commit[:8]}"
+                _git(tree, "apply", "--whitespace=nowarn", "-", text=diff, failure=failure)
             yield tree
         finally:
             _git(repository, "worktree", "remove", "--force", str(tree))
 
 
-def _apply(tree: Path, diff: str, commit: str) -> None:
-    """Apply the uncommitted changes to the worktree. Raises UsageError where they do not fit the commit."""
-    if not diff:
-        return
-    applied = _git(tree, "apply", "--whitespace=nowarn", "-", text=diff)
-    if applied.returncode:
-        raise UsageError(
-            f"--checkout: the recorded uncommitted changes do not apply to {commit[:8]} ({_last_line(applied)})"
-        )
-
-
-def _git(folder: Path, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+def _git(
+    folder: Path, *arguments: str, text: str | None = None, failure: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run git. failure: what its failing means, for the UsageError; without it the caller looks at the exit code."""
     command = ["git", "-C", str(folder), "-c", "safe.directory=*", *arguments]
     given = (text or "").encode(errors="surrogateescape")  # as bytes: text would lose a diff's carriage returns
     try:
         done = subprocess.run(command, input=given, capture_output=True, check=False)
-        printed = (stream.decode(errors="backslashreplace") for stream in (done.stdout, done.stderr))
-        return subprocess.CompletedProcess(command, done.returncode, *printed)
     except OSError as error:
         raise UsageError(f"--checkout: git cannot be run ({error.strerror})") from error
-
-
-def _last_line(process: subprocess.CompletedProcess[str]) -> str:
-    """The last line of the standard error, or the exit code."""
-    return next(iter(reversed(process.stderr.strip().splitlines())), f"exit code {process.returncode}")
+    output, errors = (stream.decode(errors="backslashreplace") for stream in (done.stdout, done.stderr))
+    if failure is not None and done.returncode:
+        reason = next(iter(reversed(errors.strip().splitlines())), f"exit code {done.returncode}")
+        raise UsageError(f"--checkout: {failure} ({reason})")
+    return subprocess.CompletedProcess(command, done.returncode, output, errors)

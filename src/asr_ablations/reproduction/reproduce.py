@@ -1,44 +1,34 @@
 """A finished run once more, and the verdict on it."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.evidence import causes, changed_since, compare_bits, refuse_damaged
-from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
-from asr_ablations.reproduction.seed_tolerance import noise
-from asr_ablations.reproduction.verdict import ReproductionVerdict, judge
+from asr_ablations.reproduction.verdict import ReproductionVerdict, judge, measure_noise
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
+from asr_ablations.runs.process import command, load_frozen, wait_for
 from asr_ablations.runs.records import read_run
+from asr_ablations.runs.status import status_of
+from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING
+from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, write, write_json
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One reproduction. home: holds the request, the run's folder, and at the end the verdict."""
-
-    home: Path
-
-    @property
-    def run_folder(self) -> Path | None:
-        """The folder of the run; None before the run has started."""
-        return next(iter(runs_in(self.home)), None)
-
-
 @contextmanager
-def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Iterator[Attempt]:
-    """Open the next free folder under `reproductions`, or the folder of an interrupted attempt, which then continues.
-    Within the context no other process takes it.
+def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Iterator[Path]:
+    """Open the next free folder under `reproductions`, or that of an interrupted attempt, for this process alone.
 
     checkout: attempts with the recorded code are numbered on their own.
     """
@@ -49,28 +39,23 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
         with suppress(LeaseHeldError):
             lease.take()
             try:
+                request, folder = request_text(original, home), next(iter(runs_in(home)), None)
                 if not (home / REQUEST).exists():
-                    write(home / REQUEST, request_text(original, home))
-                elif not _can_continue(home, request_text(original, home)):
+                    write(home / REQUEST, request)
+                elif (
+                    (home / REPRODUCTION).exists()  # it has ended
+                    or (home / REQUEST).read_text(encoding="utf-8") != request
+                    or (folder is not None and owner(folder))
+                ):
                     continue
-                yield Attempt(home)
+                yield home
                 return
             finally:
                 lease.release()
 
 
-def _can_continue(home: Path, request: str) -> bool:
-    """Return whether this folder has the same request and no verdict, and no process works on it."""
-    if (home / REPRODUCTION).exists():
-        return False
-    folder = Attempt(home).run_folder
-    return (home / REQUEST).read_text(encoding="utf-8") == request and (folder is None or not owner(folder))
-
-
 def request_text(original: Original, home: Path) -> str:
-    """The original's config as YAML with other machine keys: its folder, its threads, and no W&B run to write into,
-    since that would be the original's.
-    """
+    """Return the original's config as YAML with its own folder and threads, and without its W&B run."""
     cfg = original.cfg.copy()
     machine: Json = {
         "outputs": str(home.parent),
@@ -109,25 +94,22 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
     with code_folder(original, source, checkout=checkout) as tree:
         if not checkout:
             check_trusted(original, source)
-        with open_attempt(original, reproductions, checkout=checkout) as attempt:
-            print(f"reproduces {original.folder}\n        in {attempt.home}", flush=True)
-            exit_code = run_frozen(tree, attempt.home / REQUEST, original.threads)
-            folder = attempt.run_folder
+        with open_attempt(original, reproductions, checkout=checkout) as home:
+            print(f"reproduces {original.folder}\n        in {home}", flush=True)
+            exit_code = run_frozen(tree, home / REQUEST, original.threads)
+            folder = next(iter(runs_in(home)), None)  # the run's own
             refuse_failure(exit_code, folder)
             assert folder is not None
             record = read_run(folder)
             evidence = compare_bits(original.record, record)
-            verdict = judge(evidence, causes(original, record), noise(original.record, original.sweep))
+            verdict = judge(evidence, causes(original, record), measure_noise(original.record, original.sweep))
             runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
-            write_json(attempt.home / REPRODUCTION, {**runs, **verdict.as_json()})
-            return Reproduction(verdict, folder, attempt.home / REPRODUCTION)
+            write_json(home / REPRODUCTION, {**runs, **verdict.as_json()})
+            return Reproduction(verdict, folder, home / REPRODUCTION)
 
 
 def check_trusted(original: Original, source: Path) -> None:
-    """Check a config from a folder, which may come from other people, like one from the command line.
-
-    Raises UsageError for a wrong value, and for a config without a key that the code of `source` needs.
-    """
+    """Check a config that may be a stranger's. Raises UsageError for a wrong value, and for a config of other code."""
     path = original.folder / CONFIG
     defaults = compose(source / "conf", [], name="config", folder=None)
     if missing := [str(key) for key in defaults if key not in original.cfg]:
@@ -138,3 +120,45 @@ def check_trusted(original: Original, source: Path) -> None:
         check(cfg)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+class RunFailedError(Exception):
+    """A run that finished before did not finish this time. exit_code: for the command that started it."""
+
+    def __init__(self, reason: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(reason)
+
+
+def make_absolute(cfg: DictConfig) -> None:
+    """Make data.root and weights absolute: the run starts in another folder. A root of null stands for this folder."""
+    if cfg.get("weights"):
+        cfg.weights = str(Path(cfg.weights).absolute())
+    data = cfg.get("data")
+    if isinstance(data, DictConfig) and "root" in data:
+        data.root = str(Path(data.root or ".").absolute())
+
+
+def run_frozen(source: Path, config: Path, threads: int | None) -> int:
+    """Run a frozen config and return the exit code. source: the folder of the checkout whose code runs."""
+    cfg = load_frozen(config)
+    path = os.pathsep.join(filter(None, [str(source / "src"), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
+    if threads is not None and "threads" not in cfg:  # code from before that key
+        environment["OMP_NUM_THREADS"] = str(threads)
+    line = command(source / "src" / "train.py", config.absolute(), ranks(cfg))
+    # not in the user's folder: if that is a src/, Python would import from there
+    return wait_for(line, environment, source)
+
+
+def refuse_failure(exit_code: int, folder: Path | None) -> None:
+    """Raises KeyboardInterrupt for an interrupted run, UsageError for a refused, RunFailedError for a failed one."""
+    if not exit_code:
+        return
+    if exit_code in STOPPED_EXIT_CODES or -exit_code in STOPPING:
+        raise KeyboardInterrupt
+    if exit_code == 2:
+        raise UsageError("the run was refused (above); --checkout runs the recorded code")
+    status = status_of(folder) if folder else None
+    reason = (status and status.reason) or f"exit code {exit_code}"
+    raise RunFailedError(f"the run did not finish this time: {reason}", 1)

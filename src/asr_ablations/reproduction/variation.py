@@ -14,10 +14,10 @@ from omegaconf.resolvers import oc
 from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.frozen_run import make_absolute, refuse_failure, run_frozen
 from asr_ablations.reproduction.original import Original, code_folder
+from asr_ablations.reproduction.reproduce import make_absolute, refuse_failure, run_frozen
 from asr_ablations.runs.identity import content
-from asr_ablations.runs.layout import CONFIG, OVERRIDES
+from asr_ablations.runs.layout import CONFIG
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_verdicts.config import MACHINE_KEYS, differences
 from asr_verdicts.errors import UsageError
@@ -29,10 +29,9 @@ OWN_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT"
 def run_variation(
     original: Original, changes: Sequence[str], source: Path, outputs: Path | None, *, checkout: bool
 ) -> None:
-    """Train the original's config with the overrides `changes` on top, in the sweep of the original. source, checkout:
-    as for `reproduce`.
+    """Train the original's config with `changes` on top, in its sweep. source, checkout: as for `reproduce`.
 
-    Raises UsageError for what Hydra or the program refuse, and where conf/ no longer gives the original's config.
+    Raises UsageError for what is refused, and if conf/ no longer gives the original's config.
     """
     with code_folder(original, source, checkout=checkout) as tree:
         cfg = vary(original, changes, tree, source)
@@ -47,12 +46,7 @@ def run_variation(
 
 
 def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -> DictConfig:
-    """The original's config with `changes` on top, checked; the keys that name or steer the run are the original's too.
-    tree: the folder of the code that runs.
-
-    Raises UsageError as run_variation does.
-    """
-    _refuse_resolvers(original)
+    """Return the original's config with `changes` on top, checked. tree: the folder of the code. Raises UsageError."""
     composed_again = composed(original, original.record.overrides, tree, source)
     if drift := differences(content(original.cfg), content(composed_again)):
         listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)
@@ -67,20 +61,11 @@ def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -
     return cfg
 
 
-def _refuse_resolvers(original: Original) -> None:
-    """Raises UsageError for an override of a stranger's run that asks this machine for something: ${oc.env:TOKEN} would
-    go into files. References to other keys, such as ${seed}, stay.
-    """
-    for line in original.record.overrides:
-        if "${" in line and ":" in line.split("${", 1)[1]:
-            raise UsageError(f"{original.folder / OVERRIDES}: {line} asks this machine for a value; expected the value")
-
-
 def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -> None:
     """Give the config the original's machine keys, but for the top-level keys that are changed on purpose."""
-    kept = {*MACHINE_KEYS} - {"overrides", *changed}
+    names = {*MACHINE_KEYS} - {"overrides", *changed}
     with open_dict(cfg):
-        for key in kept & original.cfg.keys() & cfg.keys():
+        for key in names & original.cfg.keys() & cfg.keys():
             cfg[key] = original.cfg[key]
         for key in {"force", "plan"} & cfg.keys():
             cfg[key] = False

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import IO
 
 from asr_ablations.tools.errors import is_lack_of_memory
-from asr_ablations.tools.files import sha256
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, is_regular
 
 
 def read_checkpoint(path: Path) -> Json:
-    """Tensors, on the CPU, and plain values of a checkpoint.
+    """Read the tensors, on the CPU, and the plain values of a checkpoint.
 
-    Raises UsageError for one that is damaged or holds more, and OSError or MemoryError where it cannot be read here and
-    now, which says nothing of the file.
+    Raises UsageError if it is damaged or holds more, OSError or MemoryError if it cannot be read now.
     """
     import torch
 
@@ -34,7 +32,6 @@ def read_checkpoint(path: Path) -> Json:
     except RuntimeError as error:
         if is_lack_of_memory(error):
             raise MemoryError(first_line(error)) from error
-        sha256(path)  # torch calls an error of the disk by this name, too: reading it again raises that
         raise UsageError(f"{path}: damaged, it cannot be read: {first_line(error)}") from error
     except (OSError, MemoryError):
         raise
@@ -46,14 +43,10 @@ def read_checkpoint(path: Path) -> Json:
 
 
 def _check_sums(file: IO[bytes]) -> None:
-    """Raises BadZipFile for content that is not what was written: torch itself looks at no checksum. Of what is packed,
-    which a checkpoint never is, a small file can be a terabyte.
-    """
+    """Raises BadZipFile for content that is not what was written: torch itself looks at no checksum."""
     if not zipfile.is_zipfile(file):
         return
     with zipfile.ZipFile(file) as archive:
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-            raise zipfile.BadZipFile("its content is packed")
         if (name := archive.testzip()) is not None:
             raise zipfile.BadZipFile(f"wrong checksum of {name}")
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -41,9 +41,7 @@ def environment() -> Environment:
 
 
 def composed() -> Composed | None:
-    """Name of the file that Hydra composed the config from, and the folder that -cd gave; None for a config that was
-    frozen before.
-    """
+    """Name of the file that Hydra composed the config from, and the folder of -cd; None for a frozen config."""
     if not HydraConfig.initialized():
         return None
     hydra = HydraConfig.get()
@@ -53,50 +51,43 @@ def composed() -> Composed | None:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of every package that can change results."""
-    installed = {"python": platform.python_version()}
+    installed = {"python": platform.python_version(), **dict.fromkeys(PACKAGES, "not installed")}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             installed[package] = version(package)
-        except PackageNotFoundError:
-            installed[package] = "not installed"
     return installed
 
 
 def hardware() -> Hardware:
-    """Machine, processor, cores this process may use, threads that torch uses, the native library, GPUs and their
-    connections.
-    """
+    """Return the machine, its processor, cores, threads of torch, native library, GPUs and their links."""
     import torch
 
-    gpus = gpu_names()
-    known = Hardware(
+    gpus, processor = gpu_names(), platform.processor()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    addresses, pairs = topology() if gpus else (None, None)
+    return Hardware(
         machine=platform.machine(),
-        processor=_processor(),
+        processor=processor,
         cores=cores(),
         threads=torch.get_num_threads(),
         native=native.resolved(),
         gpus=gpus,
+        buses=addresses,
+        links=pairs,
     )
-    if not gpus:
-        return known
-    addresses, pairs = topology()
-    return replace(known, buses=addresses, links=pairs)
 
 
 def code() -> Code:
-    """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file."""
-    return Code(**commit(REPOSITORY), files=source_files())
-
-
-def source_files() -> dict[str, str]:
-    """Hashes of the project's own source files: they say what ran, with a commit or without.
-
-    By their path in asr_ablations; those of asr_verdicts begin with its name.
+    """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file: they say what ran,
+    with a commit or without. Files have their path in asr_ablations; those of asr_verdicts begin with its name.
     """
     verdicts = Path(asr_verdicts.__file__).parent
     named = {str(path.relative_to(PACKAGE)): path for path in [*PACKAGE.rglob("*.py"), *native.SOURCES]}
     named |= {str(path.relative_to(verdicts.parent)): path for path in verdicts.rglob("*.py")}
-    return {name: hashlib.blake2b(named[name].read_bytes(), digest_size=8).hexdigest() for name in sorted(named)}
+    hashes = {name: hashlib.blake2b(named[name].read_bytes(), digest_size=8).hexdigest() for name in sorted(named)}
+    return Code(**commit(REPOSITORY), files=hashes)
 
 
 NEW_FILES = (
@@ -143,18 +134,9 @@ def commit(repository: Path) -> dict[str, str]:
             return {}
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
-
-
 BUS = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
 LINKS = ("topo", "-m")
-SECONDS = 20
-"""For one answer: a driver that hangs must not hold up a run."""
+SECONDS = 20  # for one answer: a driver that hangs must not hold up a run
 
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 _GPU = re.compile(r"GPU\d+")

@@ -5,6 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -12,22 +13,11 @@ from types import TracebackType
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs import layout
-from asr_ablations.runs.derived_keys import derived_keys
 from asr_ablations.runs.environment import environment
-from asr_ablations.runs.identity import BEHAVIOUR, content, identity, short_name
+from asr_ablations.runs.identity import BEHAVIOUR, content, derived_keys, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
-from asr_ablations.runs.reader import read_config, read_environment
-from asr_ablations.runs.record import Status
-from asr_ablations.runs.status import (
-    DONE,
-    FAILED,
-    PRUNED,
-    RUNNING,
-    Diverged,
-    Pruned,
-    reason,
-    status_of,
-)
+from asr_ablations.runs.reader import Status, read_config, read_environment
+from asr_ablations.runs.status import DONE, FAILED, PRUNED, RUNNING, Diverged, Pruned, reason, status_of
 from asr_ablations.tools.errors import stop_before
 from asr_ablations.tools.files import free_name, remove_temporary
 from asr_ablations.tools.machine import iso, rank
@@ -49,32 +39,36 @@ class Run:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
-        new = sweep / f"{short_name(_called(cfg), constant)}-{self.id}"
-        self.folder = _named_before(sweep, self.id) or new
+        # the same overrides in another order, or keys that only steer the machine, give a folder another name
+        before = (path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir())
+        self.folder = next(before, sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
         self.name = self.folder.name.removesuffix(f"-{self.id}")
         self.checkpoints = self.folder / layout.CHECKPOINTS
         self.started = time.time()
         self.phases: dict[str, float] = {}
-        self._lease = Lease(self.folder, lost=self._stop_without_lease)
 
-    def _stop_without_lease(self, reason: str) -> None:
-        print(f"error: {self.folder}: {reason}; this process stops", file=sys.stderr, flush=True)
-        os._exit(LEASE_HELD_EXIT_CODE)
+        def stop(reason: str) -> None:
+            print(f"error: {self.folder}: {reason}; this process stops", file=sys.stderr, flush=True)
+            os._exit(LEASE_HELD_EXIT_CODE)
+
+        self._lease = Lease(self.folder, lost=stop)
 
     def status(self) -> str | None:
-        """running, done, pruned, failed, or None where nothing has begun. Raises UsageError for a folder of another
-        content.
-        """
-        status = status_of(self.folder)
-        if status is None:
+        """running, done, pruned, failed, or None before the first. Raises UsageError for a folder of other content."""
+        if (status := status_of(self.folder)) is None:
             return None
-        self._refuse_other_content()
+        with suppress(FileNotFoundError):
+            recorded = content(OmegaConf.create(read_config(self.folder)))
+            if changes := differences(recorded, content(self.cfg)):
+                listed = "; ".join(f"{key}: {before!r} there, {now!r} now" for key, before, now in changes)
+                raise UsageError(
+                    f"{self.folder}: its {layout.CONFIG} is of another content ({listed}); "
+                    "force=true starts anew and keeps it beside"
+                )
         return status.status
 
     def keep_previous(self) -> Path | None:
-        """Move what an earlier run left to <folder>.1, .2, …, which is returned: nothing is lost. Raises LeaseHeldError
-        where another process still works on it.
-        """
+        """Move an earlier run to <folder>.1, .2, … and return that. Raises LeaseHeldError if a process works on it."""
         if not self.folder.exists():
             return None
         if holder := owner(self.folder):
@@ -109,18 +103,6 @@ class Run:
         self._lease.release()
         return isinstance(error, Pruned)
 
-    def _refuse_other_content(self) -> None:
-        try:
-            recorded = content(OmegaConf.create(read_config(self.folder)))
-        except FileNotFoundError:
-            return
-        if changes := differences(recorded, content(self.cfg)):
-            listed = "; ".join(f"{key}: {before!r} there, {now!r} now" for key, before, now in changes)
-            raise UsageError(
-                f"{self.folder}: its {layout.CONFIG} is of another content ({listed}); "
-                "force=true starts anew and keeps it beside"
-            )
-
     def _record_environment(self) -> None:
         """Record what this run began on; a resumed one adds what it continues on."""
         current = replace(environment(), behaviour=BEHAVIOUR, id=self.id)
@@ -148,17 +130,10 @@ class Run:
         write_json(self.folder / layout.STATUS, as_json(status))
 
 
-def _called(cfg: DictConfig) -> list[str]:
+def _list_overrides(cfg: DictConfig) -> list[str]:
     """The overrides of a run; of a list's arm its name, and those that the name does not have."""
     arm = cfg.get("arm")
     if arm is None:
         return list(cfg.overrides)
     choices = str(arm).split(", ")
     return [str(arm), *(override for override in cfg.overrides if override not in choices)]
-
-
-def _named_before(sweep: Path, id_: str) -> Path | None:
-    """The folder that a run of this content has in the sweep already: the same overrides in another order, or keys that
-    only steer the machine, give it another name.
-    """
-    return next((path for path in sorted(sweep.glob(f"*-{id_}")) if path.is_dir()), None)

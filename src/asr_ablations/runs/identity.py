@@ -1,5 +1,7 @@
 """The identity of a run: a hash over everything that can change its result."""
 
+import functools
+import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -7,20 +9,21 @@ from typing import Any, cast
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.tools.content_keys import content_key
-from asr_ablations.tools.files import DEFAULTS
-from asr_verdicts.config import MACHINE_KEYS, WHEREABOUTS, Config, determining
+from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, OVERRIDES, STATUS, last_checkpoint
+from asr_ablations.runs.reader import load_yaml
+from asr_ablations.tools.content_keys import content_key, hash_file, hash_files, visible_files
+from asr_ablations.tools.files import CONF, DEFAULTS, expanded
+from asr_verdicts.config import MACHINE_KEYS, SHA256, WHEREABOUTS, Config, determining, flatten
+from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import slug
 
 BEHAVIOUR = 4
-"""Raised when the code changes the numbers of an unchanged config on purpose, so that runs before and after differ in
-identity."""
+"""Raised when the code changes the numbers of an unchanged config on purpose, so that identities differ."""
 
 
 def content(cfg: DictConfig) -> Config:
     """Everything in the config that can change the result."""
-    whole = cast(Config, OmegaConf.to_container(cfg, resolve=True))
-    return determining(whole)
+    return determining(cast(Config, OmegaConf.to_container(cfg, resolve=True)))
 
 
 def identity(cfg: DictConfig, fingerprint: str = "") -> str:
@@ -30,8 +33,7 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
 
 def identity_of(content: Config, fingerprint: str) -> str:
     """The identity of a run with this `determining` content."""
-    everything = {"config": content, "data": fingerprint, "behaviour": BEHAVIOUR}
-    return content_key(8, **_plain_numbers(everything))
+    return content_key(8, config=_plain_numbers(content), data=fingerprint, behaviour=BEHAVIOUR)
 
 
 def _plain_numbers(value: Any) -> Any:
@@ -50,15 +52,14 @@ def of_the_experiment(overrides: Iterable[str]) -> list[str]:
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
 
 
-LONGEST = 80
-"""Letters of a run's name."""
+LONGEST = 80  # letters of a run's name
 
 
 def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:
-    """The overrides that say something of the experiment, in short, for people; the identity tells runs apart.
+    """Shorten the overrides of the experiment to a name for people; the identity tells runs apart.
 
-    constant: those that all runs of a sweep have in common, which no name repeats; None outside a sweep. The seed
-    stands last and is never cut, and the number of GPUs stands there only where a sweep varies it.
+    constant: overrides that all runs of a sweep share, which are left out; None outside a sweep. The seed is last, and
+    never cut.
     """
     words = of_the_experiment(overrides)
     if constant is None:
@@ -81,9 +82,7 @@ NOT_FILLED = ("defaults", "hydra", "overrides")
 
 
 def fill(cfg: DictConfig) -> None:
-    """Give a training's config of an earlier version the plain keys that it lacks, with their default. A run from
-    before there was a native library had PyTorch's operations.
-    """
+    """Add the plain keys that a config of an earlier version lacks, with their defaults; without a native library."""
     if "native" not in cfg:
         cfg.native = False
     content = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
@@ -94,3 +93,88 @@ def fill(cfg: DictConfig) -> None:
             cfg[key] = value
         elif isinstance(value, dict) and isinstance(cfg[key], DictConfig):
             cfg[key] = {**value, **OmegaConf.to_container(cfg[key])}  # type: ignore[dict-item]
+
+
+REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*\w)\}")
+"""A key that a value refers to; with a dot before it, a key beside its own."""
+
+
+def derived_keys(config: Config) -> dict[str, list[str]]:
+    """The derived keys of a resolved config by the present conf/, each with the keys and groups it follows from."""
+    keys = flatten(config)
+    return {key: sources for key, sources in _read_references().items() if key in keys}
+
+
+@functools.cache
+def _read_references() -> dict[str, list[str]]:
+    """Return the interpolated keys of conf/. What a group sets outside itself follows from the choice of the group."""
+    references: dict[str, list[str]] = {}
+    for path in sorted(CONF.rglob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        group = ".".join(path.parent.relative_to(CONF).parts)
+        everywhere = "@package _global_" in text
+        if "${" not in text and not everywhere:
+            continue  # to read all files takes longer
+        content = load_yaml(text)
+        for key, value in flatten(content if isinstance(content, dict) else {}).items():
+            beside = key.rpartition(".")[0] if everywhere or not group else f"{group}.{key}".rpartition(".")[0]
+            names = REFERENCE.findall(value) if isinstance(value, str) else []
+            sources = [f"{beside}{name}" if name.startswith(".") else name for name in names]
+            if everywhere and key != group and not key.startswith(f"{group}."):
+                sources.append(group)
+            listed = references.setdefault(key if everywhere or not group else f"{group}.{key}", [])
+            listed += [source for source in sources if source not in listed]
+    return {key: sources for key, sources in references.items() if sources}
+
+
+def weights_file(path: str) -> Path:
+    """The checkpoint that the key `weights` means. Raises UsageError where there is none."""
+    given = expanded(path, "weights")
+    file = last_checkpoint(given) if given.is_dir() else given
+    if not file.is_file():
+        raise choices("weights", path, f"a run's folder or a .ckpt, and there is no {file}")
+    return file
+
+
+def sha256_of_weights(path: str | None) -> str | None:
+    """The value of ${sha256_of_weights:…} in a config: the hash of the file, or None without a file."""
+    return None if path is None else hash_file(weights_file(str(path)))
+
+
+RECORDS = (CONFIG, ENVIRONMENT, OVERRIDES, STATUS, "lm.json")
+"""Files in a folder that say how the others were made, and when."""
+
+
+def sha256_of(path: object) -> str | None:
+    """The value of ${sha256_of:…}: the hash of a file, of a folder without hidden files and RECORDS, or of a run.
+
+    A run counts by its last checkpoint and its config. None without such a file: the class that reads it complains.
+    """
+    if not isinstance(path, str) or not path:
+        return None
+    given = expanded(path)
+    if given.is_dir() and not last_checkpoint(given).is_file():
+        return hash_files((file for file in visible_files(given) if file.name not in RECORDS), given)
+    if given.is_dir():
+        given = last_checkpoint(given)
+    if not given.is_file():
+        return None
+    configs = [folder / CONFIG for folder in (given.parent, given.parent.parent) if given.suffix == ".ckpt"]
+    read = [given, *(file for file in configs if file.is_file())][:2]
+    return hash_file(given) if len(read) == 1 else content_key(64, files=[hash_file(file) for file in read])
+
+
+def refuse_changed_files(node: object, place: str = "") -> None:
+    """Raises UsageError for a file or folder in a resolved config that is not what it was when that was composed."""
+    if isinstance(node, list):
+        node = dict(enumerate(node))
+    if not isinstance(node, dict):
+        return
+    for key, value in node.items():
+        refuse_changed_files(value, f"{place}{key}.")
+        path = node.get(str(key).removesuffix(SHA256)) if str(key).endswith(SHA256) and place else None
+        if path is not None and value is not None and (actual := sha256_of(path)) != value:
+            raise UsageError(
+                f"{place}{key}: {path} has changed since this config was composed: its SHA-256 was {value}, now it is "
+                f"{actual or 'gone'}"
+            )

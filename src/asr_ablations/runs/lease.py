@@ -28,10 +28,8 @@ import psutil
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.tools.files import read_json
 
-HEARTBEAT = 5.0
-"""Seconds between two heartbeats."""
-EXPIRY = 60.0
-"""Seconds without a heartbeat after which a holder on another machine counts as dead."""
+HEARTBEAT = 5.0  # seconds between two heartbeats
+EXPIRY = 60.0  # seconds without a heartbeat after which a holder on another machine counts as dead
 WATCHED = 3 * HEARTBEAT
 """Seconds that a taker watches a lease that seems to have expired: a stepped clock makes any lease look so."""
 LEASE_HELD_EXIT_CODE = 75
@@ -70,17 +68,17 @@ class Lease:
         self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
         self._heartbeat.start()
 
-    def _make(self, own: Path) -> None:
-        """Make the lease file `own`. Raises LeaseHeldError if there is one with this number or a higher one."""
+    def _make(self, path: Path) -> None:
+        """Make the lease file `path`. Raises LeaseHeldError if there is one with this number or a higher one."""
         self._home.mkdir(parents=True, exist_ok=True)
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
         lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             content = json.dumps({**_this_process(), "locked": _locked(lock)}).encode()
             os.write(lock, content)
-            os.link(temporary, own)
-            if newest(self._home, self._name)[1] != own:  # meanwhile others took, left and cleared what lay between
-                own.unlink(missing_ok=True)
+            os.link(temporary, path)
+            if newest(self._home, self._name)[1] != path:  # meanwhile others took, left and cleared what lay between
+                path.unlink(missing_ok=True)
                 raise FileExistsError
         except (FileExistsError, FileNotFoundError):  # not found: who holds the run has cleared up
             os.close(lock)
@@ -91,7 +89,7 @@ class Lease:
         finally:
             temporary.unlink(missing_ok=True)
         self._forget()
-        self._path, self._lock, self._content = own, lock, content
+        self._path, self._lock, self._content = path, lock, content
 
     def release(self) -> None:
         """Leave the run to whoever wants it."""
@@ -132,13 +130,9 @@ class Lease:
 
 
 def newest(home: Path, name: str) -> tuple[int, Path | None]:
-    """Number and file of the lease that counts; 0 and None without one. Raises OSError for a folder that cannot be
-    read: `Path.glob` would find nothing in it.
-    """
+    """Return number and file of the lease that counts, or 0 and None. Raises OSError if the folder cannot be read."""
     names = os.listdir(home) if home.exists() else []
-    numbers = [
-        number for found, _, number in (entry.rpartition(".") for entry in names) if found == name and number.isdigit()
-    ]
+    numbers = [entry.rpartition(".")[2] for entry in names if re.fullmatch(rf"{re.escape(name)}\.\d+", entry)]
     return (int(max(numbers)), home / f"{name}.{max(numbers)}") if numbers else (0, None)
 
 
@@ -149,9 +143,7 @@ def owner(folder: Path) -> str | None:
 
 
 def _why_held(lease: Path, watch: bool) -> str | None:
-    """A description of the holder; None if the lease is released or its holder is dead. watch: whether to wait for a
-    heartbeat where the last one seems long ago.
-    """
+    """Describe the holder; None if there is none any more. watch: wait for a heartbeat if the last one seems old."""
     try:
         holder = read_json(lease)
         if holder.get("released"):
@@ -190,8 +182,8 @@ def _is_locked(lease: Path) -> bool:
 
 
 def _has_heartbeat(lease: Path, watch: bool) -> bool:
-    """True if the last heartbeat is younger than EXPIRY. An age of less than none tells of a clock that was stepped,
-    and one beyond EXPIRY may: with `watch` another heartbeat is waited for, by this process's own steady clock.
+    """Return whether the last heartbeat is younger than EXPIRY. Its age is wrong if a clock was set: with `watch`, wait
+    for another heartbeat by the clock of this process.
     """
     if 0 <= _age(lease) < EXPIRY:
         return True

@@ -6,27 +6,17 @@ from dataclasses import dataclass
 
 from asr_verdicts.arms import AnArm, Choice, Named
 from asr_verdicts.config import LIST, MACHINE_KEYS, OWN, Config, flatten, within
-from asr_verdicts.confounds import (
-    ConfoundedError,
-    Differing,
-    confounds,
-    derived,
-    differing,
-    references,
-    replicated,
-)
+from asr_verdicts.confounds import ConfoundedError, Differing, confounds, derived, differing, references, replicated
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import AnyRun, ConfiguredRun
 
 NAME = "name"
-FULL = "full"
-"""The name of an arm that changes nothing, unless it has one."""
+FULL = "full"  # the name of an arm that changes nothing, unless it has one
 
 FORM = "a list such as [{}, {norm: none}, {rnn: gru, width: 256}]"
 NOT_VARIED = ("seed", "hydra", "defaults", *MACHINE_KEYS)
 """Keys that make no arm: seeds are repeated for each arm, and the others change no result."""
-PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
-"""Texts that stand in an override without quotes."""
+PLAIN = re.compile(r"[A-Za-z_][\w./-]*")  # texts that stand in an override without quotes
 
 
 @dataclass(frozen=True)
@@ -84,11 +74,8 @@ def _read_arm(entry: object) -> ListedArm:
     name = entry.get(NAME)
     if name is not None and (not isinstance(name, str) or not name.strip() or "\n" in name):
         raise UsageError(f"{LIST}: {NAME}={name}: expected a text of one line")
-    return ListedArm(name or ", ".join(f"{key}={_shown(value)}" for key, value in changes.items()) or FULL, changes)
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else override_text(value)
+    texts = {key: value if isinstance(value, str) else override_text(value) for key, value in changes.items()}
+    return ListedArm(name or ", ".join(f"{key}={text}" for key, text in texts.items()) or FULL, changes)
 
 
 def _words(changes: Mapping[str, object]) -> list[str]:
@@ -106,7 +93,7 @@ def override_text(value: object) -> str:
         if plain:
             return value
         # Hydra reads a backslash as itself, but for those before a quote, or before the end
-        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value) + "'"
+        return "'" + re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), value) + "'"
     if isinstance(value, Sequence):
         return "[" + ",".join(map(override_text, value)) + "]"
     return str(value)
@@ -119,10 +106,7 @@ def arm_of(config: Config) -> str | None:
 
 
 def merged(lists: Iterable[object]) -> list[ListedArm]:
-    """The arms of several records of a list that grew while its runs were made, in the order of the longest.
-
-    Raises UsageError for a name that two lists give to different arms.
-    """
+    """Merge the records of a list that grew, in the order of the longest. Raises UsageError for an ambiguous name."""
     arms: dict[str, ListedArm] = {}
     for listed in sorted((read_arms(node) for node in lists), key=len, reverse=True):
         for arm in listed:
@@ -149,19 +133,15 @@ def name_in(overrides: Iterable[str]) -> str | None:
     for word in overrides:
         key, _, text = word.partition("=")
         if key == OWN:
-            quoted = text.startswith("'")
-            return re.sub(r"((?:\\\\)*)(\\'|$)", _unescaped, text[1:-1]) if quoted else text
+            if not text.startswith("'"):
+                return text
+            escaped = re.compile(r"((?:\\\\)*)(\\'|$)")
+            return escaped.sub(lambda match: match[1][: len(match[1]) // 2] + ("'" if match[2] else ""), text[1:-1])
     return None
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return found[1][: len(found[1]) // 2] + ("'" if found[2] else "")
-
-
 def listed_arms(runs: Sequence[ConfiguredRun]) -> list[ListedArm]:
-    """The list that the runs were made from; empty where there was none. Raises UsageError for lists that contradict
-    each other.
-    """
+    """Return the list that the runs were made from, if any. Raises UsageError for lists that contradict each other."""
     return merged(run.config[LIST] for run in runs if run.config.get(LIST))
 
 
@@ -196,9 +176,9 @@ def beyond_the_list(
     factor: Sequence[str],
     allowed: Sequence[str],
 ) -> Differing:
-    """The keys in which an arm differs from the baseline beyond what the two change, all of them allowed.
+    """Return the allowed keys in which an arm differs from the baseline beyond what the two change.
 
-    factor: keys in which all arms may differ. Raises ConfoundedError, with the arm, for others.
+    factor: keys in which all arms may differ. Raises ConfoundedError for keys that are not allowed.
     """
     changes = {entry.name: entry.keys for entry in listed}
     of_seeds = replicated([run for arm in arms for run in arm.runs])
@@ -206,20 +186,15 @@ def beyond_the_list(
     for arm in [baseline, *(arm for arm in arms if arm is not baseline)]:
         runs = [*baseline.runs, *(arm.runs if arm is not baseline else [])]
         name, other = arm.levels[OWN], baseline.levels[OWN]
-        own = [*changes[other], *changes[name], *factor]
-        beyond = confounds(runs, [*own, *of_seeds], differing(runs))
+        explained_keys = [*changes[other], *changes[name], *factor, *of_seeds]
+        beyond = confounds(runs, explained_keys, differing(runs))
         refused = {key: values for key, values in beyond.items() if not within(key, allowed)}
         if refused:
-            raise ConfoundedError([], refused, _reason(name, other, changes[name]))
+            declared = ", ".join(changes[name]) or "nothing"
+            reason = f"the arm {name} differs from {other} in more than it changes by the list ({declared}):"
+            raise ConfoundedError([], refused, f"the runs of the arm {name} differ:" if name == other else reason)
         overruled |= beyond
     return overruled
-
-
-def _reason(name: str, baseline: str, changes: Sequence[str]) -> str:
-    if name == baseline:
-        return f"the runs of the arm {name} differ:"
-    declared = ", ".join(changes) or "nothing"
-    return f"the arm {name} differs from {baseline} in more than it changes by the list ({declared}):"
 
 
 def said_keys(config: Config) -> list[str]:

@@ -1,6 +1,7 @@
 """The columns of metrics.csv; tables that grow with training, cut back to the state of a checkpoint."""
 
 import csv
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,12 +25,12 @@ def truncate(path: Path, rows: int) -> list[dict[str, str]]:
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        kept = [row for _, row in zip(range(rows), csv.DictReader(file), strict=False)]
-    if kept:
-        write_csv(path, kept)
+        first = list(itertools.islice(csv.DictReader(file), rows))
+    if first:
+        write_csv(path, first)
     else:
         path.unlink()
-    return kept
+    return first
 
 
 COLUMNS = (
@@ -43,13 +44,13 @@ ALMOST_A_SECOND = 0.9
 
 
 def read_utilisation(folder: Path) -> list[Json]:
-    """The samples that a run left in its folder: numbers, None for what was not known, the phase's name, the part of a
-    training step ("" outside one), and gpu_percents as a list with a number per GPU. Empty without the file; lines that
-    are no samples are passed over.
+    """Read the samples that a run left; none without the file, and without lines that are no samples.
+
+    Numbers are None if unknown; `part` is that of a training step; gpu_percents has a number for each GPU.
     """
     try:
         with (folder / UTILISATION).open(newline="", encoding="utf-8") as file:
-            return [sample for line in csv.DictReader(file) if (sample := _sample(line)) is not None]
+            return [sample for line in csv.DictReader(file) if (sample := _parse_sample(line)) is not None]
     except (OSError, UnicodeDecodeError, csv.Error):
         return []
 
@@ -63,10 +64,10 @@ def by_second(samples: Sequence[Json]) -> list[Json]:
             groups[-1].append(sample)
         else:
             groups.append([sample])
-    return [_joined(group) for group in groups]
+    return [_join(group) for group in groups]
 
 
-def _joined(group: list[Json]) -> Json:
+def _join(group: list[Json]) -> Json:
     """One sample of several: means and sums over them, the rest from the last."""
     if len(group) == 1:
         return group[0]
@@ -77,11 +78,11 @@ def _joined(group: list[Json]) -> Json:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
-def _sample(line: dict[str, str]) -> Json | None:
+def _parse_sample(line: dict[str, str]) -> Json | None:
     try:
         numbers = {key: float(line[key]) if line.get(key) else None for key in COLUMNS if key not in TEXTS}
         percents = [float(percent) for percent in (line.get("gpu_percents") or "").split()]

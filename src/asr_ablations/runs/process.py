@@ -6,21 +6,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.reader import interpolation_in
 from asr_ablations.tools.files import SOURCE
-from asr_ablations.tools.watchdog import start_of, when_gone
+from asr_ablations.tools.signals import start_of, stopping_signals, when_gone
 from asr_verdicts.errors import UsageError
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
 """Environment variable with the launcher's process id and the time at which it was started."""
-GRACE = 60.0
-"""Seconds an arm has to write its checkpoint once it has to stop."""
+GRACE = 60.0  # seconds an arm has to write its checkpoint once it has to stop
 
 
 def announce_launcher() -> str:
@@ -29,29 +29,23 @@ def announce_launcher() -> str:
 
 
 def follow_launcher() -> None:
-    """Watch the launcher that the environment names, from a thread: when it is gone, ask this process to stop, and end
-    it where that does not help. Nothing to do without one.
-    """
-    if (launcher := os.environ.get(LAUNCHER)) is None:
-        return
-    pid, _, started = launcher.partition(":")
-    when_gone(int(pid), float(started), _stop)
+    """Stop this process when the launcher that the environment names is gone: by a signal, then by force."""
+
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE)
+        os._exit(1)
+
+    if (launcher := os.environ.get(LAUNCHER)) is not None:
+        pid, _, started = launcher.partition(":")
+        when_gone(int(pid), float(started), stop)
 
 
-def _stop() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE)
-    os._exit(1)
-
-
-LAUNCHED = "ASR_ABLATIONS_LAUNCHED"
-"""Environment variable with the time at which an arm was started."""
+LAUNCHED = "ASR_ABLATIONS_LAUNCHED"  # environment variable with the time at which an arm was started
 
 
 def command(script: Path, config: Path, devices: int = 1, threads: int | None = None) -> list[str]:
-    """The command line that runs a frozen config; several processes go under torchrun, never under a relaunch of
-    sys.argv, which would replay the sweep in every rank.
-    """
+    """The command line that runs a frozen config; several ranks under torchrun: a relaunch would replay the sweep."""
     # without a log folder torchrun would leave one in the temporary folder
     options = ["--standalone", f"--nproc-per-node={devices}", f"--log-dir={os.devnull}"]
     torchrun = ["-m", "asr_ablations.runs.torchrun", *options] if devices > 1 else []
@@ -64,15 +58,23 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))}
 
 
-def wait_for(words: Sequence[str]) -> int:
-    """Exit code of a command in a session of its own, which is stopped when this process is, and ends with it."""
-    environment = {**child_environment(), LAUNCHER: announce_launcher()}
-    process = subprocess.Popen(words, env=environment, start_new_session=True)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.terminate()  # torchrun passes it on to its ranks
+def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
+    """Run a command in a session of its own, which ends with this process, and return its exit code. Signals to stop
+    are passed on: a run writes its checkpoint, and torchrun tells its ranks.
+    """
+    variables = {**(environment or child_environment()), LAUNCHER: announce_launcher()}
+    process = subprocess.Popen(words, env=variables, cwd=cwd, start_new_session=True)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if process.poll() is None:
+            process.terminate()
+
+    before = {number: signal.signal(number, stop) for number in stopping_signals()}
+    try:
+        return process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def load_frozen(path: Path) -> DictConfig:

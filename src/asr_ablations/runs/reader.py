@@ -1,7 +1,6 @@
 """One reader for each file of a run's folder. The folder may come from other people: nothing in it is executed.
 
-Every function takes the folder of a run and raises FileNotFoundError where the file is missing, and UnreadableFileError
-where it is there and cannot be read.
+Every function takes the folder of a run. It raises FileNotFoundError, or UnreadableFileError for a damaged file.
 """
 
 import csv
@@ -9,52 +8,144 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import yaml
 
 from asr_ablations.runs import layout
-from asr_ablations.runs.record import (
-    AnyKeys,
-    Declared,
-    EvaluationRecord,
-    LogProbsRecord,
-    Progress,
-    Seeded,
-    Status,
-    SweepManifest,
-)
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.config import Config
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular
-from asr_verdicts.record import DataRecord, Environment, Summary, UtteranceRow
+from asr_verdicts.record import DataRecord, Environment, SetResult, Summary, UtteranceRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """The progress of a run: status.json. diverged: the step, from 1, at which the loss was no finite number."""
+
+    status: str
+    pid: int | None = None
+    host: str | None = None
+    started: str | None = None
+    seconds: float | None = None
+    reason: str | None = None
+    diverged: int | None = None
+
+
+TRAINING, EVALUATING = "training", "evaluating"  # phases of a run in progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The latest epoch, loss and WER of a run in progress, and its phase: progress.json."""
+
+    null: ClassVar = ("loss", "wer")
+
+    epoch: int
+    epochs: int
+    batch: int
+    batches: float
+    loss: float | None
+    wer: float | None
+    seconds_left: float
+    phase: str = TRAINING
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderFile:
+    """A file that a decoder reads."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedValues:
+    """Values of a decoder that were tuned on a set."""
+
+    set: str
+    trials: int
+    chosen: dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRecord:
+    """The result of a decoder on a trained run: <run>/evaluations/<name>.json, as far as comparisons read it."""
+
+    name: str
+    decoder: Config
+    files: dict[str, DecoderFile]
+    checkpoint: str
+    sets: dict[str, SetResult]
+    tuning: TunedValues | None
+    test_sets: list[str]
+    ablation: Config | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogProbsRecord:
+    """The record beside a file of log-probabilities. lengths: in frames, by utterance."""
+
+    lengths: list[int]
+    seconds: float
+    device: str
+
+
+@dataclass(frozen=True)
+class AnyKeys:
+    """An object of which nothing is demanded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """The keys of a frozen config that its readers rely on."""
+
+    overrides: list[str] = field(default_factory=list)
+    ablation: Config | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """The key `hardware` of a config."""
+
+    price_per_hour: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded(Declared):
+    """The keys of a run's config that its readers rely on."""
+
+    seed: int
+    ranks: int | None = None
+    data: Config | None = None
+    batch: Config | None = None
+    loss: Config | None = None
+    decoder: Config | None = None
+    hardware: Price | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestArm:
+    """An arm in a manifest."""
+
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepManifest:
+    """The keys of a sweep's manifest that its readers rely on."""
+
+    arms: list[ManifestArm] = field(default_factory=list)
+    launches: list[Config] = field(default_factory=list)
+    ablation: Config | None = None
+    space: Config | None = None
+
 
 T = TypeVar("T")
-
-DEEPEST = 100
-"""Levels: at some ten thousand libyaml overflows the stack, and the process dies without a word."""
-
-
-def load_yaml(text: str) -> object:
-    """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
-    _refuse_bombs(text)
-    return yaml.load(text, _Loader)
-
-
-def _refuse_bombs(text: str) -> None:
-    """Raises ValueError for aliases, by which a page of YAML becomes a terabyte, and for great depth: OmegaConf writes
-    neither.
-    """
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"an alias in line {event.start_mark.line + 1}")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise ValueError(f"more than {DEEPEST} levels in line {event.start_mark.line + 1}")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -68,6 +159,11 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )
+
+
+def load_yaml(text: str) -> Any:
+    """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
+    return yaml.load(text, _Loader)
 
 
 TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio", "unit")
@@ -89,45 +185,38 @@ def read_config(folder: Path) -> Config:
 
 
 def read_recorded(path: Path, kind: type = Declared) -> Config:
-    """A resolved config as `read_yaml` reads it. An interpolation is refused: a run records values, and one that a
-    stranger wrote would fetch what this machine knows, such as a variable of its environment, into files.
-    """
-    content = read_yaml(path, kind)
-    if (key := interpolation_in(content)) is not None:
-        raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
-    if (name := next(_unnamed({key: part for key, part in content.items() if key != "ablation"}), None)) is not None:
-        raise UnreadableFileError(path, f"a key is {name[0]!r}; expected a text")
-    return content
-
-
-def _unnamed(content: object) -> Iterator[tuple[object]]:
-    """The keys of a config that are no text, such as numbers: they have no order among the others."""
-    if isinstance(content, dict):
-        yield from ((key,) for key in content if not isinstance(key, str))
-    for part in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
-        yield from _unnamed(part)
-
-
-def interpolation_in(content: object, key: str = "") -> str | None:
-    """The dotted key of the first interpolation in a config, among keys and values; None without one."""
-    if isinstance(content, dict):
-        pairs = [(f"{key}.{name}".lstrip("."), part) for name, part in content.items()]
-        named = next((here for here, _ in pairs if "${" in here), None)
-        return named or next(filter(None, (interpolation_in(part, here) for here, part in pairs)), None)
-    if isinstance(content, list):
-        return next(filter(None, (interpolation_in(part, f"{key}.{i}") for i, part in enumerate(content))), None)
-    return key if isinstance(content, str) and "${" in content else None
-
-
-def read_yaml(path: Path, kind: type = Declared) -> Config:
-    """A file of keys and values that OmegaConf wrote, as plain values; numbers are read as OmegaConf reads them.
+    """A resolved config as plain values. An interpolation is refused: a run records values, and one that a stranger
+    wrote would fetch what this machine knows, such as a variable of its environment, into files.
 
     kind: the keys that it must have, with their types.
     """
     with readable(path):
-        content = load_yaml(path.read_text(encoding="utf-8"))
+        content: Config = load_yaml(path.read_text(encoding="utf-8"))
         parse(kind, content)
-    return cast(Config, content)
+    if (key := interpolation_in(content)) is not None:
+        raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
+    plain = {key: part for key, part in content.items() if key != "ablation"}
+    for _, part, is_key in _walk(plain):
+        if is_key and not isinstance(part, str):
+            raise UnreadableFileError(path, f"a key is {part!r}; expected a text")
+    return content
+
+
+def interpolation_in(content: object) -> str | None:
+    """The dotted place of the first interpolation in a config, among keys and values; None without one."""
+    return next((place for place, part, _ in _walk(content) if isinstance(part, str) and "${" in part), None)
+
+
+def _walk(content: object, place: str = "") -> Iterator[tuple[str, object, bool]]:
+    """Every key, and every value that holds no others: its dotted place, itself, and whether it is a key."""
+    if not isinstance(content, (dict, list)):
+        yield place, content, False
+        return
+    for name, part in content.items() if isinstance(content, dict) else enumerate(content):
+        below = f"{place}.{name}".lstrip(".")
+        if isinstance(content, dict):
+            yield below, name, True
+        yield from _walk(part, below)
 
 
 def read_overrides(folder: Path) -> list[str]:
@@ -209,9 +298,7 @@ def read_losses(folder: Path) -> list[str]:
 
 
 def read_gradient_norms(folder: Path) -> list[float]:
-    """The norm of the gradient at every step, nan where it was not recorded; empty for a run without a record, as from
-    W&B.
-    """
+    """The norm of the gradient at every step, nan if not recorded; empty for a run without a record, as from W&B."""
     path = folder / layout.LOSSES
     if not path.exists():
         return []

@@ -1,47 +1,45 @@
-"""Seed noise of a corpus, from earlier sweeps: how far error rates differ between runs that differ in nothing but their
-seed.
-"""
+"""Seed noise of a corpus, from earlier sweeps: how error rates differ between runs that differ in their seed alone."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_data, read_environment, read_summary
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import fate_of
-from asr_ablations.runs.verdict_plan import read_plan
+from asr_ablations.runs.sweep_history import read_plan
 from asr_verdicts.config import determining
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise, pooled_deviation
 
 
 def seed_noise(outputs: Path, like: Record, name: str, metric: str) -> SeedNoise | None:
-    """The seed noise of a metric on the test set of `like` that has this name, from the other sweeps under `outputs`.
+    """Measure the seed noise of a metric on a test set of `like`, from the other sweeps under `outputs`.
 
-    Counted are finished runs that were tested on the same data, in arms of at least two seeds; an arm is what agrees in
-    everything but the seed, across sweeps too. Runs that diverged are no noise, and unreadable ones are passed over.
-    None where there is no such arm, and where it is not known what `like` was tested on.
+    Counted are finished runs tested on the same data, in arms of two seeds or more; runs of an arm agree in everything
+    but the seed. None without such an arm, or if the data of `like` are unknown.
     """
     expected = like.data.hash(name)
     if expected is None:
         return None
     total = like.value(name, TOTALS.get(metric, ""))
-    own = like.folder.resolve()
-    return noise_of_set(outputs, expected, name, metric, total, but=frozenset({own, *own.parents}))
+    folder = like.folder.resolve()
+    return noise_of_set(outputs, expected, name, metric, total, but=frozenset({folder, *folder.parents}))
 
 
 def noise_of_set(
     outputs: Path, sha256: str, name: str, metric: str, total: float | None, but: frozenset[Path] = frozenset()
 ) -> SeedNoise | None:
-    """The seed noise of a metric on the test set with this hash, from the sweeps under `outputs`, as in `seed_noise`.
+    """Measure the seed noise of a metric on the test set with this hash, as `seed_noise` does.
 
-    total: words or characters of the set, where known; but: folders of sweeps that are left out. Arms that a plan
-    stopped early are left out, too: it stops first at those whose seeds lie close together.
+    total: words or characters of the set, if known; but: folders of sweeps to leave out. Arms that a plan stopped early
+    are left out, too: it stops first at those whose seeds lie close together.
     """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
     most: dict[Path, int] = {}
-    for run in _runs(outputs, but):
+    sweeps = sorted(path for path in outputs.iterdir() if path.is_dir()) if outputs.is_dir() else []
+    runs = (run for sweep in sweeps if sweep.resolve() not in but for run in runs_in(sweep))
+    for run in (run for run in runs if not KEPT_ASIDE.search(run.name)):
         try:
             data = read_data(run)
             if data.hash(name) != sha256 or fate_of(run).state != "done":
@@ -57,26 +55,15 @@ def noise_of_set(
             arms.setdefault(arm, {}).setdefault(int(config["seed"]), (rate, run.parent))
         except (FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
             continue
-    groups = [list(seeds.values()) for seeds in arms.values() if len(seeds) > 1 and not _stopped_early(seeds, most)]
+    # an arm was stopped early if all its runs are of sweeps with a plan, and it has fewer than each plan allows
+    allowed = {arm: min(most[sweep] for _, sweep in seeds.values()) for arm, seeds in arms.items()}
+    groups = [list(seeds.values()) for arm, seeds in arms.items() if len(seeds) > 1 and len(seeds) >= allowed[arm]]
     if not groups:
         return None
     deviation = pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
-    sweeps = {sweep for group in groups for _, sweep in group}
     rates = [rate for group in groups for rate, _ in group]
-    return SeedNoise(deviation, sum(rates) / len(rates), sum(map(len, groups)), len(groups), len(sweeps))
-
-
-def _stopped_early(seeds: dict[int, tuple[float, Path]], most: dict[Path, int]) -> bool:
-    """True if all runs of an arm are of sweeps with a plan, and none has as many as its plan allows."""
-    planned = [most[sweep] for _, sweep in seeds.values()]
-    return min(planned) > 0 and len(seeds) < min(planned)
-
-
-def _runs(outputs: Path, but: frozenset[Path]) -> Iterator[Path]:
-    """The runs of all sweeps under a folder, but of some."""
-    sweeps = sorted(path for path in outputs.iterdir() if path.is_dir()) if outputs.is_dir() else []
-    for sweep in (sweep for sweep in sweeps if sweep.resolve() not in but):
-        yield from (run for run in runs_in(sweep) if not KEPT_ASIDE.search(run.name))
+    counted = {sweep for group in groups for _, sweep in group}
+    return SeedNoise(deviation, sum(rates) / len(rates), len(rates), len(groups), len(counted))
 
 
 def content_but_seed(run: Record) -> str:

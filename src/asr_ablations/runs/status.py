@@ -5,19 +5,14 @@ from pathlib import Path
 from typing import Literal
 
 from asr_ablations.runs.lease import owner
-from asr_ablations.runs.reader import UnreadableFileError, read_status
-from asr_ablations.runs.record import Status
-from asr_ablations.tools.errors import Stopped, exit_code_of, is_lack_of_memory, is_limit, of_the_system
-from asr_ablations.tools.streams import ignore_output
-from asr_verdicts.errors import UsageError
+from asr_ablations.runs.reader import Status, UnreadableFileError, read_status
+from asr_ablations.tools.errors import Stopped, is_lack_of_memory
 from asr_verdicts.record import UnfinishedState
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
-DIVERGED = "diverged"
-"""Key of a failed run's status, and of a logged row: the step at which the run diverged."""
+DIVERGED = "diverged"  # key of a failed run's status, and of a logged row: the step at which the run diverged
 
-State = Literal["done", "diverged"] | UnfinishedState
-"""The state of a run; the first two are RESULTS."""
+State = Literal["done", "diverged"] | UnfinishedState  # the state of a run; the first two are RESULTS
 RESULTS = ("done", "diverged")
 
 
@@ -98,19 +93,3 @@ def reason(error: BaseException) -> str:
         return str(error) or "interrupted"
     message = " ".join(f"{type(error).__name__}: {error}".split())
     return f"out of memory: {message}" if is_lack_of_memory(error) else message
-
-
-def ending(error: Exception) -> tuple[str, int] | None:
-    """The line and the exit code with which a command ends for an error of the user's or of the machine's; None for one
-    of ours, which needs its traceback. The line is empty where the reader of the output has gone away, as in … | head.
-    """
-    if isinstance(error, UsageError):
-        return str(error), 2
-    if isinstance(error, OSError):
-        if error.filename is None:  # of the output itself
-            ignore_output()
-        if isinstance(error, BrokenPipeError):
-            return "", 1
-        if (message := of_the_system(error)) is not None:
-            return message, exit_code_of(error)
-    return (reason(error), 1) if is_lack_of_memory(error) or is_limit(error) else None

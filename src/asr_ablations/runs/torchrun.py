@@ -8,8 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-SAID = "ASR_ABLATIONS_SAID"
-"""Environment variable with a file that is there once a rank has said why the run ends."""
+SAID = "ASR_ABLATIONS_SAID"  # environment variable with a file that is there once a rank has said why the run ends
 
 
 def speaks() -> bool:

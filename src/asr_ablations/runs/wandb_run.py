@@ -25,31 +25,20 @@ from asr_verdicts.metrics import METRICS
 if TYPE_CHECKING:
     import wandb
 
-LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"
-"""Name of the logger in a config."""
+LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"  # name of the logger in a config
 Mode = Literal["online", "offline", "disabled", "shared"]
-WITHOUT_SERVER = ("offline", "dryrun", "disabled")
-"""Modes that need no server; dryrun is an older name."""
-PATIENCE_FIRST = 15
-"""Seconds in which W&B's server has to give any answer at all, before a run is begun there."""
-PATIENCE = 30
-"""Seconds in which a server that answers has to begin a run; W&B's own default is 90."""
+WITHOUT_SERVER = ("offline", "dryrun", "disabled")  # modes that need no server; dryrun is an older name
+PATIENCE_FIRST = 15  # seconds in which W&B's server has to give any answer at all, before a run is begun there
+PATIENCE = 30  # seconds in which a server that answers has to begin a run; W&B's own default is 90
 PATIENCE_AT_END = 300
-"""Seconds in which W&B's server has to have received everything after a run, artifacts included; W&B's own default
-waits without end. WANDB_FINISH_TIMEOUT overrides it.
-"""
-SYNCED = ".wandb.synced"
-"""Ending of W&B's own mark next to a file that `wandb sync` leaves out."""
-RECORD = "record"
-"""The value of a run's summary with what a comparison by W&B needs of the run's folder, as JSON."""
-LONGEST_TAG = 64
-"""Characters of a tag, by W&B's own rule."""
+"""Seconds for W&B's server to receive everything after a run; WANDB_FINISH_TIMEOUT overrides it."""
+SYNCED = ".wandb.synced"  # ending of W&B's own mark next to a file that `wandb sync` leaves out
+RECORD = "record"  # the value of a run's summary with what a comparison by W&B needs of the run's folder, as JSON
+LONGEST_TAG = 64  # characters of a tag, by W&B's own rule
 
 
 def mode() -> Mode:
-    """W&B's mode: WANDB_MODE if it is set, else online with a login and offline without one. Raises UsageError for a
-    mode that W&B does not have.
-    """
+    """W&B's mode: WANDB_MODE, else online with a login, else offline. Raises UsageError for an unknown mode."""
     chosen = os.environ.get("WANDB_MODE")
     if not chosen:
         return "online" if _has_login() else "offline"
@@ -76,11 +65,9 @@ def _has_login() -> bool:
 
 
 def begin(*, offline: bool = False, resume: str | None = None, **options: object) -> "wandb.Run":
-    """Begin a run in the mode that is right here. If W&B's server cannot be reached the run goes on offline, which is
-    said once.
+    """Begin a run of W&B's. If its server cannot be reached, the run goes on offline, which is said once.
 
-    options: those of wandb.init; resume: as there, online only. Raises UsageError for a value or a login that W&B
-    refuses.
+    options: those of wandb.init; resume: as there, online only. Raises UsageError for what W&B refuses.
     """
     import wandb
 
@@ -109,18 +96,15 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
 
 
 def go_offline(reason: str, consequence: str) -> None:
-    """Say that W&B's server cannot be reached. All that this process and its children log from then on is logged
-    offline.
-    """
+    """Say that W&B's server cannot be reached, and log offline from now on, in children too."""
     os.environ["WANDB_MODE"] = "offline"
     print(f"W&B cannot be reached ({reason}): {consequence}", file=sys.stderr, flush=True)
 
 
 def why_silent(patience: float) -> str | None:
-    """The reason why W&B's server cannot be reached, or None if it answers within `patience` seconds. Its client would
-    try again for all the time that a run may take to begin, whatever the reason.
+    """The reason if W&B's server does not answer within `patience` seconds: its client would try again all the time.
 
-    Raises UsageError for an address and for other settings that W&B refuses.
+    Raises UsageError for an address and other settings that W&B refuses.
     """
     import wandb
     from wandb.sdk import wandb_setup

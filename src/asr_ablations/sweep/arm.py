@@ -16,8 +16,7 @@ from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import OUTPUT_LOG, STATUS, frozen_config
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.listed_arms import ListedArm, read_arms
-from asr_ablations.runs.reader import UnreadableFileError, read_sweep
-from asr_ablations.runs.record import Status
+from asr_ablations.runs.reader import Status, UnreadableFileError, read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 from asr_ablations.tools.typed_json import as_json

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.config.targets import groups, options_by_name
-from asr_ablations.runs.derived_keys import derived_keys
+from asr_ablations.runs.identity import derived_keys
 from asr_verdicts.arms import Named, find_arm, find_baseline, group
 from asr_verdicts.config import LIST, OWN, Config, leaves, within
 from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, references, replicated

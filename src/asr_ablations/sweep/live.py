@@ -12,13 +12,13 @@ from rich.text import Text
 from asr_ablations.runs.layout import frozen_config
 from asr_ablations.runs.listed_arms import name_in
 from asr_ablations.runs.reader import (
+    EVALUATING,
     UnreadableFileError,
     read_overrides,
     read_progress,
     read_recorded,
     read_summary,
 )
-from asr_ablations.runs.record import EVALUATING
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, why_unfinished
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, WAITING, State
 from asr_ablations.tools.files import typed

@@ -10,8 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.layout import LEASES, SWEEP, runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_recorded, read_sweep
-from asr_ablations.runs.sweep_history import launches
-from asr_ablations.runs.verdict_plan import KEY, changes, read_plan
+from asr_ablations.runs.sweep_history import KEY, changes, launches, read_plan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import one_at_a_time

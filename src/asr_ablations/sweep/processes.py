@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from asr_ablations.runs.process import LAUNCHER, announce_launcher, child_environment, follow_launcher
 from asr_ablations.tools.signals import STOPPING, held_back
-from asr_ablations.tools.streams import waiting
+from asr_verdicts.terminal import waiting
 
 PRELOAD = [
     "asr_ablations.commands",  # first: it keeps what nobody uses out of the others

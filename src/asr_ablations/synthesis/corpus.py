@@ -16,9 +16,8 @@ from asr_ablations.synthesis.recordings import SECONDS_PER_UTTERANCE, SpeakerJob
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
 from asr_ablations.tools.files import amount, read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
-from asr_ablations.tools.watchdog import end_with, start_of
+from asr_ablations.tools.signals import end_with, start_of
 from asr_verdicts.errors import UsageError
-from asr_verdicts.files import Json
 from asr_verdicts.terminal import bar
 
 SPEED = 200  # seconds of speech per second and core: for plans only
@@ -33,33 +32,27 @@ def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: 
     print(title, file=sys.stderr, flush=True)
     with bar(title, sum(job.expected_seconds for job in jobs)) as advance:
         advance(sum(job.expected_seconds for job in jobs) - expected)
-        if processes <= 1 or expected / SPEED < WORTH_PROCESSES:
-            _do_in_this_process(work, open_jobs, advance)
-        else:
+        if processes > 1 and expected / SPEED >= WORTH_PROCESSES:
             _do_in_processes(work, open_jobs, advance, processes)
+            return
+        import torch
 
-
-def _do_in_this_process(
-    work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], advance: Callable[[float], None]
-) -> None:
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for job in jobs:
-            work(job)
-            advance(job.expected_seconds)
-    finally:
-        torch.set_num_threads(threads)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            for job in open_jobs:
+                work(job)
+                advance(job.expected_seconds)
+        finally:
+            torch.set_num_threads(threads)
 
 
 def _do_in_processes(
     work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int
 ) -> None:
     # spawn: the parent may hold threads or CUDA, which a fork would break.
-    own = os.getpid(), start_of(os.getpid())
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=own) as pool:
+    parent = os.getpid(), start_of(os.getpid())
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent) as pool:
         futures = {pool.submit(work, job): job for job in jobs}
         try:
             for future in as_completed(futures):
@@ -150,9 +143,7 @@ def _in_the_making(folder: Path) -> Path:
 
 
 def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
-    """Return the jobs of the speakers of a split. Its size changes how many speakers and utterances there are, not what
-    speaker k says in utterance n: a larger dev or test split contains the smaller one.
-    """
+    """Return the jobs of the speakers of a split. What speaker k says in utterance n does not depend on its size."""
     folder = request.folder(root, split)
     seconds, utterances = 0.0, None
     if split == "train":
@@ -182,7 +173,11 @@ def _finish(folder: Path, jobs: list[SpeakerJob]) -> None:
     first = jobs[0]
     records = [read_json(job.record) for job in jobs]
     lines = ["; ID | SEX | SUBSET | MINUTES | VOICE | KIND | RATE | PITCH | SIGNAL TO NOISE | REVERBERATION TIME\n"]
-    lines += [_speaker_line(first.split, record) for record in records]
+    for record in records:
+        voice = f"{record['voice']}, {record['kind']}, {record['rate']}, {record['pitch']}"
+        room = f"{record['signal_to_noise']:.1f}, {record['reverberation_time']:.2f}"
+        minutes = f"{record['seconds'] / 60:.2f}"
+        lines.append(f"{record['number']} | {record['sex']} | {first.split} | {minutes} | {voice}, {room}\n")
     (first.speech / SPEAKERS).write_text("".join(lines), encoding="utf-8")
     content = {
         "language": first.language,
@@ -199,9 +194,3 @@ def _finish(folder: Path, jobs: list[SpeakerJob]) -> None:
     (first.speech / "split.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     first.speech.rename(folder)
     shutil.rmtree(first.folder)
-
-
-def _speaker_line(split: str, record: Json) -> str:
-    voice = f"{record['voice']}, {record['kind']}, {record['rate']}, {record['pitch']}"
-    room = f"{record['signal_to_noise']:.1f}, {record['reverberation_time']:.2f}"
-    return f"{record['number']} | {record['sex']} | {split} | {record['seconds'] / 60:.2f} | {voice}, {room}\n"

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import espeakng_loader
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.signals import deferred
-from asr_verdicts.files import named, write
+from asr_verdicts.files import Json, named, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,22 +142,12 @@ class SpeakerJob:
             part.mkdir(parents=True, exist_ok=True)
 
 
-class Totals(TypedDict):
-    """Totals of a speaker's recordings; sha256: a hash of all samples and sentences, in order."""
-
-    seconds: float
-    utterances: int
-    words: int
-    sha256: str
-
-
 @lru_cache(maxsize=1)
 def _tools(language: str, words: int) -> "tuple[SentenceSampler, Resample]":
     # Cost: torch takes over a second to import, so it is imported only for synthesis.
     import torch
     from torchaudio.transforms import Resample
 
-    pass
     from asr_ablations.synthesis.sentences import SentenceSampler
 
     # float64, so that rounding to 16 bits hides what processors round differently
@@ -169,7 +159,6 @@ def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
     """Yield the sentences of a speaker with their samples, int16 (S,) at 16 kHz, without end."""
     import torch
 
-    pass
     from asr_ablations.synthesis import speakers as people
 
     sampler, resample = _tools(job.language, job.words)
@@ -202,12 +191,13 @@ def generate_speaker(job: SpeakerJob) -> float:
     final = job.speech / str(speaker.number)
     shutil.rmtree(final, ignore_errors=True)  # left by a run that stopped before it wrote the record
     os.replace(temporary, final)
-    write_record(job.record, {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)})
-    return totals["seconds"]
+    record = {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)}
+    write(job.record, json.dumps(record, indent=1) + "\n")
+    return float(totals["seconds"])
 
 
-def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Totals:
-    """Write the recordings and transcripts of a speaker's chapters to <folder>/<chapter>."""
+def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Json:
+    """Write a speaker's recordings and transcripts to <folder>/<chapter>; return totals, with a hash of all of them."""
     import soundfile
 
     transcripts: dict[Path, list[str]] = {}
@@ -230,8 +220,3 @@ def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Totals:
     for chapter, lines in transcripts.items():
         (chapter / f"{speaker}-{chapter.name}.trans.txt").write_text("".join(lines), encoding="utf-8")
     return {"seconds": seconds, "utterances": number + 1, "words": words, "sha256": digest.hexdigest()}
-
-
-def write_record(path: Path, content: dict[str, object]) -> None:
-    """Write a complete JSON file, indented by one space."""
-    write(path, json.dumps(content, indent=1) + "\n")

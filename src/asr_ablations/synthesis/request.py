@@ -45,9 +45,7 @@ class Request:
         return root / f"{self.language}-{self.words}words-seed{self.seed}-v{GENERATOR_VERSION}"
 
     def folder(self, root: Path, split: str) -> Path:
-        """Return the folder of a split. Its name has what this split depends on and nothing else, so that requests
-        which differ elsewhere share it.
-        """
+        """Return the folder of a split. Its name has only what the split depends on, so that requests share it."""
         speakers, sentences = self.evaluation(split)
         size = f"{self.hours:g}h" if split == "train" else f"{speakers}x{sentences}"
         return self.corpus(root) / f"{split}-{size}"

@@ -63,9 +63,9 @@ def ranking(name: str) -> list[str]:
 
 def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Productions], set[str]]:
     """Return the grammar without productions that need a word outside the vocabulary, and the words it produces."""
-    known = set(vocabulary)
-    categories = {name for name, members in language.categories.items() if not known.isdisjoint(members)}
-    possible, size = known | categories, 0
+    spoken = set(vocabulary)
+    categories = {name for name, members in language.categories.items() if not spoken.isdisjoint(members)}
+    possible, size = spoken | categories, 0
     while size < len(possible):
         size = len(possible)
         possible |= {
@@ -73,7 +73,7 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
             for symbol, productions in language.grammar.items()
             if any(possible.issuperset(production) for _, production in productions)
         }
-    kept = {
+    usable = {
         symbol: [(weight, production) for weight, production in productions if possible.issuperset(production)]
         for symbol, productions in language.grammar.items()
     }
@@ -83,16 +83,13 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
         symbol = frontier.pop()
         if symbol not in reached:
             reached.add(symbol)
-            frontier += [part for _, production in kept.get(symbol, ()) for part in production]
+            frontier += [part for _, production in usable.get(symbol, ()) for part in production]
     members = {word for name in reached & categories for word in language.categories[name]}
-    return kept, known & (reached | members)
+    return usable, spoken & (reached | members)
 
 
 def vocabulary(name: str, size: int) -> list[str]:
-    """Return the `size` most frequent words of a language that form sentences together, the most frequent first.
-
-    Raises ValueError if the language has fewer words, or if the grammar needs more.
-    """
+    """Return the `size` most frequent words that form sentences together. Raises ValueError if that is impossible."""
     language, ranked = load_language(name), ranking(name)
     if not is_whole(size, MINIMUM_WORDS) or size > len(ranked):
         raise ValueError(f"data.words={size} is not between {MINIMUM_WORDS} and {len(ranked)} (language {name})")
@@ -114,10 +111,10 @@ class SentenceSampler:
         self.language = load_language(language)
         self.vocabulary = vocabulary(language, words)
         self._known = frozenset(self.vocabulary)
-        kept, _ = prune(self.language, self._known)
+        usable, _ = prune(self.language, self._known)
         self._productions = {
             symbol: (list(accumulate(weight for weight, _ in productions)), [parts for _, parts in productions])
-            for symbol, productions in kept.items()
+            for symbol, productions in usable.items()
             if productions
         }
         self._categories = {

@@ -14,19 +14,11 @@ def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether the value is a finite number. True and false are no numbers."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number of 400 digits
-        return False
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def whole(name: str, value: object, least: int, most: int | None = None, *, also: str = "") -> int:
-    """The value, if it is a whole number from `least` to `most`. also: what else is allowed, for the message.
-
-    Raises UsageError with the name, the value and what was expected.
-    """
+    """Return the value if it is a whole number from `least` to `most`. also: what else is allowed, for the message."""
     if is_whole(value, least) and (most is None or value <= most):
         return value
     extent = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
@@ -43,10 +35,7 @@ def number(
     most: float = math.inf,
     also: str = "",
 ) -> float:
-    """The value, if it is a finite number within the bounds. also: what else is allowed, for the message.
-
-    Raises UsageError with the name, the value and what was expected.
-    """
+    """Return the value if it is a finite number within the bounds. also: what else is allowed, for the message."""
     if is_number(value) and least <= value <= most and above < value < below:
         return value
     raise choices(name, value, _with(_extent(least, above, below, most), also))
@@ -67,18 +56,14 @@ def a_list(name: str, value: object) -> list[Any]:
 
 
 def a_path(name: str, value: object) -> str:
-    """The value, if it is a path as somebody types it. Raises UsageError for anything else, and for characters that
-    steer a terminal, since paths are printed to be copied.
-    """
+    """Return the value if it is a path without characters that steer a terminal, since paths are printed."""
     if isinstance(value, str) and value and printable(value):
         return value
     raise choices(name, value, f"a path; a number is one as {name}=\"'{value}'\"")
 
 
 def label_or_null(name: str, value: object) -> str | None:
-    """The value as a text, if it is one that names something, or a number; or None. Raises UsageError for what has no
-    letters, for characters that steer a terminal, for lists and keys.
-    """
+    """Return the value as a text if it is a number or a name without characters that steer a terminal, or None."""
     if value is None:
         return None
     if is_number(value) or (isinstance(value, str) and value.strip() and printable(value)):

@@ -15,9 +15,7 @@ LIMITS = ("too many open files", "unable to open shared memory object", "can't s
 
 
 def of_the_system(error: OSError) -> str | None:
-    """The file and what the system says of it, in one line; None for an error that names neither file nor device, which
-    is one of ours.
-    """
+    """The file and what the system says of it; None for an error without file or device, which is one of ours."""
     if error.strerror is None or (error.filename is None and error.errno not in NAMELESS):
         return None
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -40,9 +38,7 @@ class Stopped(BaseException):
 
 
 def stop_before(error: BaseException) -> BaseException | None:
-    """The signal during whose handling an error arose; None without one. One that comes while a config is copied leaves
-    half a copy, and OmegaConf cannot put that one's flags back.
-    """
+    """The signal during whose handling an error arose, if any: it may leave half a copy of a config."""
     before: BaseException | None = error
     while before is not None and not isinstance(before, (KeyboardInterrupt, Stopped)):
         before = before.__cause__ or before.__context__
@@ -53,12 +49,8 @@ def is_lack_of_memory(error: BaseException) -> bool:
     """Return whether an error means too little memory: it comes under a dozen names."""
     # the first is the dynamic linker's, of a library that does not fit into the address space
     words = (
-        "failed to map segment",
-        "out of memory",
-        "can't allocate memory",
-        "cannot allocate memory",
-        "not enough memory",
-        "std::bad_alloc",
+        *("failed to map segment", "out of memory", "can't allocate memory"),
+        *("cannot allocate memory", "not enough memory", "std::bad_alloc"),
     )
     return isinstance(error, MemoryError) or any(word in f"{type(error).__name__}: {error}".lower() for word in words)
 
@@ -68,15 +60,11 @@ def is_limit(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LIMITS)
 
 
-BROUGHT_BY = {"pyctcdecode": "decode"}
-"""Packages that a module imports at its top, by the extra that brings each."""
+BROUGHT_BY = {"pyctcdecode": "decode"}  # packages that a module imports at its top, by the extra that brings each
 
 
 def require(extra: str, purpose: str, *packages: str) -> None:
-    """Raises UsageError with the line that installs the extra, where one of its packages is missing.
-
-    purpose: what needs it, as the user typed it; packages: names to import.
-    """
+    """Raises UsageError with the line that installs the extra, if a package is missing. purpose: what needs it."""
     if missing := [package for package in packages if find_spec(package) is None]:
         raise UsageError(f"{purpose}: needs {', '.join(missing)}; {installs(extra)}")
 

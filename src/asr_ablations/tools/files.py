@@ -52,14 +52,11 @@ def sha256(path: Path) -> str:
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
-CARRIED = PACKAGE / "repository"
-"""Folder of an installed package in place of a checkout (setup.py)."""
+CARRIED = PACKAGE / "repository"  # folder of an installed package in place of a checkout (setup.py)
 REPOSITORY = CARRIED if CARRIED.is_dir() else SOURCE.parent
 CONF = REPOSITORY / "conf"
-SCRIPTS = REPOSITORY / "src"
-"""The entry scripts."""
-DEFAULTS = CONF / "config.yaml"
-"""The defaults of a training config."""
+SCRIPTS = REPOSITORY / "src"  # the entry scripts
+DEFAULTS = CONF / "config.yaml"  # the defaults of a training config
 
 
 def version() -> str:
@@ -74,9 +71,7 @@ def version() -> str:
 
 
 def typed(command: str, *words: object) -> str:
-    """The spelling of a command here, to be pasted: a script of the checkout, or a word of the installed package's
-    command. words: its arguments.
-    """
+    """Spell a command to be pasted: a script of the checkout, or a word of the installed package's command."""
     begin = f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
     return " ".join([begin, *(quote_word(str(word)) for word in words)])
 
@@ -102,9 +97,7 @@ def format_override(key: str, value: object) -> str:
 
 
 def expanded(path: str | Path, key: str = "") -> Path:
-    """The path with the home folder in place of its ~. Raises UsageError where there is none: no such user, or HOME is
-    not set and the machine knows no home of this one. key: what it is the value of, for the message.
-    """
+    """Return the path with the home folder for its ~. Raises UsageError if there is none. key: whose value it is."""
     typed = f"{key}={path}" if key else str(path)
     if not isinstance(path, (str, Path)):
         raise UsageError(f"{typed}: expected the path of a file or folder; a number is quoted twice: '\"{path}\"'")

@@ -7,11 +7,11 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from asr_verdicts.errors import UsageError, choices
 
@@ -31,24 +31,12 @@ def name_the_user() -> None:
         os.environ["USER"] = str(os.getuid())
 
 
-def check_surroundings() -> None:
-    """Raises UsageError where the working folder is gone, or Linux shows no processes."""
-    try:
-        os.getcwd()
-    except FileNotFoundError as error:
-        raise UsageError("the working folder is gone: change to one that exists") from error
-    if sys.platform == "linux" and not Path("/proc/self/stat").exists():
-        raise UsageError("/proc is not mounted: expected it, by which a run and what watches it know processes")
-
-
 FILES, FILES_OF_A_WORKER = 64, 32
 """Files, pipes and sockets that a run has open, and those of each process that reads for it."""
 
 
 def allow_files(workers: int) -> None:
-    """Let this process open as many files as the system allows it. Raises UsageError where these are too few: libraries
-    print a page of tracebacks.
-    """
+    """Open as many files as the system allows. Raises UsageError if these are too few for libraries."""
     least, (_, most) = FILES + FILES_OF_A_WORKER * workers, resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if most != resource.RLIM_INFINITY and most < least:
@@ -68,9 +56,8 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
                 print(message, file=sys.stderr, flush=True)
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
-                raise UsageError(
-                    f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
-                ) from error
+                reason = f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
+                raise UsageError(reason) from error
             if not _is_at(path, file):
                 continue  # its owner has removed it: another process may hold a new one by now
             try:
@@ -113,9 +100,7 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that new processes may take, within the limits of this process's groups, as of a container or a
-    job of a cluster; None where nothing says it.
-    """
+    """Bytes of memory that new processes may take within the limits of this container or job; None if unknown."""
     sizes = [_bytes_of("/proc/meminfo", "MemAvailable:", 1024), *_left_in_groups()]
     return min((size for size in sizes if size is not None), default=None)
 
@@ -154,10 +139,7 @@ def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:
         return None
 
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""glibc's numbers of the free memory from which it gives back some, and of the size from which a buffer is a mapping of
-its own.
-"""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc: free memory it gives back, sizes that it maps
 
 
 def give_memory_back() -> None:
@@ -179,9 +161,7 @@ def keep_memory() -> None:
 
 
 def visible_gpus() -> list[str]:
-    """Names of the GPUs that this process may use. They come from the driver and not from torch: a process that is
-    forked after CUDA was initialised cannot use it.
-    """
+    """Names of the GPUs that this process may use, from the driver: a fork after torch opened CUDA cannot use it."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     import pynvml
@@ -197,34 +177,31 @@ def gpu_memory() -> int:
     """Bytes of the smallest GPU that this process may use; 0 where there is none, or the driver does not say."""
     import pynvml
 
-    try:
-        pynvml.nvmlInit()
-        by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
-        handles = [by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu) for gpu in visible_gpus()]
-        return min((int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles), default=0)
-    except pynvml.NVMLError:
-        return 0
-
-
-def mps_is_on() -> bool:
-    """True if NVIDIA's Multi-Process Service runs here, by whose daemon processes compute on one GPU at the same time;
-    without it they take turns (NVIDIA, "Multi-Process Service", §3.1: the daemon's pipe).
-    """
-    return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
+    return min((int(total) for total in _ask_gpus(lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).total)), default=0)
 
 
 def gpu_names() -> list[str]:
     """The names of the GPUs that this process may use, from the driver as well: torch would open CUDA for them."""
-    if not (visible := visible_gpus()):
-        return []
     import pynvml
 
+    return [str(name) for name in _ask_gpus(pynvml.nvmlDeviceGetName)]
+
+
+def _ask_gpus(question: Callable[[Any], Any]) -> list[Any]:
+    """The driver's answer for each GPU that this process may use; none where it does not answer."""
+    import pynvml
+
+    by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
     try:
         pynvml.nvmlInit()
-        by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
-        return [str(pynvml.nvmlDeviceGetName(by_index(int(g)) if g.isdigit() else by_uuid(g))) for g in visible]
+        return [question(by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu)) for gpu in visible_gpus()]
     except pynvml.NVMLError:
         return []
+
+
+def mps_is_on() -> bool:
+    """Return whether NVIDIA's Multi-Process Service runs; without it, processes on one GPU take turns."""
+    return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 
 def device_clock(device: object) -> float:

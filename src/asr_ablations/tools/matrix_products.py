@@ -1,7 +1,6 @@
 """Products in float32 on a CPU, by oneDNN.
 
-torch leaves them to MKL, which on a processor that is not Intel's takes twice the time (AMD EPYC with AVX-512: 103
-against 230 GFLOP/s).
+torch leaves them to MKL, half as fast on a processor that is not Intel's (AMD EPYC: 103 against 230 GFLOP/s).
 """
 
 import sys
@@ -51,10 +50,7 @@ TOLERANCE = 1e-3
 
 
 def trusted(
-    load: Callable[[], Mapping[str, Any]],
-    operators: library.Library,
-    difference: Callable[[], float],
-    otherwise: str,
+    load: Callable[[], Mapping[str, Any]], operators: library.Library, difference: Callable[[], float], otherwise: str
 ) -> bool:
     """Put the kernels that `load` imports behind the operators, for CUDA, and return whether they can be used:
     `difference` measures how far they are from the reference.

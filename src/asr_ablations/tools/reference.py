@@ -1,6 +1,7 @@
 """What the options and keys of conf/ mean, read from the comments in its files."""
 
 import ast
+import itertools
 import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,11 +14,9 @@ import yaml
 from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
 from asr_verdicts.errors import UsageError
 
-INTERNAL = ("_target_", "_partial_", "defaults", "hydra")
-"""Keys of Hydra's own; users set none of them."""
+INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # keys of Hydra's own; users set none of them
 GLOBAL = "@package _global_"
-LONGEST = 60
-"""Characters of a default value; a longer one is cut off, since the file itself shows it."""
+LONGEST = 60  # characters of a default value; a longer one is cut off, since the file itself shows it
 
 
 @dataclass(frozen=True)
@@ -33,22 +32,14 @@ def headed(text: str) -> Iterator[tuple[str, Key]]:
     """Each key with the comment at the left margin above it; the one at the head of the file is no heading."""
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if line and line[0] not in " #"]
-    headings = {
-        number: " ".join(line.lstrip("# ") for line in _comment_above(lines, number)) if number != starts[0] else ""
-        for number in starts
-    }
+    headings = dict.fromkeys(starts[:1], "")
+    for number in starts[1:]:
+        above = [*itertools.takewhile(lambda line: line.startswith("#"), reversed(lines[:number]))]
+        headings[number] = " ".join(line.lstrip("# ") for line in reversed(above))
     heading = ""
     for number, key in leaves(text):
-        above = max(start for start in starts if start <= number)
-        heading = headings[above] or heading
+        heading = headings[max(start for start in starts if start <= number)] or heading
         yield heading, key
-
-
-def _comment_above(lines: Sequence[str], number: int) -> list[str]:
-    first = number
-    while first and lines[first - 1].startswith("#"):
-        first -= 1
-    return list(lines[first:number])
 
 
 def meaning(path: Path) -> str:
@@ -61,18 +52,13 @@ def meaning(path: Path) -> str:
         return f"`{target}`"
     module = SOURCE / f"{target.rpartition('.')[0].replace('.', '/')}.py"
     docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) if module.is_file() else ""
-    return _joined((docstring or "").partition("\n\n")[0].splitlines())
+    return _join((docstring or "").partition("\n\n")[0].splitlines())
 
 
 def head(text: str) -> str:
     """The comment at the head of a file, without its package and without commands."""
-    lines = []
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            break
-        if GLOBAL not in line and not line.startswith("#   "):
-            lines.append(line.removeprefix("#"))
-    return _joined(lines)
+    lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    return _join(line.removeprefix("#") for line in lines if GLOBAL not in line and not line.startswith("#   "))
 
 
 def leaves(text: str) -> Iterator[tuple[int, Key]]:
@@ -80,28 +66,24 @@ def leaves(text: str) -> Iterator[tuple[int, Key]]:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     lines = text.splitlines()
     if isinstance(node, yaml.MappingNode):
-        yield from _below(node, "", lines)
+        yield from _walk(node, "", lines)
 
 
-def _below(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator[tuple[int, Key]]:
+def _walk(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator[tuple[int, Key]]:
     for name, value in node.value:
         if name.value in INTERNAL:
             continue
         number = name.start_mark.line
         comment = _comment(lines, number)
         key = f"{prefix}{name.value}"
-        if not isinstance(value, yaml.MappingNode) or _is_one_value(value):
+        # a mapping is one value if it is empty, or its keys are file names and not settings
+        parts = value.value if isinstance(value, yaml.MappingNode) else []
+        if not parts or any("-" in part.value for part, _ in parts):
             yield number, Key(key, _text(value, lines), comment)
             continue
-        own = not value.flow_style
-        if own and comment:
+        if comment and not value.flow_style:
             yield number, Key(key, "", comment)
-        yield from _below(value, f"{key}.", lines)
-
-
-def _is_one_value(node: yaml.MappingNode) -> bool:
-    """True if a mapping is shown as one value: it is empty, or its keys are file names and not settings."""
-    return not node.value or any("-" in name.value for name, _ in node.value)
+        yield from _walk(value, f"{key}.", lines)
 
 
 def _text(node: yaml.Node, lines: Sequence[str]) -> str:
@@ -110,9 +92,9 @@ def _text(node: yaml.Node, lines: Sequence[str]) -> str:
         return node.value if node.style is None else f'"{node.value}"'
     start, end = node.start_mark, node.end_mark
     if node.flow_style and start.line == end.line:
-        return _shortened(lines[start.line][start.column : end.column])
+        return _shorten(lines[start.line][start.column : end.column])
     value = yaml.safe_load("\n".join(lines[start.line : end.line]))
-    return _shortened(yaml.safe_dump(_settings(value), default_flow_style=True, width=10_000, sort_keys=False).strip())
+    return _shorten(yaml.safe_dump(_settings(value), default_flow_style=True, width=10_000, sort_keys=False).strip())
 
 
 def _settings(value: Any) -> Any:
@@ -122,23 +104,18 @@ def _settings(value: Any) -> Any:
     return [_settings(child) for child in value] if isinstance(value, list) else value
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
 
 
 def _comment(lines: Sequence[str], number: int) -> str:
     """The comment beside a line and the lines of comment, indented, that continue it."""
-    parts = [lines[number].partition(" #")[2]]  # no value of conf/ holds such a sign
-    if not parts[0]:
-        return ""
-    for line in lines[number + 1 :]:
-        if not (line.startswith(" ") and line.lstrip().startswith("#")):
-            break
-        parts.append(line.lstrip())
-    return _joined(part.lstrip().removeprefix("#") for part in parts)
+    beside = lines[number].partition(" #")[2]  # no value of conf/ holds such a sign
+    below = itertools.takewhile(lambda line: line[:1] == " " and line.lstrip()[:1] == "#", lines[number + 1 :])
+    return _join([beside, *(line.lstrip().removeprefix("#") for line in below)]) if beside else ""
 
 
-def _joined(lines: Iterable[str]) -> str:
+def _join(lines: Iterable[str]) -> str:
     return " ".join(" ".join(lines).split())
 
 
@@ -154,8 +131,7 @@ def overrides(text: str) -> list[tuple[str, str]]:
     return [(key.removeprefix("override /"), option) for key, option in chosen if key.startswith("override /")]
 
 
-KEYS = "keys"
-"""What is typed after --help for all plain keys of a command."""
+KEYS = "keys"  # what is typed after --help for all plain keys of a command
 NARROWEST = 60
 
 
@@ -182,7 +158,7 @@ class Help:
         names = {group: ", ".join(file.stem for file in self._files(group)) for group in sorted(self.groups)}
         if names:
             parts.append("== Configuration groups ==")
-            parts += [_wrapped(f"{group}: ", options) for group, options in names.items() if options]
+            parts += [_wrap(f"{group}: ", options) for group, options in names.items() if options]
             group = "norm" if "norm" in names else min(names)
             parts += ["", f"--help <group>   what its options and their keys mean, as --help {group}"]
         key = "precision" if "precision" in self.plain else min(self.plain)
@@ -198,13 +174,13 @@ class Help:
         if topic == KEYS:
             added = [group for group in defaults(next(iter(texts))) if self.adds_keys and " " not in group]
             keys = [*_once(plain), *_once(key for group in added for file in self._files(group) for key in _keys(file))]
-            return "\n".join(map(_described, keys))
+            return "\n".join(map(_describe, keys))
         if (CONF / topic).is_dir():
             return self._explain_group(topic, chosen.get(topic))
         within = [key for file in self._files(topic.partition(".")[0]) for key in _keys(file)]
         wanted = [key for key in [*_once(plain), *within] if f"{key.name}.".startswith(f"{topic}.")]
         if wanted:
-            return "\n".join(dict.fromkeys(map(_described, wanted)))
+            return "\n".join(dict.fromkeys(map(_describe, wanted)))
         raise UsageError(f"--help {topic}: expected keys, a key, or a group: {', '.join(sorted(self.groups))}")
 
     def _explain_group(self, group: str, default: str | None) -> str:
@@ -213,8 +189,8 @@ class Help:
         parts = [group + example * (group in defaults(DEFAULTS.read_text(encoding="utf-8"))), ""]
         for file in files:
             mark = " (default)" if file.stem == default else ""
-            parts.append(_wrapped(f"{group}={file.stem}{mark}  ", meaning(file)))
-            parts += [textwrap.indent(_described(key), "    ") for key in _keys(file)]
+            parts.append(_wrap(f"{group}={file.stem}{mark}  ", meaning(file)))
+            parts += [textwrap.indent(_describe(key), "    ") for key in _keys(file)]
         return "\n".join(parts)
 
     def _files(self, group: str) -> list[Path]:
@@ -237,10 +213,10 @@ def _keys(file: Path) -> list[Key]:
     return [replace(key, name=f"{prefix}{key.name}") for _, key in leaves(text) if key.name != group]
 
 
-def _described(key: Key) -> str:
-    return _wrapped(f"{key.name}={key.default}  ", key.comment)
+def _describe(key: Key) -> str:
+    return _wrap(f"{key.name}={key.default}  ", key.comment)
 
 
-def _wrapped(head: str, text: str) -> str:
+def _wrap(head: str, text: str) -> str:
     width = max(NARROWEST, shutil.get_terminal_size((100, 24)).columns)
     return textwrap.fill(f"{head}{text}".rstrip(), width, subsequent_indent="    ", break_long_words=False)

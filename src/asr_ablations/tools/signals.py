@@ -6,7 +6,11 @@ import faulthandler
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C; a scheduler, or kill; a terminal that was closed, or a connection that was lost."""
@@ -68,9 +72,7 @@ def stopping_signals() -> list[signal.Signals]:
 
 
 def end_at_once_on_another(exit_code: int) -> None:
-    """From now on end this process at once on a signal to stop. It is about to end on an earlier one, and everything
-    is written: a second Ctrl-C would only print the traceback of what the interpreter does last.
-    """
+    """End at once on another signal to stop: everything is written, and Python would print a traceback."""
     if threading.current_thread() is threading.main_thread():
         for number in STOPPING:
             signal.signal(number, lambda *_: os._exit(exit_code))
@@ -81,12 +83,8 @@ def ignored_at_the_end() -> None:
     its handlers away before its modules, and a signal then would change the exit code. Called before libraries that
     have something to do at the end are imported, since the first to be registered is the last to be called.
     """
-    atexit.register(_ignore)
-
-
-def _ignore() -> None:
     for number in STOPPING:
-        signal.signal(number, signal.SIG_IGN)
+        atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
 def handle_on_a_stack_of_their_own() -> None:
@@ -98,3 +96,40 @@ def handle_on_a_stack_of_their_own() -> None:
     """
     if not faulthandler.is_enabled():
         faulthandler.enable(2)  # it installs the stack; Python's own handlers use one that is there
+
+
+def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
+    """Call `then` from a thread once this process has ended. started: its start by `start_of`: ids are reused."""
+
+    def watch() -> None:
+        while _is_alive(pid, started):
+            time.sleep(0.5)
+        then()
+
+    threading.Thread(target=watch, daemon=True, name="watchdog").start()
+
+
+def end_with(pid: int, started: float) -> None:
+    """End this process at once when the other has ended, even if it was killed: nobody reads the results any more."""
+    when_gone(pid, started, lambda: os._exit(1))
+
+
+def start_of(pid: int) -> float:
+    """When a process was started, in seconds: on Linux since the machine was. psutil adds the time of the start, which
+    moves when the clock is stepped. Raises psutil.NoSuchProcess.
+    """
+    try:
+        # the name in parentheses may hold anything; the start is the 22nd field, the 20th after the name
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (FileNotFoundError, ProcessLookupError):
+        return float(psutil.Process(pid).create_time())
+
+
+def _is_alive(pid: int, started: float) -> bool:
+    try:
+        return abs(start_of(pid) - started) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except (OSError, psutil.AccessDenied):  # too many open files: that says nothing of the process
+        return True

@@ -12,20 +12,17 @@ NAMES: dict[object, str] = {str: "text", int: "whole number", float: "number", d
 
 
 def parse(kind: type[T], content: object) -> T:
-    """An object of JSON as a record of this kind. Keys that the kind does not name are passed over.
-
-    Raises ValueError with the first key that is missing, or whose value has another type.
-    """
-    record = _parsed(content, kind, "")
+    """Read an object of JSON as a record; unknown keys are ignored. Raises ValueError for a missing or wrong key."""
+    record = _parse(content, kind, "")
     assert isinstance(record, kind)
     return record
 
 
-def _parsed(content: object, kind: object, place: str) -> object:
+def _parse(content: object, kind: object, place: str) -> object:
     """The content by its type. place: the dotted key, for errors."""
     container, arguments = get_origin(kind), get_args(kind)
     if container in (Union, UnionType):
-        return None if content is None else _parsed(content, arguments[0], place)
+        return None if content is None else _parse(content, arguments[0], place)
     if kind is object:
         return content
     if isinstance(kind, type) and is_dataclass(kind):
@@ -33,12 +30,12 @@ def _parsed(content: object, kind: object, place: str) -> object:
     if container is dict:
         whole = _object(content, place)
         return whole if arguments[1] in (object, Any) else {
-            key: _parsed(value, arguments[1], _below(place, key)) for key, value in whole.items()
+            key: _parse(value, arguments[1], _below(place, key)) for key, value in whole.items()
         }  # fmt: skip
     if container is list:
         if not isinstance(content, list):
             raise _unlike(list, place)
-        return [_parsed(value, arguments[0], _below(place, number)) for number, value in enumerate(content)]
+        return [_parse(value, arguments[0], _below(place, number)) for number, value in enumerate(content)]
     assert isinstance(kind, type)
     if isinstance(content, bool) or not isinstance(content, (int, float) if kind is float else kind):
         raise _unlike(kind, place)
@@ -49,8 +46,8 @@ def _record(content: Mapping[str, object], kind: type, place: str) -> object:
     hints = _hints(kind)
     if missing := [name for name, (_, needed) in hints.items() if needed and name not in content]:
         raise ValueError(f"{place or 'it'} has no {', '.join(missing)}")
-    known = {name: hint for name, (hint, _) in hints.items() if name in content}
-    return kind(**{name: _parsed(content[name], hint, _below(place, name)) for name, hint in known.items()})
+    present = {name: hint for name, (hint, _) in hints.items() if name in content}
+    return kind(**{name: _parse(content[name], hint, _below(place, name)) for name, hint in present.items()})
 
 
 @cache
@@ -58,7 +55,8 @@ def _hints(kind: type) -> dict[str, tuple[object, bool]]:
     """The type of every field, and whether the field must be there."""
     types = get_type_hints(kind)
     return {
-        one.name: (types[one.name], one.default is MISSING and one.default_factory is MISSING) for one in fields(kind)
+        field.name: (types[field.name], field.default is MISSING and field.default_factory is MISSING)
+        for field in fields(kind)
     }
 
 
@@ -83,15 +81,15 @@ def as_json(record: object) -> dict[str, object]:
 
 def _items(record: object) -> Iterator[tuple[str, object]]:
     assert is_dataclass(record)
-    for one in fields(record):
-        value = getattr(record, one.name)
-        if value is not None or one.name in getattr(record, "null", ()):
-            yield one.name, _plain(value)
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if value is not None or field.name in getattr(record, "null", ()):
+            yield field.name, _convert(value)
 
 
-def _plain(value: object) -> object:
+def _convert(value: object) -> object:
     if is_dataclass(value):
         return as_json(value)
     if isinstance(value, dict):
-        return {key: _plain(child) for key, child in value.items()}
-    return [_plain(child) for child in value] if isinstance(value, list) else value
+        return {key: _convert(child) for key, child in value.items()}
+    return [_convert(child) for child in value] if isinstance(value, list) else value

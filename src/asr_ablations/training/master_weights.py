@@ -23,16 +23,16 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
         if weights is not None
     ]
     recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
-    copies = _copies(dtype, model)
+    copies = _make_copies(dtype, model)
     try:
         for part, name, weights in owned:
             part._parameters[name] = copies[weights]  # type: ignore[assignment]
-        _refer_anew(recurrent)
+        _refresh_weight_lists(recurrent)
         yield
     finally:
         for part, name, weights in owned:
             part._parameters[name] = weights
-        _refer_anew(recurrent)
+        _refresh_weight_lists(recurrent)
 
 
 def sixteen_bit_copies(model: nn.Module) -> AbstractContextManager[None]:
@@ -40,7 +40,7 @@ def sixteen_bit_copies(model: nn.Module) -> AbstractContextManager[None]:
     return copies_in(torch.float16 if next(model.parameters()).is_cuda else torch.bfloat16, model)
 
 
-def _copies(dtype: torch.dtype, model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
+def _make_copies(dtype: torch.dtype, model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
     """The copy of each parameter. Those of one layer are made together, and so are their gradients: as one launch, when
     the layer's backward pass is over, so that ranks can exchange them while the others are computed.
     """
@@ -60,24 +60,24 @@ class Copies(torch.autograd.Function):
     def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ctx.dtypes = [tensor.dtype for tensor in weights]
         ctx.set_materialize_grads(False)  # what a forward pass did not use has no gradient, as ever
-        return _all_in([dtype] * len(weights), weights)
+        return _convert([dtype] * len(weights), weights)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         present = [gradient for gradient in gradients if gradient is not None]
         dtypes = [dtype for dtype, gradient in zip(ctx.dtypes, gradients, strict=True) if gradient is not None]
-        copied = iter(_all_in(dtypes, present))
+        copied = iter(_convert(dtypes, present))
         return None, *(None if gradient is None else next(copied) for gradient in gradients)
 
 
-def _all_in(dtypes: Sequence[torch.dtype], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def _convert(dtypes: Sequence[torch.dtype], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     copies = tuple(torch.empty_like(tensor, dtype=dtype) for dtype, tensor in zip(dtypes, tensors, strict=True))
     if copies:
         torch._foreach_copy_(copies, [*tensors])
     return copies
 
 
-def _refer_anew(recurrent: list[nn.RNNBase]) -> None:
+def _refresh_weight_lists(recurrent: list[nn.RNNBase]) -> None:
     """torch's recurrent layers keep a list of their weights beside them."""
     for part in recurrent:
         part._flat_weights = [getattr(part, name) for name in part._flat_weights_names]

@@ -1,6 +1,6 @@
 """A drawing of a model in text: its layers in the order of a forward pass, with shapes and parameters."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -26,14 +26,12 @@ def drawing(model: AcousticModel, features: int) -> str:
     for name in sorted(_layers(model), key=lambda name: order.get(name, len(order))):
         lines += _lines(model, name, name, shapes)
     lines.append((type(model).__name__, "", shapes.get("", ""), f"{_count(model):,}"))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "".join("  ".join(_padded(line, widths)).rstrip() + "\n" for line in lines)
-
-
-def _padded(line: Line, widths: Sequence[int]) -> list[str]:
-    """The cells as wide as their columns, numbers to the right."""
-    *texts, number = line
-    return [*(text.ljust(width) for text, width in zip(texts, widths, strict=False)), number.rjust(widths[-1])]
+    *widths, last = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [
+        [*(text.ljust(width) for text, width in zip(line, widths, strict=False)), line[-1].rjust(last)]
+        for line in lines
+    ]
+    return "".join("  ".join(line).rstrip() + "\n" for line in padded)
 
 
 def _count(module: nn.Module) -> int:

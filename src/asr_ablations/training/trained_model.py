@@ -28,9 +28,7 @@ KINDS = ("last", "best")
 
 
 class Trained(NamedTuple):
-    """A trained task in evaluation mode on the CPU, its data (not read yet), the run folder and the file of its
-    weights.
-    """
+    """A trained task on the CPU, in evaluation mode, its unread data, its run folder, and the file of its weights."""
 
     cfg: DictConfig
     task: CTCTask
@@ -39,18 +37,11 @@ class Trained(NamedTuple):
     checkpoint: Path
 
 
-def load(path: str | Path, checkpoint: str = "last") -> tuple[DictConfig, CTCTask, Alphabet]:
-    """Config, task and alphabet of a run folder or of a .ckpt in it, without a corpus. Raises as load_run."""
-    trained = load_run(path, checkpoint)
-    return trained.cfg, trained.task, trained.task.alphabet
-
-
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
-    """The trained run of a run folder or of a .ckpt in it. checkpoint: last or best; root: where the corpus is now, in
-    place of data.root.
+    """Load the run of a run folder or of a .ckpt in it. checkpoint: last or best; root: in place of data.root.
 
-    Raises UsageError for a folder that holds no finished run, a config that is not trusted, and a checkpoint that has
-    another alphabet or model, is damaged, or holds more than weights. A .ckpt may belong to an unfinished run.
+    Raises UsageError for an unfinished run, unless a .ckpt is named, a config that is not trusted, and a checkpoint
+    that does not fit, is damaged, or holds more than weights.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
@@ -59,12 +50,12 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     # an optimizer's state is twice as large as the weights: it goes before the model is built
     weights = {key: value for key, value in read_checkpoint(file).items() if key not in FOR_TRAINING_ONLY}
     try:
-        task, data = assemble(cfg, build(cfg.data), _alphabet(cfg, weights))
+        task, data = assemble(cfg, build(cfg.data), _restore_alphabet(cfg, weights))
     except (OmegaConfBaseException, AttributeError) as error:
         raise UsageError(f"{folder / CONFIG}: of another version, or incomplete: {first_line(error)}") from error
     try:
         task.on_load_checkpoint(weights)
-        if problems := _problems(_tensors(task.state_dict()), _tensors(weights["state_dict"])):
+        if problems := _compare(_select_tensors(task.state_dict()), _select_tensors(weights["state_dict"])):
             raise ValueError(problems)
         task.load_state_dict(weights["state_dict"])
     except (ValueError, KeyError, RuntimeError) as error:
@@ -72,10 +63,8 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     return Trained(cfg, task.eval(), data, folder, file)
 
 
-def _alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
-    """The alphabet of a checkpoint, where the config does not spell it; else None. Raises UsageError for one of another
-    class, of which the checkpoint has the characters alone.
-    """
+def _restore_alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
+    """Restore a checkpoint's alphabet that the config does not spell. Raises UsageError for one of another class."""
     if "characters" in cfg.alphabet or "alphabet" not in weights:
         return None
     if kind := weights.get("alphabet_class"):
@@ -117,32 +106,28 @@ def checked_config(folder: Path) -> DictConfig:
     return cfg
 
 
-NAMED = 4
-"""Weights that a message names; it counts the rest."""
-EXTRA = "_extra_state"
-"""State of a model beside its tensors; it follows from the config and not from the weights."""
+NAMED = 4  # weights that a message names; it counts the rest
+EXTRA = "_extra_state"  # state of a model beside its tensors; it follows from the config and not from the weights
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
-    """Give the task's model the weights and running statistics of a checkpoint. expected: the SHA-256 of the file;
-    parts: names of layers as model.txt has them, `recurrent` or `recurrent.0`; None for the whole model.
+    """Give the task's model the weights of a checkpoint. expected: the file's SHA-256; parts: names of layers, or None.
 
-    Raises UsageError for another file than expected, one that holds more than weights, and weights that do not fit,
-    which are named.
+    Raises UsageError for another file, one that holds more than weights, and weights that do not fit.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: of {file}, the SHA-256 is {actual}")
     checkpoint = read_checkpoint(file)
-    state = _tensors(checkpoint["state_dict"])
+    state = _select_tensors(checkpoint["state_dict"])
     given = {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
     assert isinstance(task.model, torch.nn.Module)
-    own = _tensors(task.model.state_dict())
-    chosen = _chosen(own, parts)
-    problems = _problems(chosen, {key: given[key] for key in _chosen(given, parts, known=own)})
+    model = _select_tensors(task.model.state_dict())
+    chosen = _choose_parts(model, parts)
+    problems = _compare(chosen, {key: given[key] for key in _choose_parts(given, parts, names=model)})
     if problems:
         hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
-    last = next(reversed(own), "").rpartition(".")[0]
+    last = next(reversed(model), "").rpartition(".")[0]
     characters = str(checkpoint.get("alphabet", ""))
     if any(key.startswith(f"{last}.") for key in chosen) and characters != task.alphabet.characters:
         raise UsageError(
@@ -152,37 +137,34 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     task.model.load_state_dict({key: given[key] for key in chosen}, strict=False)
 
 
-def _chosen(
-    state: Mapping[str, torch.Tensor], parts: Sequence[str] | None, known: Iterable[str] | None = None
+def _choose_parts(
+    state: Mapping[str, torch.Tensor], parts: Sequence[str] | None, names: Iterable[str] | None = None
 ) -> dict[str, torch.Tensor]:
-    """The entries of these parts. Raises UsageError for a part that no entry of `known`, by default of these, has."""
+    """The entries of these parts. Raises UsageError for a part that no entry of `names`, by default of these, has."""
     if parts is None:
         return dict(state)
-    names = list(known or state)
+    names = list(names or state)
     for part in parts:
-        if not any(_within(key, part) for key in names):
+        if not any(f"{key}.".startswith(f"{part}.") for key in names):
             raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in names}))
-    return {key: value for key, value in state.items() if any(_within(key, part) for part in parts)}
+    beginnings = tuple(f"{part}." for part in parts)
+    return {key: value for key, value in state.items() if f"{key}.".startswith(beginnings)}
 
 
-def _within(key: str, part: str) -> bool:
-    return key == part or key.startswith(f"{part}.")
-
-
-def _tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
+def _select_tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
     return {key: value for key, value in state.items() if isinstance(value, torch.Tensor) and not key.endswith(EXTRA)}
 
 
-def _problems(own: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
-    """Why the given weights cannot replace the model's own, the first ones by name; empty if they can."""
+def _compare(model: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
+    """Why the given weights cannot replace the model's, the first ones by name; empty if they can."""
     problems = [
         f"{key} is {list(given[key].shape)} there and {list(value.shape)} here"
-        for key, value in own.items()
+        for key, value in model.items()
         if key in given and given[key].shape != value.shape
     ]
-    problems += [f"{key} is not in it" for key in own if key not in given]
-    problems += [f"{key} is only there" for key in given if key not in own]
-    for key, value in own.items() if not problems else ():
+    problems += [f"{key} is not in it" for key in model if key not in given]
+    problems += [f"{key} is only there" for key in given if key not in model]
+    for key, value in model.items() if not problems else ():
         if (given[key].is_floating_point(), given[key].is_complex()) != (value.is_floating_point(), False):
             problems.append(f"{key} is of {given[key].dtype} there and of {value.dtype} here")
         elif value.isfinite().all() and not given[key].isfinite().all():

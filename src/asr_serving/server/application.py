@@ -19,8 +19,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.machine import give_memory_back
 from asr_serving.recogniser import Recogniser
-from asr_serving.sources import read_whole
-from asr_serving.transcribe import recogniser
+from asr_serving.transcribe import load_recogniser, read_whole
 from asr_serving.transcript import Transcript, as_srt, doubt
 from asr_verdicts.errors import UsageError
 
@@ -32,12 +31,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-UPLOAD_SECONDS = 120.0
-"""Time for a recording to arrive."""
-END_SECONDS = 10
-"""Time that a server that is to end leaves its requests."""
-RETRY_SECONDS = 10
-"""Time after which a client that found the queue full may ask again."""
+UPLOAD_SECONDS = 120.0  # time for a recording to arrive
 BODY = "application/octet-stream"
 """The type that the page sends. A page of another site must not send it without permission, as it may a form's."""
 
@@ -45,8 +39,7 @@ BODY = "application/octet-stream"
 def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
     """Return the web application. megabytes, minutes: the limits of one recording.
 
-    Requests under another name of this machine are refused, so that a site whose name resolves to 127.0.0.1 cannot read
-    anything.
+    Requests under another name of this machine are refused: a site could resolve to 127.0.0.1.
     """
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
@@ -73,8 +66,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
         if request.headers.get("content-type") != BODY:
             raise HTTPException(415, f"expected the type {BODY}")
         if len(waiting) >= MOST:
-            later = {"Retry-After": str(RETRY_SECONDS)}
-            raise HTTPException(503, f"{MOST} recordings are waiting: try again later", later)
+            raise HTTPException(503, f"{MOST} recordings are waiting: try again later", {"Retry-After": "10"})
         waiting.add(request)
         try:
             return await answer(request)
@@ -102,22 +94,19 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
 
 async def _save(request: Request, path: Path, limit: int) -> None:
     """Write the body to a file. Raises HTTPException as soon as over `limit` bytes have arrived or are announced."""
+    too_large = HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
-        raise _too_large(limit)
+        raise too_large
     size = 0
     with path.open("wb") as file:
         async for chunk in request.stream():
             size += len(chunk)
             if size > limit:
-                raise _too_large(limit)
+                raise too_large
             file.write(chunk)
     if not size:
         raise HTTPException(422, "the recording is empty")
-
-
-def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
 
 
 def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, object]:
@@ -129,26 +118,28 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
     return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}
 
 
-HOST = "127.0.0.1"
-"""The loopback address: there is no login, so no other machine may reach the page."""
-
-MOST = 64
-"""Recordings that arrive or wait at a time; others are answered with 503, and when to try again."""
-CONNECTIONS = 1024
-"""Connections at a time."""
+HOST = "127.0.0.1"  # the loopback address: there is no login, so no other machine may reach the page
+MOST = 64  # recordings that arrive or wait at a time; others are answered with 503, and when to try again
+CONNECTIONS = 1024  # connections at a time
 
 
 def serve(cfg: DictConfig) -> None:
     """Serve the page until interrupted. Raises UsageError if the port is in use."""
     give_memory_back()
-    with _listen(cfg.port) as listener:
-        app = application(recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, cfg.port))
+            listener.listen()  # from now on, so that nobody who read the address is refused
+        except OSError as error:
+            raise UsageError(f"port={cfg.port}: {error.strerror}; expected one that is free, or 0 for any") from error
+        app = application(load_recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
         print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
         uvicorn.Server(configuration(app)).run(sockets=[listener])
 
 
-def configuration(app: FastAPI, end_seconds: int = END_SECONDS) -> uvicorn.Config:
-    """The limits of the server."""
+def configuration(app: FastAPI, end_seconds: int = 10) -> uvicorn.Config:
+    """The limits of the server. end_seconds: what a server that is to end leaves its requests."""
     return uvicorn.Config(
         app,
         log_level="warning",
@@ -157,15 +148,3 @@ def configuration(app: FastAPI, end_seconds: int = END_SECONDS) -> uvicorn.Confi
         timeout_graceful_shutdown=end_seconds,
         backlog=CONNECTIONS,
     )
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-        listener.listen()  # from now on, so that nobody who read the address is refused
-    except OSError as error:
-        listener.close()
-        raise UsageError(f"port={port}: {error.strerror}; expected one that is free, or 0 for any") from error
-    return listener

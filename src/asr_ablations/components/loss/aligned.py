@@ -14,11 +14,11 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.metrics.ctc_alignment import letter_frames
-from asr_ablations.runs.named_files import sha256_of
+from asr_ablations.data.word_times import letter_frames
+from asr_ablations.runs.identity import sha256_of
 from asr_ablations.tools.content_keys import content_key, hash_classes, library_versions
 from asr_ablations.tools.machine import one_at_a_time
-from asr_ablations.training.trained_model import find, load
+from asr_ablations.training.trained_model import find, load_run
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import whole_file
 from asr_verdicts.terminal import bar
@@ -87,7 +87,8 @@ class Aligned(Framewise):
         bits, and with them the labels where two paths are equally likely.
         """
         with _state_kept():
-            _, task, alphabet = load(self.checkpoint)
+            task = load_run(self.checkpoint).task
+            alphabet = task.alphabet
         task.to(device)
         with bar("aligning", sum(len(speech) for speech in sets.values())) as advance:
             for speech in sets.values():

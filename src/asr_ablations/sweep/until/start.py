@@ -15,8 +15,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.layout import runs_in
 from asr_ablations.runs.records import load
 from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.runs.sweep_history import looks
-from asr_ablations.runs.verdict_plan import changes, read_plan
+from asr_ablations.runs.sweep_history import changes, looks, read_plan
 from asr_ablations.sweep.arm import FrozenArm, forget
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of
 from asr_ablations.sweep.gpu_slots import Slots

@@ -19,9 +19,7 @@ def plural(noun: str) -> str:
 
 
 def stem_before_vowel(verb: str) -> str:
-    """Return the verb's stem before -ed and -ing: the final consonant is doubled (stop, stopp-) if the stress requires
-    it.
-    """
+    """Return a verb's stem before -ed and -ing: the stress may double its final consonant (stop, stopp-)."""
     short = re.fullmatch(r"(qu|[^aeiou])*[aeiou][^aeiouwxy]", verb)
     return verb + verb[-1] if short or verb in DOUBLED else verb
 

@@ -11,7 +11,7 @@ from rich.progress import Progress as Bars
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.layout import PROGRESS
-from asr_ablations.runs.record import EVALUATING, TRAINING
+from asr_ablations.runs.reader import EVALUATING, TRAINING
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.callbacks.metrics_table import step_loss
 from asr_ablations.training.optimizer_steps import trained_batches
