@@ -1,6 +1,7 @@
 """A drawing of a model in text: its layers in the order of a forward pass, with shapes and parameters."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import nn
@@ -27,13 +28,11 @@ def drawing(model: AcousticModel, features: int) -> str:
         lines += _lines(model, name, name, shapes)
     lines.append((type(model).__name__, "", shapes.get("", ""), f"{_count(model):,}"))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "".join("  ".join(_padded(line, widths)).rstrip() + "\n" for line in lines)
-
-
-def _padded(line: Line, widths: Sequence[int]) -> list[str]:
-    """The cells as wide as their columns, numbers to the right."""
-    *texts, number = line
-    return [*(text.ljust(width) for text, width in zip(texts, widths, strict=False)), number.rjust(widths[-1])]
+    text = ""
+    for *texts, number in lines:  # numbers to the right
+        cells = [cell.ljust(width) for cell, width in zip(texts, widths, strict=False)]
+        text += "  ".join([*cells, number.rjust(widths[-1])]).rstrip() + "\n"
+    return text
 
 
 def _count(module: nn.Module) -> int:
@@ -64,19 +63,18 @@ def _outputs(model: nn.Module, features: int) -> tuple[dict[str, str], dict[str,
     seen: list[dict[str, Shape]] = []
     order: dict[str, int] = {}
 
-    def watch(name: str) -> list[torch.utils.hooks.RemovableHandle]:
-        def before(*_: object) -> None:
-            order.setdefault(name, len(order))
+    def before(name: str, *_: object) -> None:
+        order.setdefault(name, len(order))
 
-        def after(module: nn.Module, inputs: object, output: object) -> None:
-            first = output[0] if isinstance(output, tuple) else output
-            if isinstance(first, torch.Tensor):
-                seen[-1][name] = tuple(first.shape)
+    def after(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        first = output[0] if isinstance(output, tuple) else output
+        if isinstance(first, torch.Tensor):
+            seen[-1][name] = tuple(first.shape)
 
-        part = model.get_submodule(name)
-        return [part.register_forward_pre_hook(before), part.register_forward_hook(after)]
-
-    handles = [handle for name, _ in model.named_modules() for handle in watch(name)]
+    handles = []
+    for name, part in model.named_modules():
+        handles.append(part.register_forward_pre_hook(partial(before, name)))
+        handles.append(part.register_forward_hook(partial(after, name)))
     training, weight = model.training, next(model.parameters())
     model.eval()
     try:
@@ -99,11 +97,7 @@ def _letters(first: Shape, second: Shape) -> str:
         return ""
     names = []
     for size, grown in zip(first, second, strict=True):
-        if size == grown:
-            names.append(str(size))
-        elif (size, grown) == (batch, other):
-            names.append("B")
-        else:
-            ratio = round(frames / max(1, size))
-            names.append("T" if ratio == 1 else f"T/{ratio}")
+        ratio = round(frames / max(1, size))
+        fraction = "T" if ratio == 1 else f"T/{ratio}"
+        names.append(str(size) if size == grown else "B" if (size, grown) == (batch, other) else fraction)
     return f"({', '.join(names)})"

@@ -28,9 +28,7 @@ KINDS = ("last", "best")
 
 
 class Trained(NamedTuple):
-    """A trained task in evaluation mode on the CPU, its data (not read yet), the run folder and the file of its
-    weights.
-    """
+    """A trained task in evaluation mode on the CPU, its data (not read yet), run folder, and file of weights."""
 
     cfg: DictConfig
     task: CTCTask
@@ -46,11 +44,10 @@ def load(path: str | Path, checkpoint: str = "last") -> tuple[DictConfig, CTCTas
 
 
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
-    """The trained run of a run folder or of a .ckpt in it. checkpoint: last or best; root: where the corpus is now, in
-    place of data.root.
+    """The trained run of a run folder or of a .ckpt in it. root: where the corpus is now, in place of data.root.
 
-    Raises UsageError for a folder that holds no finished run, a config that is not trusted, and a checkpoint that has
-    another alphabet or model, is damaged, or holds more than weights. A .ckpt may belong to an unfinished run.
+    Raise UsageError for an unfinished run, unless a .ckpt is named, for a config that is not trusted, and for a
+    checkpoint that does not fit, is damaged, or holds more than weights.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
@@ -73,9 +70,7 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
 
 
 def _alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
-    """The alphabet of a checkpoint, where the config does not spell it; else None. Raises UsageError for one of another
-    class, of which the checkpoint has the characters alone.
-    """
+    """The alphabet of a checkpoint; None if the config spells it. Raise UsageError for one of another class."""
     if "characters" in cfg.alphabet or "alphabet" not in weights:
         return None
     if kind := weights.get("alphabet_class"):
@@ -124,11 +119,10 @@ EXTRA = "_extra_state"
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
-    """Give the task's model the weights and running statistics of a checkpoint. expected: the SHA-256 of the file;
-    parts: names of layers as model.txt has them, `recurrent` or `recurrent.0`; None for the whole model.
+    """Give the task's model the weights and running statistics of a checkpoint, of the whole or of some parts.
 
-    Raises UsageError for another file than expected, one that holds more than weights, and weights that do not fit,
-    which are named.
+    expected: the SHA-256 of the file; parts: names of layers as model.txt has them, `recurrent` or `recurrent.0`. Raise
+    UsageError for another file, and for weights that do not fit.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: of {file}, the SHA-256 is {actual}")
