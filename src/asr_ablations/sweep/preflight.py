@@ -100,7 +100,7 @@ def check_arms(texts: Sequence[str]) -> list[str | UsageError]:
     results: list[str | UsageError] = []
     for text in texts:
         try:
-            results.append(_check(OmegaConf.create(text), by_data))
+            results.append(_check(cast(DictConfig, OmegaConf.create(text)), by_data))
         except UsageError as error:
             results.append(error)
     return results

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import pytorch_lightning as pl
 import torch
@@ -257,7 +257,7 @@ class CTCTask(pl.LightningModule):
             raise ValueError(f"checkpoint of the alphabet {characters!r}, this run's is {self.alphabet.characters!r}")
 
     def _log_frame_rates(
-        self, name: str, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch, **options: bool
+        self, name: str, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch, **options: Any
     ) -> None:
         """Log rates over frames, each frame weighing the same."""
         frames = max(1, int(lengths.sum()))
