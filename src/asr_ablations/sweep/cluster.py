@@ -204,6 +204,7 @@ class Worker:
         os.environ.update(job.environment)
         context = ray.get_runtime_context()
         gpus = ",".join(context.get_accelerator_ids().get("GPU", []))
+        # a worker that was lost leaves the arm's process, or its lease, behind for a moment
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
         while True:
             code, kills = self._run(job, gpus)
