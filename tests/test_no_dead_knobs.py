@@ -10,7 +10,6 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.experiment.run import run
 from asr_ablations.runs.identity import content
 from asr_verdicts.config import MACHINE_KEYS
 from asr_verdicts.errors import UsageError
@@ -18,6 +17,7 @@ from tests.helpers.every_key import Knob, chosen, every_hint, every_knob, stale_
 from tests.helpers.layouts import write_layouts
 from tests.helpers.observation import Seen, differing, kept, observe
 from tests.helpers.ranks import run_ranks
+from tests.helpers.run_results import train
 from tests.helpers.support import REPOSITORY, compose, group_options
 
 pytestmark = [
@@ -91,7 +91,7 @@ def test_a_key_acts_or_is_declared_to_steer_the_machine(
     assert texts[0] != texts[1], f"{knob}: not turned"
     same_run = content(before) == content(after)
     if same_run and knob.root in MACHINE_KEYS:
-        changed = differing(finished, kept(run(_kept_apart(after, knob, tmp_path))), 1e-3 * knob.case.rounds)
+        changed = differing(finished, kept(train(_kept_apart(after, knob, tmp_path))), 1e-3 * knob.case.rounds)
     else:
         changed = _changes(knob, *texts)
     record_property("changes", ", ".join(changed))
@@ -131,7 +131,7 @@ def finished(places: Path, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """Of the run that keys of the machine are turned in."""
     cfg = Knob("", "progress").before(places)
     cfg.outputs = str(tmp_path_factory.mktemp("outputs"))
-    return kept(run(cfg))
+    return kept(train(cfg))
 
 
 def test_a_key_that_nothing_reads_is_found_out(places: Path) -> None:

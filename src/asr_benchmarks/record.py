@@ -16,7 +16,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.environment import hardware
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import RESULT
-from asr_ablations.training.ddp import quiet
+from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.signals import StopRequest
 from asr_benchmarks.tables import FRAMEWORKS, Result, show, write_report
 from asr_verdicts.files import write_json
@@ -33,13 +33,8 @@ def measure(cfg: DictConfig) -> Path:
     record = Run(cfg)
     if (record.folder / RESULT).exists():
         record.keep_previous()
-    stop = StopRequest()
-    stop.listen()
-    try:
-        with record:
-            result = _run_benchmark(cfg, record)
-    finally:
-        stop.close()
+    with StopRequest(), record:
+        result = _run_benchmark(cfg, record)
     show(record.name, result)
     print(f"result in {record.folder}")
     return record.folder
@@ -53,7 +48,7 @@ def _run_benchmark(cfg: DictConfig, record: Run) -> Result:
     benchmark = build(cfg.benchmark)
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
-    quiet()  # after the imports: Lightning sets what it says by itself
+    silence_lightning()  # after the imports: Lightning sets what it says by itself
     measured: Result | Iterator[Result] = benchmark(cfg)
     latest = unfinished = None
     try:

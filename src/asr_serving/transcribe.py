@@ -16,7 +16,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.data.audio import duration, header, read
 from asr_ablations.tools.files import CONF
-from asr_ablations.training.ddp import quiet
+from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.trained_model import load_run
 from asr_serving.recogniser import Recogniser, Word
 from asr_serving.requests import requested_audio
@@ -185,7 +185,7 @@ def transcribe(cfg: DictConfig) -> int:
 
 def load_recogniser(cfg: DictConfig) -> Recogniser:
     """Load the model and the decoder that the config names. Raises UsageError if that fails."""
-    quiet()
+    silence_lightning()
     trained = load_run(str(cfg.run), cfg.checkpoint)
     OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
     decoder = build(cfg.decoder)(trained.task.alphabet)

@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig
 from pytorch_lightning.loggers import Logger
 
 from asr_ablations.experiment import fit
-from asr_ablations.experiment import run as experiment
 from asr_ablations.sweep.processes import PRELOAD
 from asr_ablations.tools.errors import Stopped
 from tests.campaign.commands import PATIENCE
+from tests.helpers.run_results import train as train_here
 from tests.helpers.support import compose, tiny_overrides
 
 SMALL = ["width=8", "layers=2", "gpus=0", "logger=csv", "max_epochs=2", "threads=1", "progress=false", "sweep=s"]
@@ -87,14 +87,14 @@ def _train(corpus: Path, outputs: Path, overrides: list[str], boundary: Boundary
     trainer = fit.trainer
 
     def watched(
-        cfg: DictConfig, devices: int, loggers: Sequence[Logger], callbacks: Sequence[pl.Callback]
+        cfg: DictConfig, devices: int, loggers: Sequence[Logger], callbacks: Sequence[pl.Callback], **options: Any
     ) -> pl.Trainer:
-        return trainer(cfg, devices, loggers, [*callbacks, at_boundaries])
+        return trainer(cfg, devices, loggers, [*callbacks, at_boundaries], **options)
 
-    fit.trainer = watched  # type: ignore[assignment]
+    fit.trainer = watched
     cfg = compose(*tiny_overrides(corpus), *SMALL, f"outputs={outputs}", *overrides)
     try:
-        experiment.run(cfg)
+        train_here(cfg)
     except Stopped as stopped:
         sys.exit(128 + stopped.signal_number)
     if boundary is None:

@@ -10,13 +10,13 @@ import soundfile
 
 from asr_ablations.commands.prepare_corpus import prepare
 from asr_ablations.config.build import build
-from asr_ablations.experiment.run import run as train
 from asr_verdicts.errors import UsageError
 from tests.commands.test_readme import PYTHON
 from tests.helpers.archive_server import archive, serving, sha256
 from tests.helpers.command import SHORT_SPEECH, SMALL_MODEL, run, run_folders
 from tests.helpers.interpreter import expect
 from tests.helpers.layouts import lay_out
+from tests.helpers.run_results import train
 from tests.helpers.support import component, compose, group_options, shared_data
 
 SMALL = ["model=tiny", *SMALL_MODEL, "max_epochs=1", "logger=csv"]

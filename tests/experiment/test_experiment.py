@@ -15,7 +15,7 @@ from asr_ablations.components.logger.tensorboard import tensorboard_logger
 from asr_ablations.components.logger.wandb import run_id, wandb_logger
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.experiment.finished import finished
-from asr_ablations.experiment.run import run, set_up
+from asr_ablations.experiment.run import set_up
 from asr_ablations.experiment.summary import finish, log_planned, log_result
 from asr_ablations.report.wandb import final_rates, log_afterwards
 from asr_ablations.runs.folder import Run
@@ -27,6 +27,7 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_csv, write_json
 from asr_verdicts.record import SetResult, Summary
 from tests.helpers.fits import fit, model_of, same
+from tests.helpers.run_results import train
 from tests.helpers.support import compose, group_options, tiny_overrides
 from tests.helpers.wandb_file import read_run
 
@@ -38,7 +39,7 @@ def folder(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run whose WER stays at the 100 % of its first epoch: its learning rate is almost zero."""
     outputs = tmp_path_factory.mktemp("outputs")
     small = ["width=8", "layers=1", "gpus=0", "logger=csv", f"outputs={outputs}", "optimizer.lr=1e-9"]
-    return run(compose(*tiny_overrides(tiny_corpus), *small, f"max_epochs={EPOCHS}"))
+    return train(compose(*tiny_overrides(tiny_corpus), *small, f"max_epochs={EPOCHS}"))
 
 
 def test_the_last_checkpoint_is_of_the_last_epoch(folder: Path) -> None:
@@ -120,7 +121,7 @@ def test_a_run_on_the_cpu_never_opens_cuda(tiny_corpus: Path, tmp_path: Path, mo
     with pytest.raises(AssertionError, match="opened"):
         torch.cuda.get_rng_state()
     small = ["width=8", "layers=1", "gpus=0", "logger=csv", f"outputs={tmp_path}", "max_epochs=1"]
-    made = run(compose(*tiny_overrides(tiny_corpus), *small))
+    made = train(compose(*tiny_overrides(tiny_corpus), *small))
     assert "cuda" not in torch.load(made / "checkpoints" / "last.ckpt", weights_only=True)["ranks"][0]["random"]
 
 
@@ -133,7 +134,7 @@ def config(corpus: Path, outputs: Path, *more: str) -> DictConfig:
 def trained(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of outputs with one run of the corpus of tones. Read only."""
     outputs = tmp_path_factory.mktemp("outputs")
-    run(config(tiny_corpus, outputs))
+    train(config(tiny_corpus, outputs))
     return outputs
 
 
@@ -218,7 +219,7 @@ def test_a_run_whose_files_are_damaged_is_put_aside_and_trained_anew(
     losses = (folder / "losses.csv").read_text()
     (folder / name).write_text(damaged)
     (folder / "output.log").write_text("printed by an arm\n")
-    assert run(config(tiny_corpus, outputs)) == folder
+    assert train(config(tiny_corpus, outputs)) == folder
     assert (folder / "output.log").read_text() == "printed by an arm\n", "into which a launched arm goes on printing"
     kept = folder.with_name(f"{folder.name}.1")
     assert (kept / name).read_text() == damaged, "nothing is lost"

@@ -9,9 +9,19 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from omegaconf import DictConfig
+
+from asr_ablations.config.plain_keys import check
+from asr_ablations.experiment.run import run
 
 TIMES = {"time/seconds", "train/epoch_seconds", "train/audio_hours_per_second", "train/waiting_percent"}
 """The columns of metrics.csv that the machine's speed decides."""
+
+
+def train(cfg: DictConfig) -> Path:
+    """As the command does, in this process."""
+    check(cfg)
+    return run(cfg)
 
 
 def results(folder: Path) -> dict[str, Any]:

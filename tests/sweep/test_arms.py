@@ -14,8 +14,7 @@ from asr_ablations.runs.listed_arms import check_arm, merged, name_in, read_arms
 from asr_ablations.sweep.arm import each_arm_of
 from asr_ablations.sweep.differing_keys import refuse_misspelt
 from asr_ablations.sweep.live import what_varies
-from asr_ablations.sweep.preflight import check_arm as check_before_start
-from asr_ablations.sweep.preflight import check_declarations
+from asr_ablations.sweep.preflight import check_arms, check_declarations
 from asr_ablations.sweep.search import Space, sampler, search, space_of
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, tiny_overrides
@@ -162,9 +161,9 @@ def test_no_question_and_the_questions_of_the_sweep_files_are_understood() -> No
 def test_a_first_arm_that_is_too_large_to_build_leaves_the_sweep_its_data(tiny_corpus: Path) -> None:
     """It fails when it runs, under its own name; the arms after it are checked and trained."""
     configs = [compose(*tiny_overrides(tiny_corpus), f"width={width}", "layers=2") for width in (65_536, 8)]
-    large = check_before_start(configs[0], {})
-    assert large.mistake is None
-    assert large == check_before_start(configs[1], {})
+    (large,) = check_arms([OmegaConf.to_yaml(configs[0])])
+    assert isinstance(large, str)
+    assert [large] == check_arms([OmegaConf.to_yaml(configs[1])])
 
 
 WIDTHS, LAYERS = (8, 16), (1, 3)

@@ -4,11 +4,12 @@ import io
 import json
 import os
 import signal
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
@@ -18,7 +19,7 @@ from asr_ablations.runs.sweep_history import declared, launches, newest_declarat
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
 from asr_ablations.sweep.gpu_slots import Slots, machine_slots, share_of_cores
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
-from asr_ablations.sweep.launch_arm import Machine, this_machine
+from asr_ablations.sweep.launch_arm import Machine
 from asr_ablations.sweep.live import LiveArms, print_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.plan import Cost, memory_warning
@@ -45,14 +46,18 @@ def test_wrong_values_are_named(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     arm = FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path / "sweep" / "a", 3, 3, ())
     valid: dict[str, Any] = {"timeout": None, "show": None, "fail_fast": False}
-    places = partial(this_machine, Path("train.py"), jobs=options.get("jobs"), per_gpu=1)
+
+    def places(arms: Sequence[FrozenArm]) -> Machine:
+        return Machine(Path("train.py"), arms, machine_slots(options.get("jobs"), 1, arms))
+
     with pytest.raises(UsageError, match=message):
         run([arm], {}, places, **{key: options.get(key, value) for key, value in valid.items()})
     assert list(tmp_path.iterdir()) == []
 
 
-def launch(sweep: Path, started: str, names: str, *, search: bool = False) -> None:
-    arms = [FrozenArm(name, name, sweep / "a.yaml", sweep / name, None, 1, ()) for name in names]
+def launch(sweep: Path, started: str, names: str, *, search: bool = False, config: str = "seed: 0") -> None:
+    cfg = DictConfig(OmegaConf.create(config))
+    arms = [FrozenArm(name, name, sweep / "a.yaml", sweep / name, None, 1, (), cfg) for name in names]
     write_manifest(sweep, arms, {"started": started, "command": ["train.py"], "search": search})
 
 
@@ -70,8 +75,7 @@ def test_the_manifest_keeps_every_launch_and_all_arms(tmp_path: Path) -> None:
 def test_the_manifest_has_the_newest_declaration(tmp_path: Path) -> None:
     """A launch that declares nothing, such as one more seed from the command line, takes none away."""
     for text in ("ablation: {factor: dropout}", "ablation: {factor: rnn}", "seed: 0"):
-        (tmp_path / "a.yaml").write_text(text)
-        launch(tmp_path, text, "a")
+        launch(tmp_path, text, "a", config=text)
     assert newest_declaration(tmp_path) == {"factor": "rnn"}
     (tmp_path / "sweep.json").write_text('{"ablation": {"question": "${oc.env:HOME}"}}')
     assert newest_declaration(tmp_path) is None, "a stranger's manifest fetches nothing"

@@ -9,14 +9,14 @@ import pytest
 from omegaconf import DictConfig
 
 from asr_ablations.components.until.verdict import UntilVerdict
+from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import STANDING
 from asr_ablations.runs.records import load
 from asr_ablations.runs.sweep_history import changes, read_plan
-from asr_ablations.sweep.arm import FrozenArm, forget, freeze_arm
+from asr_ablations.sweep.arm import FrozenArm, freeze_arm
 from asr_ablations.sweep.manifest import freeze_plan, write_manifest
-from asr_ablations.sweep.until.ablation import standing, take_over, write_standing
+from asr_ablations.sweep.until.ablation import arms_and_seeds, standing, take_over
 from asr_ablations.sweep.until.planning import ArmConfigs, continued, make_plan, never_trained
-from asr_ablations.sweep.until.start import arms_and_seeds
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, write_json
@@ -156,21 +156,9 @@ def test_a_frozen_plan_is_read_back_kept_by_launches_and_not_changed_once_runs_a
 def frozen(outputs: Path, *overrides: str, sweep: str = "mine") -> FrozenArm:
     cfg = compose("data=an4", "data.root=/somewhere", *overrides)
     cfg.overrides, cfg.outputs, cfg.sweep = ["data=an4", *overrides], str(outputs), sweep
-    return freeze_arm(cfg, "")
-
-
-def test_what_was_only_looked_at_is_taken_back_unless_the_manifest_names_it_or_might(tmp_path: Path) -> None:
-    looked_at, launched, sweep = frozen(tmp_path, "rnn=gru"), frozen(tmp_path, "rnn=lstm"), tmp_path / "mine"
-    freeze_plan(sweep, make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0], 8, keys()).plan)
-    forget([looked_at])
-    assert not looked_at.config.exists(), "the manifest holds a plan alone"
-    looked_at = frozen(tmp_path, "rnn=gru")
-    write_manifest(sweep, [launched], {"started": "monday", "command": ["train.py"], "search": False})
-    forget([looked_at, launched])
-    assert [looked_at.config.exists(), launched.config.exists()] == [False, True]
-    (sweep / "sweep.json").write_text("{")
-    forget([launched])
-    assert launched.config.exists()
+    arm = freeze_arm(Run(cfg))
+    arm.write()
+    return arm
 
 
 def test_a_finished_run_of_another_sweep_is_taken_over_with_the_place_that_it_has_here(tmp_path: Path) -> None:
@@ -263,14 +251,14 @@ def test_before_the_first_look_every_arm_is_open() -> None:
 def test_the_intervals_are_those_of_the_verdicts(ended: Comparison, tmp_path: Path) -> None:
     """An interval without ends is null: JSON knows no infinity."""
     assert ended.course.plan is not None
-    write_standing(tmp_path, ended.course.plan, ended.course)
+    write_json(tmp_path / STANDING, standing(ended.course.plan, ended.course))
     arms = json.loads((tmp_path / STANDING).read_text())["arms"]
     for contrast in ended.course.verdicts:
         question = arms[contrast.arm]["questions"][contrast.arm]
         assert (question["low"], question["high"]) == (contrast.low, contrast.high)
         assert question == arms["rnn=lstm"]["questions"][contrast.arm]
     endless = [replace(contrast, low=-float("inf"), high=float("inf")) for contrast in ended.course.verdicts]
-    write_standing(tmp_path, ended.course.plan, replace(ended.course, verdicts=endless))
+    write_json(tmp_path / STANDING, standing(ended.course.plan, replace(ended.course, verdicts=endless)))
     text = (tmp_path / STANDING).read_text()
     arms = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["arms"]
     assert arms["rnn=gru"]["questions"]["rnn=gru"]["low"] is None

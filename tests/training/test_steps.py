@@ -19,7 +19,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
 from asr_ablations.training import assembly
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.callbacks.metrics_table import StepLosses
+from asr_ablations.training.callbacks.step_losses import StepLosses
 from asr_ablations.training.model_summary import drawing
 from asr_ablations.training.optimizer_steps import FUSED, DeviceScaler, optimizer_of
 from asr_ablations.training.precision import Scaled

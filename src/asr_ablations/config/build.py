@@ -34,7 +34,9 @@ KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text
 def check_targets(cfg: DictConfig) -> None:
     """Resolve any config and check what it would build. Raise UsageError for what is missing or not trusted."""
     try:
-        _copy_words(cfg)
+        # Hydra's words of the command line as they are: one with an interpolation could not be resolved there
+        if isinstance(words := cfg._get_node("overrides"), Node) and words._is_interpolation():
+            cfg.overrides = OmegaConf.to_container(words._dereference_node(), resolve=False)
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
@@ -53,9 +55,7 @@ def check_targets(cfg: DictConfig) -> None:
 
 
 def _record_sources(node: object) -> None:
-    """Give every node with a class of the user's the hash of its source, which is part of a run's identity. Raise
-    UsageError if the source has changed since the node was composed.
-    """
+    """Record the source hash of each class of the user's. UsageError if it has changed since composing."""
     if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
         return
     for key in list(node) if isinstance(node, DictConfig) else range(len(node)):
@@ -70,13 +70,6 @@ def _record_sources(node: object) -> None:
         raise UsageError(f"_target_={target}: {changed} (SHA-256 {node[SOURCE_HASH]})")
     with flag_override(node, ["struct", "readonly"], False):
         node[SOURCE_HASH] = actual
-
-
-def _copy_words(cfg: DictConfig) -> None:
-    """Give the config Hydra's words of the command line: a word with an interpolation could not be resolved there."""
-    node = cfg._get_node("overrides")
-    if isinstance(node, Node) and node._is_interpolation():
-        cfg.overrides = OmegaConf.to_container(node._dereference_node(), resolve=False)
 
 
 def one_line(error: Exception) -> str:
@@ -100,9 +93,7 @@ def content_of(node: DictConfig) -> dict[str, object]:
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """Build the object that a config node describes. Refuse what conf/ does not name in the group whose key the node
-    has, and turn a mistake in the values into a UsageError.
-    """
+    """Build what a config node describes, if conf/ names it in the node's group. Raise UsageError for wrong values."""
     from hydra.errors import InstantiationException
     from hydra.utils import get_object, instantiate
 
@@ -161,7 +152,7 @@ def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, obj
 
     parts: what the class is built from besides its options, by group. The message follows the key that it begins with
     (`channels=0` of convolutions.1.channels), else the keys whose values it mentions, else all. An error of Python's
-    becomes a line on the first value of another kind than in conf/, if there is one.
+    becomes a line on the first value of another kind than in conf/.
     """
     message, target = str(error), options.get("_target_")
     leaves = [(f"{group}.{key}" if group else key, value) for key, value in _leaves(options)]

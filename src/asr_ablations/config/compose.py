@@ -43,10 +43,9 @@ REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+
 
 
 class Repository(CachingConfigRepository):
-    """The files of a search path and what plugins have stored, each read once.
+    """The files of a search path and what plugins have stored, each read once. defaults: lists of files, by overrides.
 
-    defaults: the lists of files, by the overrides that choose files; primary: the file of conf/ that the command begins
-    with, or that the user's file builds on; None for neither, and for a conf/ of other code.
+    primary: the file of conf/ that the command or the user's file builds on; None for neither, and for other code.
     """
 
     primary: str | None = None
@@ -58,9 +57,7 @@ class Repository(CachingConfigRepository):
         self._groups: dict[str, bool] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
-        """A copy, into which Hydra merges. Raise UsageError, with the file's name, for a file that is not YAML: with
-        -cd and -cn it is the user's own.
-        """
+        """A copy, into which Hydra merges. Raise UsageError with the file's name if it is not YAML."""
         try:
             return copy.deepcopy(super().load_config(config_path))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -135,9 +132,7 @@ class Loader(ConfigLoaderImpl):
 
 
 def _refuse_file(config_name: str | None, repository: Repository) -> None:
-    """Raise UsageError for a file with _self_ before the file that it builds on, since its values would be lost; and
-    for a file whose logging calls a function.
-    """
+    """Refuse a file with _self_ before its base, which would set its values, or whose logging calls a function."""
     if (loaded := repository.load_config(config_name) if config_name else None) is None:
         return
     names = [getattr(entry, "path", None) for entry in loaded.defaults_list or []]
@@ -200,9 +195,8 @@ def use_loader() -> None:
 def compose(
     conf: Path, overrides: Sequence[str], *, name: str, folder: Path | None, with_hydra: bool = False
 ) -> DictConfig:
-    """The config that the overrides make of the file `name` of conf/, or of `folder` (-cd), interpolations unresolved.
-
-    with_hydra: with Hydra's own part. Raises UsageError for what Hydra refuses.
+    """The config that overrides make of the file `name` of conf/, or of `folder` (-cd); with_hydra: with Hydra's own
+    part.
     """
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; the config was composed from its {name}.yaml")

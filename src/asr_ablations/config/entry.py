@@ -25,7 +25,6 @@ from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.config.targets import own_folders, use_folder
 from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
-from asr_ablations.runs.status import Diverged
 from asr_ablations.tools.errors import Stopped, stop_before
 from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, typed, version
 from asr_ablations.tools.reference import Help
@@ -34,8 +33,7 @@ from asr_verdicts.errors import UsageError
 
 
 def arranged(words: Sequence[str], config_name: str) -> list[str]:
-    """The words with Hydra's options before the overrides: its parser takes no override after an option that follows
-    one, as in seed=1 -m rnn=lstm,gru.
+    """The words with Hydra's options before the overrides: its parser takes none after an option that follows one.
 
     config_name: the file of conf/ that the command begins with. Raise UsageError for a word that is neither.
     """
@@ -65,8 +63,8 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
 
 
 def _print_help(words: list[str], config_name: str) -> bool:
-    """Print the version, or the help on the topics after --help, if nothing else is typed but a folder of configs:
-    with overrides Hydra shows the config that they make. Return whether that was all.
+    """Print the version, or the help on topics if no overrides are typed, of which Hydra shows the config. Return
+    whether.
     """
     if words == ["--version"]:
         print(version())
@@ -98,7 +96,7 @@ def entry(
     def decorate(task: Task) -> Task:
         look_up_in(CONF)
         command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
-            _with_one_line_errors(task, checked)
+            _carry_errors(task, checked)
         )
 
         @functools.wraps(task)
@@ -118,45 +116,44 @@ def entry(
                         return None
                     sys.argv[1:] = arranged(sys.argv[1:], config_name)
                 return command(cfg)
-            except (UsageError, HydraException, OmegaConfBaseException) as error:
-                sys.exit(report_end(stop_before(error) or _in_a_line(error), continues=continues))
-            except (KeyboardInterrupt, Stopped) as error:
-                sys.exit(report_end(error, continues=continues))
-            except LeaseHeldError as error:
+            except _CarriedError as carried:
+                error = _explain(carried.error) if isinstance(carried.error, UsageError) else carried.error
+            except (Exception, KeyboardInterrupt, Stopped) as raised:  # of Hydra, or of a launcher
+                error = _explain(raised)
+            if isinstance(error, LeaseHeldError):
                 print(f"{error}: wait for it, or let the same command continue when it has ended", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
-            except (yaml.YAMLError, UnicodeDecodeError) as error:  # of a file that -cd and -cn name
-                sys.exit(report_end(_in_a_line(error)))
-            except Exception as error:
-                if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
-                    error = UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
-                if (exit_code := getattr(error, "exit_code", None)) is not None:
-                    sys.exit(exit_code)  # arms that failed, with the reasons printed before
-                sys.exit(report_end(error))
+            if (exit_code := getattr(error, "exit_code", None)) is not None:
+                sys.exit(exit_code)  # of a run that has diverged, or arms that failed: the reasons have been printed
+            sys.exit(report_end(error, continues=continues))
 
         return main
 
     return decorate
 
 
-def _with_one_line_errors(task: Task, checked: Task) -> Task:
-    """The task, with its mistakes printed before Hydra sees them: it would add lines of its own."""
+class _CarriedError(BaseException):
+    """An error of the task on its way past Hydra, which prints lines of its own on every Exception."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _carry_errors(task: Task, checked: Task) -> Task:
+    """The task after the check of its config, with each error in a _CarriedError."""
 
     @functools.wraps(task)
     def wrapped(cfg: DictConfig) -> object:
         try:
+            hydra = HydraConfig.get() if HydraConfig.initialized() else None
             if "sweep" in cfg and cfg.sweep is None:
-                cfg.sweep = sweep_name(HydraConfig.get() if HydraConfig.initialized() else None)
-            if HydraConfig.initialized():
-                _refuse_sweep_file(HydraConfig.get())
+                cfg.sweep = sweep_name(hydra)
+            if hydra is not None:
+                _refuse_sweep_file(hydra)
             checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
             return task(cfg)
-        except UsageError as error:
-            sys.exit(report_end(_in_a_line(error)))
-        except Diverged as error:
-            sys.exit(error.exit_code)
         except Exception as error:
-            sys.exit(report_end(error))
+            raise _CarriedError(error) from None
 
     return wrapped
 
@@ -170,8 +167,14 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
         raise UsageError(f"-cn {hydra.job.config_name} varies {', '.join(sorted(varied))}; expected -m: {command}")
 
 
-def _in_a_line(error: Exception) -> UsageError:
-    """The error with its message in one line, and what else a file that Hydra does not find may be."""
+def _explain(error: BaseException) -> BaseException:
+    """A mistake in the command line or a user's file as a UsageError of one line; other errors as they are."""
+    if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
+        return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
+    if not isinstance(error, (UsageError, HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError)):
+        return error
+    if (stop := stop_before(error)) is not None:
+        return stop
     name = str(getattr(error, "missing_cfg_file", None) or "")
     if name and (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
         # an installed package's command takes this word for its own sweeps

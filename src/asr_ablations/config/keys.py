@@ -41,9 +41,7 @@ ELSEWHERE = {
 
 @cache
 def read_keys(primary: str) -> tuple[dict[str, object], frozenset[str]]:
-    """The plain keys of a file of conf/ with their values, and the groups that it chooses from, including those of the
-    files that it begins with.
-    """
+    """The plain keys of a file of conf/ with values, and the groups that it chooses from, with those of its bases."""
     content = yaml.safe_load((CONF / f"{primary}.yaml").read_text(encoding="utf-8"))
     plain = {key: value for key, value in content.items() if key not in ("defaults", "hydra")}
     chosen: frozenset[str] = frozenset()
@@ -81,11 +79,7 @@ def expect_keys(key: str, value: object) -> UsageError:
 
 
 def list_unread(overrides: object, primary: str) -> str | None:
-    """A line on typed keys that change nothing in a command that reads only some keys and groups of a training config;
-    None if it reads all of them. A training's command line may be typed as it is, so this is not a mistake.
-
-    primary: one of READS.
-    """
+    """A line on typed keys that a command with fewer keys than a training does not read; None if it reads all."""
     words = [str(word) for word in overrides] if isinstance(overrides, Sequence) else []
     typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in words)
     others = [key for key in typed if not key.startswith("hydra") and key.split(".")[0] not in READS[primary]]
@@ -95,8 +89,7 @@ def list_unread(overrides: object, primary: str) -> str | None:
 def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefault], folders: Iterable[Path]) -> None:
     """Raise UsageError for a key of a composed config that the command does not read, and that nothing refers to.
 
-    primary: the file of conf/ that the command begins with; defaults: the files that were composed; folders: their
-    places, whose options an arm may choose and that may refer to a key.
+    defaults: the files that were composed; folders: their places, whose options an arm may choose and may refer to it.
     """
     plain, chosen = read_keys(primary)
     placed = {str(default.package).split(".")[0]: str(default.config_path) for default in defaults}
@@ -117,9 +110,7 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
 
 
 def refuse_key(key: str, primary: str) -> UsageError:
-    """The error for a key that a command does not read, with the nearest keys that it does; for a group that no default
-    chooses from, with its options, if they are added.
-    """
+    """The error for a key that a command does not read: the nearest keys, or the options of a group to be added."""
     if files := sorted((CONF / key).glob("*.yaml")):
         added = [file.stem for file in files if "@package _global_" in file.read_text(encoding="utf-8")]
         if not added:

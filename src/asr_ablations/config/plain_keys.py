@@ -41,8 +41,18 @@ def check(cfg: DictConfig) -> None:
     for key, bounds in WHOLE_OR_NULL.items():
         if (value := OmegaConf.select(cfg, key)) is not None:
             whole(key, value, *bounds)
-    _check_batch(cfg)
-    _check_weights(cfg)
+    size, seconds = cfg.batch.size, cfg.batch.seconds
+    if seconds is None:
+        whole("batch.size", size, 1, MOST_IN_A_BATCH, also="batch.seconds set instead")
+    else:
+        number("batch.seconds", seconds, above=0, most=MOST_IN_A_BATCH, also="null where batch.size is set")
+        if size is not None:
+            raise choices("batch.seconds", seconds, f"null beside batch.size={size}, or batch.size=null with it")
+    for key in ("weights_parts", "weights_sha256"):
+        if cfg.weights is None and cfg[key] is not None:
+            raise choices(key, cfg[key], "null, or with a run's folder or a .ckpt as weights")
+    if cfg.weights_parts is not None and not (OmegaConf.is_list(cfg.weights_parts) and cfg.weights_parts):
+        raise choices("weights_parts", cfg.weights_parts, "null, or a list like [convolutions, recurrent.0]")
     if cfg.best not in FIGURES:
         raise choices("best", cfg.best, FIGURES)
     for key in ("tf32", "progress", "force", "plan"):
@@ -62,24 +72,3 @@ def check(cfg: DictConfig) -> None:
     a_path("outputs", cfg.outputs)
     for key in ("sweep", "arm"):
         label_or_null(key, cfg[key])
-
-
-def _check_weights(cfg: DictConfig) -> None:
-    """Check that parts are a list, and that neither parts nor a hash stand without weights."""
-    if cfg.weights is None:
-        for key in ("weights_parts", "weights_sha256"):
-            if cfg[key] is not None:
-                raise choices(key, cfg[key], "null, or with a run's folder or a .ckpt as weights")
-    elif cfg.weights_parts is not None and not (OmegaConf.is_list(cfg.weights_parts) and cfg.weights_parts):
-        raise choices("weights_parts", cfg.weights_parts, "null, or a list like [convolutions, recurrent.0]")
-
-
-def _check_batch(cfg: DictConfig) -> None:
-    """Check that one of batch.size and batch.seconds is set, the other null."""
-    size, seconds = cfg.batch.size, cfg.batch.seconds
-    if seconds is None:
-        whole("batch.size", size, 1, MOST_IN_A_BATCH, also="batch.seconds set instead")
-        return
-    number("batch.seconds", seconds, above=0, most=MOST_IN_A_BATCH, also="null where batch.size is set")
-    if size is not None:
-        raise choices("batch.seconds", seconds, f"null beside batch.size={size}, or batch.size=null with it")

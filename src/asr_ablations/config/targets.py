@@ -68,8 +68,8 @@ def null_option(group: str) -> str | None:
 
 @cache
 def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The targets that a node of a group may have, and the targets below it: whatever the group's files name at any
-    depth, and the targets below nodes of the groups that these files refer to.
+    """The targets that a node of a group may have, and those below it: all that the group's files name, or groups in
+    them.
     """
     nodes = options_by_name(group).values()
     files = [_read(file) for file in sorted((CONF / group).rglob("*.yaml"))]
@@ -83,10 +83,7 @@ def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_trusted(key: str | None, node: object) -> None:
-    """Raise UsageError for a node that would build a class that conf/ does not name there.
-
-    key: the node's group, or a plain key, below which nothing is built; None: whatever conf/ names in any group.
-    """
+    """Raise UsageError for a node that would build what conf/ does not name in its group; key None: in any group."""
     if key is None:
         anything = frozenset().union(*(read_allowed(group)[1] for group in groups()))
         _check(node, "", anything, anything)
@@ -171,9 +168,7 @@ def _find_folder(point: EntryPoint) -> Path:
 
 
 def source_hash(target: str) -> str | None:
-    """Hash the source behind a target of the user's (SHA-256); None for a target in one of the RECORDED packages.
-    Raise UsageError for a target without a module in Python.
-    """
+    """SHA-256 of the source behind a class of the user's; None in a RECORDED package."""
     if target.partition(".")[0] in RECORDED:
         return None
     try:

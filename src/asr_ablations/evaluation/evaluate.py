@@ -30,7 +30,7 @@ from asr_ablations.runs.layout import EVALUATIONS
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import device_count, trainer
 from asr_ablations.training.contracts import Decoder
-from asr_ablations.training.ddp import quiet
+from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.config import SHA256
 from asr_verdicts.errors import choices
@@ -106,8 +106,11 @@ class DecodingArm(NamedTuple):
 
 
 def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
-    """The evaluations of every request, one per run, some without untrained models. Raises UsageError."""
-    quiet()
+    """The evaluations of every request, one per run; runs whose model is untrained may be missing.
+
+    Raise UsageError for what cannot be loaded or is out of range.
+    """
+    silence_lightning()
     arms = _load_arms(requests)
     for trained in {(arm.trained.folder, arm.trained.checkpoint): arm.trained for arm in arms}.values():
         trained.data.corpus.prepare()

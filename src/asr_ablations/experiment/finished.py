@@ -1,6 +1,7 @@
-"""Runs that have their results already, recognised without torch: importing it takes longer than all else here."""
+"""What an earlier attempt at a run has left: a result, or damage. Seen without torch, which takes seconds to import."""
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 
 from omegaconf import DictConfig, OmegaConf
@@ -9,20 +10,22 @@ from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import fingerprint
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.layout import OUTPUT_LOG
 from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status, read_summary
 from asr_ablations.runs.records import damage
-from asr_ablations.runs.status import RESULTS, fate_of
+from asr_ablations.runs.status import DONE, PRUNED, RESULTS, Diverged, fate_of
 from asr_ablations.tools.machine import rank
 from asr_verdicts.errors import UsageError
 
+log = logging.getLogger(__name__)
+
 
 def finished(configs: Sequence[DictConfig]) -> list[Run] | None:
-    """The runs of these configs where every one has its result, done or diverged; None where any is left to do.
+    """The runs of these configs if each has its result, done or diverged; None if any is left to do.
 
-    The data are read, since a run is identified by their content, but only where the folders say that they would do.
-    None also for data that cannot be read: whoever trains reports that.
+    Data are read only if the folders say that it would do. None also for data that cannot be read: training reports it.
     """
-    if not all(map(_looks_finished, configs)):
+    if not all(not cfg.force and any(map(_has_result, _earlier(cfg))) for cfg in configs):
         return None
     known: dict[str, str] = {}
     runs = []
@@ -50,9 +53,34 @@ def print_finished(record: Run) -> None:
     )
 
 
-def _looks_finished(cfg: DictConfig) -> bool:
-    """True if there is a result of this config with the data that it had then."""
-    return not cfg.force and any(map(_has_result, _earlier(cfg)))
+def is_finished(record: Run, cfg: DictConfig) -> bool:
+    """Return whether a run is done, or pruned with pruning on, and print it. Raise Diverged if it has diverged."""
+    name = record.status()
+    if name == DONE:
+        print_finished(record)
+        return True
+    earlier = fate_of(record.folder)
+    if earlier.diverged_at is not None:
+        reason = f"{earlier.reason}, as before; force=true runs it again: {record.folder}"
+        raise Diverged(earlier.diverged_at, reason)
+    if name != PRUNED or cfg.pruning is None:
+        return False
+    why = read_status(record.folder).reason
+    print(f"pruned already: {why}\nrun folder  {record.folder}\npruning=none continues it", flush=True)
+    return True
+
+
+def put_aside_damaged(record: Run) -> bool:
+    """Put the folder of an earlier attempt aside if its files are damaged. Return whether they were."""
+    if (words := damage(record.folder)) is None:
+        return False
+    if not rank():
+        kept = record.keep_previous()
+        log.warning("%s; the run starts anew, and its folder is kept as %s", words, kept)
+        if kept is not None and (printed := kept / OUTPUT_LOG).exists():  # into which this process is printing
+            record.folder.mkdir()
+            printed.rename(record.folder / OUTPUT_LOG)
+    return True
 
 
 def _earlier(cfg: DictConfig) -> Iterator[Run]:

@@ -1,8 +1,8 @@
 """Training and evaluation of one run, and what it leaves in its folder."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import cast
 
@@ -13,7 +13,7 @@ from pytorch_lightning.loggers import Logger
 from asr_ablations.config.build import build
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.experiment.summary import finish, log_planned, log_result, print_run, summarise
-from asr_ablations.experiment.utterances import Transcribed, transcribe_set
+from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
@@ -22,11 +22,11 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import trainer
-from asr_ablations.training.callbacks.finite_loss import FiniteLoss
 from asr_ablations.training.callbacks.largest_batch import LargestBatch
-from asr_ablations.training.callbacks.metrics_table import MetricsTable, StepLosses
+from asr_ablations.training.callbacks.metrics_table import MetricsTable
 from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
+from asr_ablations.training.callbacks.step_losses import StepLosses
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.callbacks.transcripts import ExampleTranscripts
 from asr_ablations.training.callbacks.utilisation import Utilisation
@@ -44,9 +44,7 @@ from asr_verdicts.terminal import bar
 
 
 class TrainingRun:
-    """The Trainer of a run with its callbacks and loggers. checkpoint: the last one of an earlier attempt, from which
-    training continues; None to start anew. Of several ranks, only the first logs and writes.
-    """
+    """The Trainer of a run with its callbacks and loggers. checkpoint: of an earlier attempt, to continue from."""
 
     def __init__(
         self,
@@ -72,28 +70,27 @@ class TrainingRun:
         self.last = LastCheckpoint(record.checkpoints, cfg.checkpoint_minutes, stop, self._checkpoint_record)
         restore = RestoreState(checkpoint)
         loggers = [self.table, *([self.logger] if self.logger else [])]
-        self.fitter = trainer(cfg, devices, loggers, [self.last, *self.callbacks(), restore], folder=record.folder)
+        callbacks = [self.last, *self.callbacks(), restore]
+        self.fitter = trainer(cfg, devices, loggers, callbacks, configured=task.callbacks, folder=record.folder)
 
     def callbacks(self) -> list[pl.Callback]:
         """All callbacks but the one that has to be the first and the one that has to be the last."""
-        first = self.data.corpus.validation[0]
-        best = best_checkpoint(self.record.checkpoints, first, self.cfg.best)
-        losses, progress = StepLosses(self.record.folder), ProgressBar(self.cfg.progress, self.record.folder)
-        own = [*self._transcripts(), self.throughput, self.utilisation, best, losses, FiniteLoss(), progress]
-        own.append(LargestBatch())
-        if self.cfg.pruning is not None:
-            own.append(build(self.cfg.pruning)(self.record.folder, f"validation/{first}/wer"))
-        return own
-
-    def _transcripts(self) -> list[pl.Callback]:
-        """Before the others: its time counts as a step's, and not as a wait for data."""
-        every, utterances = self.cfg.transcripts.every, self.cfg.transcripts.utterances
-        return [] if every is None else [ExampleTranscripts(self.record.folder, every, utterances)]
+        cfg, folder, first = self.cfg, self.record.folder, self.data.corpus.validation[0]
+        every, count = cfg.transcripts.every, cfg.transcripts.utterances
+        return [
+            # before the others: its time counts as a step's, and not as a wait for data
+            *([] if every is None else [ExampleTranscripts(folder, every, count)]),
+            self.throughput,
+            self.utilisation,
+            best_checkpoint(self.record.checkpoints, first, cfg.best),
+            StepLosses(folder),
+            ProgressBar(cfg.progress, folder),
+            LargestBatch(),
+            *([] if cfg.pruning is None else [build(cfg.pruning)(folder, f"validation/{first}/wer")]),
+        ]
 
     def run(self) -> None:
-        """Train, evaluate, record. Raises Pruned for a run that is not worth continuing, Diverged for one that cannot
-        continue.
-        """
+        """Train, evaluate, record. Raise Pruned if the run is not worth continuing, Diverged if it cannot continue."""
         exit_code = 1
         try:
             self._train()
@@ -128,8 +125,16 @@ class TrainingRun:
                 raise Stopped(received)
 
     def _evaluate(self) -> None:
-        with self._phase("evaluate"), self.utilisation.during("evaluate"):
-            sets = self._transcribed_sets()
+        started = time.perf_counter()
+        with self.utilisation.during("evaluate"):
+            self.task.to(self.fitter.strategy.root_device)
+            names = dict.fromkeys([*self.data.corpus.validation, *self.data.corpus.test])
+            precision = self.fitter.precision_plugin.forward_context
+            share = sum(len(self.data.sets[name]) for name in names) / self.fitter.world_size
+            shown = bar("evaluating", share) if self.cfg.progress and not rank() else nullcontext(lambda done: None)
+            with shown as advance:
+                sets = {name: transcribe_set(self.task, self.data, name, precision, advance) for name in names}
+        self.record.phases["evaluate"] = time.perf_counter() - started
         self.utilisation.close()
         if rank():
             return
@@ -140,15 +145,6 @@ class TrainingRun:
         write_json(self.record.folder / layout.SUMMARY, as_json(summary))
         log_result(self.logger, summary, rows)
         print_run(self.record.folder, summary, rows)
-
-    def _transcribed_sets(self) -> dict[str, Transcribed]:
-        self.task.to(self.fitter.strategy.root_device)
-        sets = dict.fromkeys([*self.data.corpus.validation, *self.data.corpus.test])
-        precision = self.fitter.precision_plugin.forward_context
-        share = sum(len(self.data.sets[name]) for name in sets) / self.fitter.world_size
-        shown = bar("evaluating", share) if self.cfg.progress and not rank() else nullcontext(lambda done: None)
-        with shown as advance:
-            return {name: transcribe_set(self.task, self.data, name, precision, advance) for name in sets}
 
     def _record_without_evaluation(self) -> None:
         self.utilisation.close()
@@ -170,10 +166,3 @@ class TrainingRun:
             "rows": self.table.rows,
             "config": OmegaConf.to_container(self.record.cfg, resolve=True),
         }
-
-    @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        """Record the seconds within the context as this phase."""
-        started = time.perf_counter()
-        yield
-        self.record.phases[name] = time.perf_counter() - started

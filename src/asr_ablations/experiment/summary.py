@@ -41,15 +41,16 @@ def summarise(
     losses: Mapping[str, float | None],
     throughput: Throughput,
 ) -> Summary:
-    """The content of summary.json: rates and loss of every set in `rows`, counts, times in seconds, memory in bytes.
-
-    losses: nats, the mean over the utterances of each set.
-    """
+    """The content of summary.json, in seconds and bytes. losses: nats, the mean over the utterances of each set."""
     sets = dict.fromkeys(row["set"] for row in rows)
+    on_gpu = fitter.strategy.root_device.type == "cuda"
     return Summary(
         id=record.id,
         name=record.name,
-        sets={name: _final([row for row in rows if row["set"] == name], losses.get(name)) for name in sets},
+        sets={
+            name: SetResult(**vars(rates([row for row in rows if row["set"] == name])), loss=losses.get(name))
+            for name in sets
+        },
         test_sets=list(data.corpus.test),
         best_validation_wer=_best_validation_wer(record.folder, data.corpus.validation[0]),
         parameters=sum(p.numel() for p in task.model.parameters()),
@@ -62,7 +63,8 @@ def summarise(
         seed_streams={name: seed_of(cfg, name) for name in STREAMS},
         ranks=fitter.world_size,
         launch_seconds=_since_launch(throughput.first_step),
-        peak_memory_bytes=_peak_memory(fitter),
+        # the device's on a GPU, this process's on a CPU
+        peak_memory_bytes=int(torch.cuda.max_memory_reserved()) if on_gpu else peak_memory(),
         seconds=record.phases,
         audio_hours_seen=throughput.audio_hours,
         train_batch_seconds=throughput.train_seconds,
@@ -70,25 +72,12 @@ def summarise(
     )
 
 
-def _final(rows: Sequence[UtteranceRow], loss: float | None) -> SetResult:
-    return SetResult(**vars(rates(rows)), loss=loss)
-
-
 def _best_validation_wer(folder: Path, validation_set: str) -> float | None:
-    """The lowest WER of the first validation set, as a fraction, whatever best.ckpt follows; None before the first
-    validation.
-    """
+    """The lowest WER of the first validation set, as a fraction, whatever best.ckpt follows; None if there is none."""
     if not (folder / METRICS).exists():
         return None
     rates = (row.get(f"validation/{validation_set}/wer") for row in read_metrics(folder))
     return min((rate for rate in rates if rate is not None), default=None)
-
-
-def _peak_memory(fitter: pl.Trainer) -> int:
-    """Peak memory in bytes: the device's on a GPU, this process's on a CPU."""
-    if fitter.strategy.root_device.type == "cuda":
-        return int(torch.cuda.max_memory_reserved())
-    return peak_memory()
 
 
 def log_result(logger: Logger | None, summary: Summary, rows: Sequence[UtteranceRow]) -> None:

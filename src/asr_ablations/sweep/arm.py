@@ -2,8 +2,8 @@
 
 import json
 import signal
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hydra.errors import HydraException, MissingConfigException
@@ -16,7 +16,7 @@ from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import OUTPUT_LOG, STATUS, frozen_config
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE
 from asr_ablations.runs.listed_arms import ListedArm, read_arms
-from asr_ablations.runs.reader import Status, UnreadableFileError, read_sweep
+from asr_ablations.runs.reader import Status
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 from asr_ablations.tools.typed_json import as_json
@@ -27,10 +27,10 @@ from asr_verdicts.files import write, write_json
 
 @dataclass(frozen=True)
 class FrozenArm:
-    """An arm whose config lies on disk, where later edits do not reach it.
+    """An arm with its composed config, which later edits do not reach.
 
-    folder: of its run; gpus: how many the config asks for, None for one per rank where the machine has GPUs; ranks:
-    processes that train together; overrides: what distinguishes the arm on the command line.
+    config: its file once it starts; folder: of its run; gpus: None for one per rank if the machine has any; ranks:
+    processes that train together; overrides: what distinguishes it on the command line.
     """
 
     name: str
@@ -40,6 +40,7 @@ class FrozenArm:
     gpus: int | None
     ranks: int
     overrides: tuple[str, ...]
+    cfg: DictConfig = field(default_factory=OmegaConf.create, compare=False, repr=False)
 
     @property
     def log(self) -> Path:
@@ -51,45 +52,24 @@ class FrozenArm:
         """What the arms of all seeds have in common."""
         return tuple(word for word in self.overrides if not word.startswith("seed="))
 
+    def write(self) -> None:
+        """Write the config as the run records it: an arm that never started is known by it."""
+        self.config.parent.mkdir(parents=True, exist_ok=True)
+        write(self.config, OmegaConf.to_yaml(self.cfg, resolve=True))
+
     def as_json(self) -> dict[str, object]:
         """The arm as the sweep's manifest records it."""
-        paths = {"config": str(self.config), "folder": str(self.folder)}
-        return {**asdict(self), **paths, "overrides": list(self.overrides)}
+        values = {key: value for key, value in vars(self).items() if key != "cfg"}
+        return {**values, "config": str(self.config), "folder": str(self.folder), "overrides": list(self.overrides)}
 
 
-def freeze_arm(cfg: DictConfig, fingerprint: str, constant: Collection[str] | None = None) -> FrozenArm:
-    """Write the config of an arm to disk. fingerprint: of its data, "" where there is none; constant: the overrides
-    that all arms of the sweep share.
-    """
-    run = Run(cfg, fingerprint, constant)
-    path = frozen_config(run.folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, OmegaConf.to_yaml(cfg, resolve=True))  # as the run records it: whoever never started is assigned by it
-    gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
-    return FrozenArm(run.name, run.id, path, run.folder, gpus, ranks(cfg), tuple(cfg.overrides))
-
-
-def forget(arms: Sequence[FrozenArm]) -> None:
-    """Take back the frozen configs of arms that were only looked at, and folders that are empty then: what the sweep's
-    manifest names, or has begun, stays.
-    """
-    for arm in arms:
-        sweep = arm.folder.parent
-        if not arm.folder.exists() and not _is_launched(arm.id, sweep):
-            arm.config.unlink(missing_ok=True)
-        for folder in (arm.config.parent, sweep):
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
-
-
-def _is_launched(arm: str, sweep: Path) -> bool:
-    """True if the sweep's manifest names the arm, or cannot be read. A manifest with nothing but a plan names none."""
-    try:
-        return any(row["id"] == arm for row in read_sweep(sweep).get("arms", []))
-    except FileNotFoundError:
-        return False
-    except UnreadableFileError:
-        return True
+def freeze_arm(run: Run) -> FrozenArm:
+    """The arm of this run."""
+    cfg, gpus = run.cfg, run.cfg.get("gpus")
+    gpus = gpus if isinstance(gpus, int) else None
+    return FrozenArm(
+        run.name, run.id, frozen_config(run.folder), run.folder, gpus, ranks(cfg), tuple(cfg.overrides), cfg
+    )
 
 
 WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere"
@@ -101,11 +81,9 @@ OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 @dataclass
 class State:
-    """One arm: waiting, queued (it was handed to a cluster, which has no machine for it yet), running, done, diverged,
-    failed, stopped (it can be continued), or elsewhere (another launcher runs it).
+    """An arm in a sweep: a status of its run, or waiting, queued (handed to a cluster), stopped, or elsewhere.
 
-    reason: why it has this status; skipped: it had its result before the sweep started; not_before: the monotonic time
-    before which it is not tried again.
+    skipped: it had its result before; not_before: the monotonic time before which it is not tried again.
     """
 
     arm: FrozenArm
@@ -119,11 +97,7 @@ class State:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
     def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
-        """Set status and reason of an arm whose process has ended.
-
-        kill_reason: why the launcher killed the process, if it did; memory_kills: how many processes the system killed
-        for lack of memory while it ran.
-        """
+        """Set status and reason once the process has ended. kill_reason: why the launcher killed it, if it did."""
         recorded = status_of(self.arm.folder) or Status(status="")
         if exit_code == LEASE_HELD_EXIT_CODE:
             self.status, self.reason = ELSEWHERE, "another launcher is running it"
@@ -134,7 +108,10 @@ class State:
         elif kill_reason is not None:
             self.status, self.reason = FAILED, kill_reason
             self._record(recorded)
-        elif exit_code in STOPPED_EXIT_CODES or _was_interrupted(recorded):
+        # with several ranks the exit code is torchrun's own
+        elif exit_code in STOPPED_EXIT_CODES or (
+            recorded.status == FAILED and (recorded.reason or "").startswith("interrupted")
+        ):
             self.status, self.reason = STOPPED, "stopped; it can be continued"
         elif recorded.status == FAILED:
             self.status, self.reason = FAILED, recorded.reason or ""
@@ -155,11 +132,6 @@ def memory_kills() -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-
-
-def _was_interrupted(recorded: Status) -> bool:
-    """Whether a run recorded that it was interrupted: with several ranks the exit code is torchrun's own."""
-    return recorded.status == FAILED and (recorded.reason or "").startswith("interrupted")
 
 
 def _last_error(log: Path) -> str | None:
@@ -185,11 +157,9 @@ Compose = Callable[[Words], DictConfig]
 
 
 def each_arm_of(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
-    """The overrides of all runs, arm by arm for each combination: what is stopped early has whole seeds.
+    """The overrides of all runs, arm by arm: what is stopped early has whole seeds. UsageError for a bad list.
 
-    batch: overrides of the combinations; compose: the resolved config that overrides make. An arm's own value of a key
-    takes the place of the one for all arms. Raises UsageError for a list of another form, for a key that does not
-    exist, and for arms that are the same experiment.
+    batch: overrides of the combinations; an arm's own value of a key takes the place of the one for all arms.
     """
     listed = OmegaConf.to_container(compose(batch[0]))
     assert isinstance(listed, dict)
@@ -200,7 +170,15 @@ def each_arm_of(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
     for arm in arms:
         if both := [key for key in arm.keys if key in varied]:
             raise UsageError(f"{LIST}: {both[0]} is varied beside the list too; expected it in one of them")
-    refuse_equal(arms, [_composed(arm, _together(batch[0], arm), compose) for arm in arms])
+    configs = []
+    for arm in arms:
+        try:
+            configs.append(compose(_together(batch[0], arm)))
+        except MissingConfigException:
+            raise  # names the option and the choices by itself
+        except (UsageError, HydraException, OmegaConfBaseException) as error:
+            raise UsageError(f"arm {arm.name}: {one_line(error)}") from error
+    refuse_equal(arms, configs)
     return [_together(words, arm) for words in batch for arm in arms]
 
 
@@ -211,15 +189,6 @@ def _pair(word: str) -> tuple[str, str]:
 
 def _together(words: Words, arm: ListedArm) -> list[str]:
     return [*(word for word in words if _pair(word)[0] not in (*arm.keys, OWN)), *arm.overrides]
-
-
-def _composed(arm: ListedArm, words: Words, compose: Compose) -> DictConfig:
-    try:
-        return compose(words)
-    except MissingConfigException:
-        raise  # names the option and the choices by itself
-    except (UsageError, HydraException, OmegaConfBaseException) as error:
-        raise UsageError(f"arm {arm.name}: {one_line(error)}") from error
 
 
 def refuse_equal(arms: Sequence[ListedArm], configs: Sequence[DictConfig]) -> None:

@@ -29,6 +29,7 @@ from asr_ablations.runs.process import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.gpu_slots import machine_slots
 from asr_ablations.sweep.launch_arm import ArmProcess
+from asr_ablations.sweep.runner import Places
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores, visible_gpus
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES, held_back, let_in
@@ -43,22 +44,16 @@ POLL = 0.1
 ANSWER = 5.0
 """Seconds that a worker has to answer before it is killed."""
 GOING_DOWN = 5.0
-"""Seconds that the end of an arm by a signal is kept back: a machine that goes down may end it before its worker, and
-the arm shall go on elsewhere then.
-"""
+"""Seconds before an arm's end by a signal counts: if the whole machine goes down, the arm goes on elsewhere."""
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
-class Cluster:
-    """Places on Ray, which is started or connected to when the first arm needs it, and kept until the command ends: the
-    rounds of a search, or of until=verdict, have one.
+class Cluster(Places):
+    """Places on Ray, which is started or found when the first arm needs it, and kept until the command ends.
 
-    address: of a cluster, None for a Ray of this machine's own; jobs: the most arms at a time, None for as many as Ray
-    takes; per_gpu: arms of one GPU that share it; cpus: of each rank, and its threads; retries: how often an arm is
-    started again whose worker was lost. Raises UsageError for values out of range.
+    address: None for a Ray of this machine's own; jobs: the most arms at a time, None for as many as Ray takes; cpus:
+    of each rank, and its threads; retries: how often an arm is started again whose worker was lost.
     """
-
-    detach = False
 
     def __init__(
         self,
@@ -107,14 +102,9 @@ class Cluster:
     def free(self, arm: FrozenArm) -> None:
         self._running.discard(arm.id)
 
-    def left(self) -> None:
-        return None
-
 
 def needed(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:
-    """Return the resources that an arm reserves: by default a GPU per rank where there are any (has_gpus). Arms
-    share a GPU only where each needs one.
-    """
+    """Return what an arm reserves: by default a GPU per rank if there are any. Arms share a GPU if each needs one."""
     gpus = arm.ranks * has_gpus if arm.gpus is None else arm.gpus
     return {"num_cpus": cpus * arm.ranks, "num_gpus": 1 / per_gpu if gpus == 1 else gpus}
 
@@ -208,15 +198,13 @@ class Worker:
         """Returns once there is a machine."""
 
     def run(self, job: Job) -> tuple[int, int]:
-        """The exit code of the arm, and how many processes this machine killed meanwhile for lack of memory.
-
-        A worker that was lost leaves the arm's process behind for a moment, or its lease: who comes after it waits.
-        """
+        """Return the arm's exit code, and how many processes this machine killed meanwhile for lack of memory."""
         os.chdir(job.folder)
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray's own number, where the user gives none
         os.environ.update(job.environment)
         context = ray.get_runtime_context()
         gpus = ",".join(context.get_accelerator_ids().get("GPU", []))
+        # a worker that was lost leaves the arm's process, or its lease, behind for a moment
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
         while True:
             code, kills = self._run(job, gpus)

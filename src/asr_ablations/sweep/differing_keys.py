@@ -19,9 +19,7 @@ from asr_verdicts.errors import UsageError, choices
 
 
 def print_differences(configs: Sequence[DictConfig]) -> None:
-    """A line per arm with the keys in which it differs from the baseline, and a better baseline where there is one; or
-    a warning that no arm is the declared baseline. The runs serve another comparison, so the sweep is not refused.
-    """
+    """Print the keys in which each arm differs from the baseline; a warning if no arm is the baseline."""
     try:
         lines = [*_beyond_the_factor(configs), *difference_lines(differences_of(configs))]
     except UsageError as error:
@@ -41,10 +39,7 @@ def _beyond_the_factor(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
-    """Raises UsageError where no declared factor varies though others do, and for a name of an arm that is nearly one
-    of the arms: `compare` would refuse it after the training. A name that no arm resembles is of an arm that is left
-    out here, or measured elsewhere.
-    """
+    """Raise UsageError if no declared factor varies though others do, or if a baseline is nearly the name of an arm."""
     runs = _composed(configs)
     declared = declaration(runs)
     if len(runs) < 2 or not declared.factor or runs[0].config.get(LIST):
@@ -61,9 +56,7 @@ def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
 
 
 def _nearest(name: str, arms: Sequence[Named], factor: Sequence[str]) -> str:
-    """The arm whose choice was likely meant; "" where the name is an option of the factor, or like no arm's, or where
-    it is no word: a number is near to any other.
-    """
+    """The arm whose choice was likely meant; "" for an option of the factor, a number, or if no arm is similar."""
     choice = name.rpartition("=")[2]
     options = {option for root in factor if root in groups() for option in options_by_name(root)}
     by_choice = {choice: arm.name for arm in arms for choice in arm.levels.values()}
@@ -78,9 +71,7 @@ def difference_lines(differences: Sequence[ArmDifference]) -> list[str]:
 
 
 def differences_of(configs: Sequence[DictConfig]) -> list[ArmDifference]:
-    """configs: composed, of all runs. Empty for one arm, and for runs that differ in several keys, of which none is
-    declared. Raises UsageError if no arm is the declared baseline.
-    """
+    """The differences of all arms, if one factor explains them. Raise UsageError if no arm is the declared baseline."""
     runs = _composed(configs)
     declared, differ, listed = declaration(runs), differing(runs), runs[0].config.get(LIST)
     try:

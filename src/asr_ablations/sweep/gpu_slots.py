@@ -10,18 +10,14 @@ from asr_ablations.tools.machine import available_memory, cores, gpu_memory, mps
 from asr_verdicts.errors import choices
 
 MEMORY = 2 * 2**30
-"""Bytes of memory that an arm on a CPU is taken to need where nobody says how many run at a time; the default model
-takes 0.7 GiB.
-"""
+"""Bytes of memory that an arm on a CPU is taken to need, if jobs is not set; the default model takes 0.7 GiB."""
 
 
 @dataclass
 class Slots:
-    """Places for `jobs` arms at a time. A GPU takes up to `per_gpu` arms that need one GPU each; an arm that needs
-    several GPUs has them for itself.
+    """Places for `jobs` arms at a time. A GPU takes up to `per_gpu` arms of one GPU; others have theirs alone.
 
-    gpus: their names in CUDA_VISIBLE_DEVICES; one_thread: whether each process has one thread, and does not share out
-    the cores; taken: the GPUs of each arm that holds a place.
+    gpus: their names in CUDA_VISIBLE_DEVICES; one_thread: whether an arm has one thread, and no share of the cores.
     """
 
     gpus: Sequence[str]
@@ -31,9 +27,7 @@ class Slots:
     taken: dict[object, list[str]] = field(default_factory=dict)
 
     def free_gpus(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
-        """GPUs for an arm that needs `gpus` of them (None: one per rank if available), the least loaded first, or None
-        if it has to wait.
-        """
+        """The least loaded GPUs for an arm, by default one per rank if there are any; None if it has to wait."""
         gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
@@ -61,12 +55,10 @@ AUTO = "auto"
 
 
 def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm]) -> Slots:
-    """Slots of this machine for these arms.
+    """Slots of this machine for these arms. per_gpu: arms that share a GPU; "auto" measures them.
 
-    jobs: arms at a time, None for as many as its GPUs take; on a CPU that is an arm, or a rank of it, on each core, as
-    far as the memory goes, with a thread each: side by side they do more than one arm with all cores, and the last bits
-    of an arm do not depend on the machine or on the other arms. per_gpu: arms that share a GPU; "auto" measures them.
-    Raises UsageError for values out of range.
+    jobs: arms at a time, by default as many as the GPUs take; on a CPU a rank per core, as far as the memory goes, with
+    a thread each: that is fastest together, and the last bits do not depend on the machine or on the other arms.
     """
     if jobs is not None:
         whole("hydra.launcher.jobs", jobs, 1)
@@ -77,7 +69,9 @@ def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm
     if isinstance(per_gpu, str):
         per_gpu = 1 if on_cpu else _fitting(arms, gpus)
     if jobs is None and on_cpu:
-        return Slots(gpus, _places(max((arm.ranks for arm in arms), default=1)), per_gpu, one_thread=True)
+        memory, ranks = available_memory(), max((arm.ranks for arm in arms), default=1)
+        processes = cores() if memory is None else min(cores(), memory // MEMORY)
+        return Slots(gpus, max(1, processes // ranks), per_gpu, one_thread=True)
     return Slots(gpus, jobs or len(gpus) * per_gpu, per_gpu)
 
 
@@ -90,9 +84,7 @@ _fits: dict[tuple[str, ...], int] = {}
 
 
 def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
-    """Arms of one GPU that share it, as many as the largest of them leaves room for, at most one per core. One arm of
-    each kind is measured, once in a process.
-    """
+    """Arms that share a GPU, by the memory of the largest, at most one per core. Each kind is measured once."""
     from asr_ablations.sweep.plan import measure_arms
 
     kinds = {arm.kind: arm for arm in arms if arm.gpus in (None, 1) and arm.ranks == 1}
@@ -111,13 +103,6 @@ def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
             flush=True,
         )
     return count
-
-
-def _places(ranks: int) -> int:
-    """Arms of so many ranks that a CPU takes at a time."""
-    memory = available_memory()
-    processes = cores() if memory is None else min(cores(), memory // MEMORY)
-    return max(1, processes // ranks)
 
 
 def share_of_cores(jobs: int) -> int:

@@ -12,8 +12,9 @@ from typing import TypeAlias
 
 from asr_ablations.runs.process import LAUNCHED, LAUNCHER, announce_launcher, child_environment, command, main
 from asr_ablations.sweep.arm import FrozenArm, memory_kills
-from asr_ablations.sweep.gpu_slots import Slots, machine_slots
+from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.processes import context, start_process
+from asr_ablations.sweep.runner import Places
 from asr_ablations.tools.signals import STOPPING
 from asr_verdicts.errors import UsageError
 
@@ -21,10 +22,8 @@ Started: TypeAlias = tuple[int, Callable[[], int | None]]
 """The id of a process, and a function that returns its exit code, None while it runs."""
 
 
-class Machine:
+class Machine(Places):
     """Places on this machine. Raises UsageError for an arm that needs more GPUs than it has."""
-
-    detach = False
 
     def __init__(self, script: Path, arms: Sequence[FrozenArm], slots: Slots) -> None:
         self.script, self.slots, self.threads = script, slots, slots.threads(len(arms))
@@ -47,21 +46,11 @@ class Machine:
     def free(self, arm: FrozenArm) -> None:
         self.slots.free(arm.id)
 
-    def left(self) -> None:
-        return None
-
-
-def this_machine(script: Path, arms: Sequence[FrozenArm], jobs: int | None, per_gpu: int | str) -> Machine:
-    """Places on this machine; jobs, per_gpu: as in `machine_slots`."""
-    return Machine(script, arms, machine_slots(jobs, per_gpu, arms))
-
 
 class ArmProcess:
-    """A running arm: forked from a process that has torch loaded, or an interpreter of its own. It leads a session of
-    its own, so that it and all its children can be stopped or killed together. Its output goes into the arm's log.
+    """A running arm: forked from a process that has torch loaded, or an interpreter of its own, as with several ranks.
 
-    settings: environment variables of its own; threads: for all its ranks together; fork: false for an interpreter of
-    its own, which an arm of several ranks has anyway.
+    It leads its own session, so that it and its children are stopped together. threads: for all its ranks together.
     """
 
     begun = True

@@ -1,8 +1,8 @@
 """The arms of a sweep in a terminal: a table of their states, one line per change elsewhere, and the closing table."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from rich.live import Live
@@ -42,9 +42,7 @@ def print_arms(folders: Sequence[Path]) -> None:
 
 
 def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
-    """The overrides of each arm without those that all arms share, joined; "default" where none is left. An arm of a
-    list has its name there in place of what it changes.
-    """
+    """The overrides that not all arms share, after the arm's name in a list of arms; "default" if none is left."""
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}
@@ -81,30 +79,32 @@ def _cells(folder: Path) -> list[str]:
 COLOURS = {DONE: "green", DIVERGED: "yellow", RUNNING: "cyan", FAILED: "red", STOPPED: "yellow", ELSEWHERE: "magenta"}
 
 
-class LiveArms:
-    """A display of the arms' states as they change, as a context."""
+class LiveArms(AbstractContextManager["LiveArms"]):
+    """A display of the arms' states as they change: a table in a terminal, elsewhere a line for each change."""
 
     def __init__(self) -> None:
         self.console = console(soft_wrap=True)
-        self._live: Live | None = None
+        self._states: Sequence[State] = []
         self._printed: dict[str, str] = {}
+        self._live: Live | None = None
 
     def __enter__(self) -> "LiveArms":
         if self.console.is_terminal:
-            self._live = Live(console=self.console, refresh_per_second=2, transient=True)
+            # the table is made when it is drawn, twice a second, and not each time the processes are polled
+            self._live = Live(get_renderable=self._tabulate, console=self.console, refresh_per_second=2, transient=True)
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
+    def _tabulate(self) -> Table:
+        return tabulate_states([ArmState(s.arm.folder, s.arm.overrides, s.status, s.reason) for s in self._states])
+
     def show(self, states: Sequence[State]) -> None:
-        """Display the current states; outside a terminal, print those that have changed."""
+        self._states = states
         if self._live is not None:
-            self._live.update(_LazyTable(states))
             return
         names = what_varies([state.arm.overrides for state in states])
         for number, (name, state) in enumerate(zip(names, states, strict=True), start=1):
@@ -114,18 +114,6 @@ class LiveArms:
                 reason = f"  {state.reason}" if state.reason else ""
                 log = f"  {state.arm.log}" if state.status == RUNNING else ""
                 self.console.print(line + reason + log, markup=False)
-
-
-class _LazyTable:
-    """A table that is built when it is drawn, twice a second, and not each time the processes are polled."""
-
-    def __init__(self, states: Sequence[State]) -> None:
-        self.states = states
-
-    def __rich__(self) -> Table:
-        return tabulate_states(
-            [ArmState(state.arm.folder, state.arm.overrides, state.status, state.reason) for state in self.states]
-        )
 
 
 class ArmState(NamedTuple):
@@ -149,9 +137,7 @@ def tabulate_states(arms: Sequence[ArmState]) -> Table:
 
 
 def _read_cells(arm: ArmState) -> list[str]:
-    """The status, and from the run's progress the epoch, the training loss, the WER of the first validation set in
-    percent, and of a run that trains the time left (minutes:seconds).
-    """
+    """The cells of a row: status, epoch, training loss, WER % of the first validation set, time left (min:s)."""
     try:
         progress = read_progress(arm.folder)
     except (FileNotFoundError, UnreadableFileError):

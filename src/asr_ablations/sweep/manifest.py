@@ -9,12 +9,11 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.layout import LEASES, SWEEP, runs_in
-from asr_ablations.runs.reader import UnreadableFileError, read_recorded, read_sweep
+from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_ablations.runs.sweep_history import KEY, changes, launches, read_plan
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import one_at_a_time
-from asr_verdicts.config import Config
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, write_json
 from asr_verdicts.plan import VerdictPlan
@@ -26,12 +25,13 @@ log = logging.getLogger(__name__)
 
 
 def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
-    """Record how the sweep was started, every launch under this name with what it was to run, and all arms.
+    """Write the configs of the arms, and record them, this launch, and the newest declaration in the manifest.
 
-    The declaration is the newest one: a sweep file that was mended after the training counts as it is now. A sweeper
-    that hands out its arms in portions calls more than once: one start is one launch. metadata: `started` and `command`
-    tell which, `search` whether the results of earlier arms decide what the next ones are.
+    A sweeper that hands out arms in portions calls more than once: `started` and `command` in metadata tell which calls
+    are one launch, `search` whether earlier results decide what the next arms are.
     """
+    for arm in arms:
+        arm.write()
     with _alone(sweep):
         before = _recorded(sweep)
         rows = {arm["id"]: arm for arm in before.get("arms", [])} | {arm.id: arm.as_json() for arm in arms}
@@ -40,36 +40,30 @@ def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> No
             ids = list(dict.fromkeys([*earlier.pop()["arms"], *ids]))
         launch = {**{key: metadata[key] for key in ("started", "command", "search")}, "arms": ids}
         plan = {KEY: before[KEY]} if KEY in before else {}
-        newest = {ABLATION: declared} if (declared := _declared(arms) or before.get(ABLATION)) else {}
+        declared = (_declared(arms[0].cfg) if arms else None) or before.get(ABLATION)
+        newest = {ABLATION: declared} if declared else {}
         write_json(
             sweep / SWEEP, {**metadata, **plan, **newest, "launches": [*earlier, launch], "arms": list(rows.values())}
         )
 
 
-def _declared(arms: Sequence[FrozenArm]) -> Config | None:
-    """The declaration of the sweep file that the arms come from; None where there is none."""
-    try:
-        declared: Config | None = read_recorded(arms[0].config).get(ABLATION) if arms else None
-    except (FileNotFoundError, UnreadableFileError):
-        return None
-    return declared
+def _declared(cfg: DictConfig) -> object:
+    """The declaration of the sweep file that a config comes from; None without one."""
+    declared = cfg.get(ABLATION)
+    return OmegaConf.to_container(declared, resolve=True) if OmegaConf.is_config(declared) else declared
 
 
 def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
     """Record the declaration of a launch that may start no arm, since the sweep's plan has ended. cfg: of any arm."""
-    if cfg.get(ABLATION) is None:
-        return
-    declared = OmegaConf.to_container(cfg[ABLATION], resolve=True)
-    with _alone(sweep):
-        write_json(sweep / SWEEP, {**_recorded(sweep), ABLATION: declared})
+    if (declared := _declared(cfg)) is not None:
+        with _alone(sweep):
+            write_json(sweep / SWEEP, {**_recorded(sweep), ABLATION: declared})
 
 
 def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
-    """Write the plan into the manifest; the one that is there already where it is the same, its arms started as `plan`
-    says: the outputs may have moved.
+    """Write the plan into the manifest, or return the one that is there if it is the same; the outputs may have moved.
 
-    Raises UsageError with the differences where another plan is there, and runs have begun under it: a plan that is
-    changed after results are known is none.
+    Raise UsageError if runs have begun under another plan: one that is changed after results are known is none.
     """
     with _alone(sweep):
         frozen = read_plan(sweep)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -17,14 +18,13 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.experiment.run import set_up
-from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.live import what_varies
 from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.machine import available_memory, device_clock, peak_memory
 from asr_ablations.training.assembly import device_count, trainer
-from asr_ablations.training.ddp import quiet
+from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.config import ranks
 from asr_verdicts.terminal import console
@@ -32,9 +32,7 @@ from asr_verdicts.terminal import console
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate for one arm: steps of the optimizer, hours of speech that it trains on, seconds for training and
-    evaluation, GPUs, bytes of memory (of the GPU where there is one) and bytes of disk for its checkpoints.
-    """
+    """An estimate for one arm: optimizer steps, hours of speech, seconds in all, bytes of memory and of disk."""
 
     steps: int
     speech: float
@@ -61,11 +59,11 @@ STEPS = 5
 """Batches that are timed, evenly spread over the durations of the training set, after one that is not timed."""
 
 
-def measure(config: Path, threads: int) -> Cost:
-    """The cost of the arm with this frozen config; it takes this process for itself, whose peak memory it reports."""
-    cfg = load_frozen(config)
+def measure(request: tuple[DictConfig, int]) -> Cost:
+    """Measure an arm by its config and a number of threads, in a process whose peak memory it reports."""
+    cfg, threads = request
     cfg.threads = cfg.threads or threads
-    quiet()
+    silence_lightning()
     _, task, data = set_up(cfg)
     train, checkpoint = _time_training(cfg, task, data)
     recognition = _time_recognition(task, data)
@@ -79,7 +77,8 @@ def measure(config: Path, threads: int) -> Cost:
     batches = -(-len(data.train_dataloader()) // together)
     steps = -(-batches // cfg.batch.accumulate) * cfg.max_epochs
     speech = cfg.max_epochs * sets["train"] / 3600
-    return Cost(steps, speech, seconds, gpus, _peak_memory(gpus), disk=2 * checkpoint)
+    memory = int(torch.cuda.max_memory_reserved()) if gpus else peak_memory()
+    return Cost(steps, speech, seconds, gpus, memory, disk=2 * checkpoint)
 
 
 class StepClock(pl.Callback):
@@ -100,7 +99,7 @@ class StepClock(pl.Callback):
         ended = device_clock(pl_module.device)
         if batch_idx:
             self.seconds += ended - self._started
-            self.audio += _seconds_of_audio(batch)
+            self.audio += float(batch.lengths.sum()) / SAMPLE_RATE
 
 
 def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[float, int]:
@@ -108,7 +107,8 @@ def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[fl
     clock, batches = StepClock(), _spread_batches(data)
     pinned = device_count(cfg) > 0
     loader = SpeechLoader(data.sets["train"], [batches[-1], *batches], workers=0, pinned=pinned)
-    fitter = trainer(cfg, device_count(cfg), [], [clock], max_epochs=1, limit_val_batches=0)
+    options: Any = {"configured": task.callbacks, "max_epochs": 1, "limit_val_batches": 0}
+    fitter = trainer(cfg, device_count(cfg), [], [clock], **options)
     fitter.fit(task, loader, val_dataloaders=[loader])
     with TemporaryDirectory() as folder:
         path = Path(folder) / "measured.ckpt"
@@ -134,33 +134,38 @@ def _time_recognition(task: CTCTask, data: SpeechData) -> float:
         with torch.inference_mode():
             task.decoder(*task(batch.to(task.device)))
         seconds = device_clock(task.device) - started
-    return seconds / _seconds_of_audio(batch)
+    return seconds * SAMPLE_RATE / float(batch.lengths.sum())
 
 
-def _seconds_of_audio(batch: Batch) -> float:
-    return float(batch.lengths.sum()) / SAMPLE_RATE
-
-
-def _peak_memory(gpus: int) -> int:
-    """Bytes at most: of the GPU where there is one, else of this process."""
-    return int(torch.cuda.max_memory_reserved()) if gpus else peak_memory()
-
-
-def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> list[Cost | None]:
-    """Print time, GPU hours, memory and disk per arm and in total, of `jobs` arms at a time with so many threads each.
-    Returns the costs, None for arms that have ended.
-    """
-    ended = [fate_of(arm.folder).state in RESULTS for arm in arms]
-    measured = iter(measure_arms([arm for arm, is_ended in zip(arms, ended, strict=True) if not is_ended], threads))
-    costs = [None if is_ended else next(measured) for is_ended in ended]
-    _print(arms, costs, jobs)
-    return costs
+def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
+    """Print the cost of each arm without a result, and in total: `jobs` arms at a time, with `threads` threads each."""
+    fates = [fate_of(arm.folder).state for arm in arms]
+    to_run = [arm for arm, state in zip(arms, fates, strict=True) if state not in RESULTS]
+    costs = dict(zip([arm.id for arm in to_run], measure_arms(to_run, threads), strict=True))
+    terminal = console()
+    table = Table(title="plan: nothing was trained", title_justify="left")
+    for column in ("arm", "steps", "time", "GPU hours", "memory GiB", "disk MiB"):
+        table.add_column(column, justify="left" if column == "arm" else "right", overflow="fold")
+    for name, arm, state in zip(what_varies([arm.overrides for arm in arms]), arms, fates, strict=True):
+        if state in RESULTS:
+            table.add_row(name, state)
+            continue
+        cost = costs[arm.id]
+        sizes = f"{cost.gpu_hours:.2f}", f"{cost.memory / 2**30:.2f}", f"{cost.disk / 2**20:.0f}"
+        table.add_row(name, str(cost.steps), _clock(cost.seconds), *sizes)
+    terminal.print(table)
+    each = [costs[arm.id] for arm in to_run]
+    terminal.print(_total(each, len(arms), jobs), soft_wrap=True)
+    if (warning := memory_warning(each, jobs, available_memory())) is not None:
+        terminal.print(warning, soft_wrap=True)
+    if each:
+        terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)
+    if len({arm.kind for arm in arms}) > 1:
+        terminal.print(FEWER_EPOCHS, soft_wrap=True)
 
 
 def minutes_of(arms: Sequence[FrozenArm], threads: int) -> int:
-    """Minutes that the longest of the arms takes at most, by a few steps of it with so many threads, and RESERVE of
-    that, and the START.
-    """
+    """Minutes that the longest of the arms takes at most: a few measured steps of it, the RESERVE, and the START."""
     one_of_each = {arm.kind: arm for arm in arms}.values()  # seeds take as long
     seconds = max(cost.seconds for cost in measure_arms([*one_of_each], threads))
     return math.ceil((seconds * (1 + RESERVE) + START) / 60)
@@ -168,32 +173,7 @@ def minutes_of(arms: Sequence[FrozenArm], threads: int) -> int:
 
 def measure_arms(arms: Sequence[FrozenArm], threads: int) -> list[Cost]:
     """The cost of each arm, from a few steps of it with so many threads, one arm after the other."""
-    return [
-        in_subprocess(_measure, (arm.config, threads)) for arm in track(arms, description="measuring", transient=True)
-    ]
-
-
-def _measure(request: tuple[Path, int]) -> Cost:
-    """Runs in a subprocess: torch is set up there, and not in the launcher."""
-    return measure(*request)
-
-
-def _print(arms: Sequence[FrozenArm], costs: Sequence[Cost | None], jobs: int) -> None:
-    terminal = console()
-    table = Table(title="plan: nothing was trained", title_justify="left")
-    for column in ("arm", "steps", "time", "GPU hours", "memory GiB", "disk MiB"):
-        table.add_column(column, justify="left" if column == "arm" else "right", overflow="fold")
-    for name, arm, cost in zip(what_varies([arm.overrides for arm in arms]), arms, costs, strict=True):
-        table.add_row(name, *(_cells(cost) if cost else [fate_of(arm.folder).state, "", "", "", ""]))
-    terminal.print(table)
-    to_run = [cost for cost in costs if cost is not None]
-    terminal.print(_total(to_run, len(arms), jobs), soft_wrap=True)
-    if (warning := memory_warning(to_run, jobs, available_memory())) is not None:
-        terminal.print(warning, soft_wrap=True)
-    if to_run:
-        terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)
-    if len({arm.kind for arm in arms}) > 1:
-        terminal.print(FEWER_EPOCHS, soft_wrap=True)
+    return [in_subprocess(measure, (arm.cfg, threads)) for arm in track(arms, description="measuring", transient=True)]
 
 
 def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
@@ -214,11 +194,6 @@ def memory_warning(costs: Sequence[Cost], jobs: int, free: int | None) -> str | 
         return None
     fitting = max(1, next(n for n in range(jobs) if sum(largest[: n + 1]) > free))
     return f"too little memory for so many at a time: hydra.launcher.jobs={fitting}"
-
-
-def _cells(cost: Cost) -> list[str]:
-    memory, disk = f"{cost.memory / 2**30:.2f}", f"{cost.disk / 2**20:.0f}"
-    return [str(cost.steps), _clock(cost.seconds), f"{cost.gpu_hours:.2f}", memory, disk]
 
 
 def _clock(seconds: float) -> str:

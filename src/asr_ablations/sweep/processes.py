@@ -29,9 +29,7 @@ PRELOAD = [
     "asr_ablations.components.logger.wandb",
     "scipy.special",
 ]
-"""Modules that are imported once per sweep. None of them may touch CUDA: a process that is forked after that cannot
-use it.
-"""
+"""Modules that are imported once per sweep. None may touch CUDA: a process that is forked after that cannot use it."""
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -57,10 +55,7 @@ def start_process(process: BaseProcess) -> None:
 
 
 def in_subprocess(function: Callable[[Argument], Result], argument: Argument) -> Result:
-    """The result of `function(argument)` from a new process, which shares our standard output.
-
-    Raises what the function raised, and RuntimeError if the process died.
-    """
+    """Return `function(argument)` from a new process with our standard output. RuntimeError if the process died."""
     ours, theirs = multiprocessing.Pipe()
     process = context().Process(target=_send_result, args=(function, argument, theirs, announce_launcher()))
     with _sign_of_life():

@@ -4,9 +4,10 @@ import math
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.process import GRACE
@@ -27,11 +28,8 @@ Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Ha
 
 
 class Process(Protocol):
-    """An arm that was started, here or on another machine.
-
-    begun: false while it still waits for its machine; seconds: since it has begun; memory_kills: processes that the
-    system killed there for lack of memory meanwhile; failure: why it ended, where its exit code does not say; place:
-    where it runs or waits, in a few words, "" for this machine.
+    """A started arm. begun: false while it waits for its machine; seconds: since then; memory_kills: processes that the
+    system killed there meanwhile; failure: why it ended, if its exit code does not say; place: where, "" for here.
     """
 
     @property
@@ -55,19 +53,22 @@ class Process(Protocol):
         """End the process and its children now, and what it may have left behind."""
 
 
-class Places(Protocol):
+class Places(ABC):
     """Gives places to arms. detach: the command ends once each has its place."""
 
-    detach: bool
+    detach = False
 
+    @abstractmethod
     def start(self, arm: FrozenArm) -> Process | None:
-        """Start an arm; None where it has to wait."""
+        """Start an arm; None if it has to wait."""
 
+    @abstractmethod
     def free(self, arm: FrozenArm) -> None:
         """Take back the place of an arm that has ended."""
 
     def left(self) -> str | None:
-        """What to print where the command ends and its arms go on without it; None where they end with it."""
+        """What to print if the command ends and its arms go on without it; None if they end with it."""
+        return None
 
 
 class DetachedError(Exception):
@@ -78,42 +79,32 @@ class DetachedError(Exception):
         super().__init__(message)
 
 
-class _Running(NamedTuple):
-    """An arm with its process."""
-
-    state: State
-    process: Process
-
-
 class Runner:
     """Gives places to arms in their order, so that a sweep that is stopped early has whole seeds; the last arms get
-    them longest first, so that no place stands empty while the longest arm runs alone. While an arm waits for several
-    GPUs no later one passes it, or it would wait for ever.
-
-    timeout: minutes that an arm may take, None for no limit; fail_fast: the first failure stops the other arms.
+    them longest first, so that no place stands empty while the longest arm runs alone. While an arm waits for
+    several GPUs, no later one passes it: it would wait for ever. timeout: minutes that an arm may take.
     """
 
     def __init__(self, arms: Sequence[FrozenArm], places: Places, *, timeout: float | None, fail_fast: bool) -> None:
         self.places, self.timeout, self.fail_fast = places, timeout, fail_fast
         self.states = [State(arm) for arm in arms]
         self.stop_signal: int | None = None
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, Process] = {}
         self._kill_reasons: dict[int, str] = {}
         self._stopping_since: float | None = None
         self._side_by_side = 0
         self._seconds: dict[tuple[str, ...], float] = {}
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
-        """Run all arms to their end. show: is called with the states whenever something may have changed.
-
-        Raises DetachedError where arms go on without this command.
-        """
+        """Run all arms to their end; show gets the states after each look. DetachedError if arms go on without us."""
         previous_handlers = self._handle_signals()
         try:
             for state in self.states:
                 _skip_if_ended(state)
             while not all(state.ended for state in self.states):
-                self._stop_on_signal()
+                if self.stop_signal is not None and self._stopping_since is None:
+                    self._leave(128 + self.stop_signal)
+                    self._stop_all("interrupted")
                 self._start_what_fits()
                 if self.places.detach and not any(state.status == WAITING for state in self.states):
                     self._leave(0)
@@ -141,13 +132,11 @@ class Runner:
             if process is None:
                 return
             state.status, state.reason = QUEUED, ""
-            self._running[index] = _Running(state, process)
+            self._running[index] = process
             self._side_by_side = max(self._side_by_side, len(self._running))
 
     def _in_order(self) -> list[int]:
-        """The arms that wait, in the order in which they get a place. An arm takes about as long as the last one that
-        differs from it in nothing but the seed; of what has not run yet, that is unknown, and it goes first.
-        """
+        """The waiting arms in order; the last ones longest first, by an arm of another seed, or first if unknown."""
         waiting = [index for index, state in enumerate(self.states) if state.status in (WAITING, ELSEWHERE)]
         if len(waiting) > LAST * self._side_by_side:
             return waiting
@@ -160,7 +149,7 @@ class Runner:
         return state.ended or owner(state.arm.folder) is not None
 
     def _kill_what_hangs(self) -> None:
-        for index, (_, process) in self._running.items():
+        for index, process in self._running.items():
             if self.timeout is not None and process.seconds > 60 * self.timeout and index not in self._kill_reasons:
                 self._kill_reasons[index] = f"timeout: longer than hydra.launcher.timeout={self.timeout:g} minutes"
                 process.kill()
@@ -169,7 +158,8 @@ class Runner:
 
     def _collect(self) -> None:
         """Record the beginning of every process that has begun, and the end of every one that has ended."""
-        for index, (state, process) in list(self._running.items()):
+        for index, process in list(self._running.items()):
+            state = self.states[index]
             state.status, state.reason = RUNNING if process.begun else QUEUED, process.place
             exit_code = process.exit_code()
             if exit_code is None:
@@ -186,11 +176,6 @@ class Runner:
             if state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
-    def _stop_on_signal(self) -> None:
-        if self.stop_signal is not None and self._stopping_since is None:
-            self._leave(128 + self.stop_signal)
-            self._stop_all("interrupted")
-
     def _leave(self, exit_code: int) -> None:
         """Raises DetachedError where the arms go on without this command."""
         if self._running and (message := self.places.left()) is not None:
@@ -200,21 +185,18 @@ class Runner:
     def _stop_all(self, reason: str) -> None:
         """Ask every arm to write its checkpoint and end, and start no other."""
         self._stopping_since = time.monotonic()
-        for _, process in self._running.values():
+        for process in self._running.values():
             process.stop()
         for state in self.states:
             if state.status in (WAITING, ELSEWHERE):
                 state.status, state.reason = STOPPED, reason
 
     def _kill_all(self) -> None:
-        for _, process in self._running.values():
+        for process in self._running.values():
             process.kill()
 
     def _handle_signals(self) -> dict[int, Handler]:
-        """Make a signal to stop end the arms in order; the second one ends this process at once, and the arms with it.
-
-        Returns the previous handlers.
-        """
+        """Let a signal end the arms in order, and a second one this process at once. Return the previous handlers."""
         if threading.current_thread() is not threading.main_thread():
             return {}
 

@@ -92,11 +92,9 @@ def _distribution(override: Override) -> "optuna.distributions.BaseDistribution"
 def search(
     space: Space, draw: "optuna.samplers.BaseSampler", launch: Launch, *, trials: int, at_once: int, maximise: bool
 ) -> list[Any]:
-    """The numbered trials with their results. The same sampler with the same seed proposes the same runs, so that the
-    same command finds the finished ones and continues.
+    """The numbered trials with their results. The same seed proposes the same runs, so the same command continues.
 
-    Raises UsageError for numbers out of range, and what a run raised that has no result: what would be proposed next
-    depends on it.
+    Raise what a run without a result raised: the next proposals depend on it.
     """
     whole("hydra.sweeper.n_trials", trials, 1)
     whole("hydra.sweeper.n_jobs", at_once, 1)

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from asr_ablations.runs.process import GRACE, LAUNCHER, child_environment, command
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.runner import Places
 from asr_ablations.tools.checks import is_number, switch, whole
 from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError, choices
@@ -74,11 +75,9 @@ class Task(NamedTuple):
     reason: str
 
 
-class Slurm:
-    """Places on Slurm. arms: of the sweep; jobs: the most tasks of an array that run at a time, None for all; cpus: of
-    each rank; minutes: the time limit of a task, `plan` to measure it, None for the partition's; options: of sbatch, by
-    their names; more: further ones, as they are; detach: leave at once. Raises UsageError for values out of range, and
-    without Slurm.
+class Slurm(Places):
+    """Places on Slurm. jobs: the most tasks of an array at a time; cpus: of each rank; minutes: the time limit, `plan`
+    to measure it; options: of sbatch, by their names; sbatch: further ones as they are; detach: leave at once.
     """
 
     def __init__(
@@ -89,9 +88,9 @@ class Slurm:
         jobs: int | None,
         cpus: int,
         minutes: float | str | None,
-        options: dict[str, object],
-        more: Sequence[str],
+        sbatch: Sequence[str],
         detach: bool,
+        **options: object,
     ) -> None:
         for program in ("sbatch", "squeue", "scontrol", "scancel"):
             if shutil.which(program) is None:
@@ -103,7 +102,8 @@ class Slurm:
         if minutes not in (None, PLAN) and not (is_number(minutes) and minutes > 0):
             raise choices("hydra.launcher.minutes", minutes, "minutes above 0, plan, or null for the partition's limit")
         self.script, self.jobs, self.cpus, self.minutes, self.detach = script, jobs, cpus, minutes, detach
-        self.options, self.more = {name: value for name, value in options.items() if value is not None}, more
+        self.options = {name: value for name, value in options.items() if value is not None}
+        self.more = [str(word) for word in sbatch]
         self._to_start = {arm.id: arm for arm in arms}
         self._running: dict[str, SlurmArm] = {}
         self._queue: dict[str, Task] = {}
@@ -114,15 +114,16 @@ class Slurm:
         """Take over an arm's task that waits or runs already, or queue the arm, with all others that need as much."""
         self._to_start.pop(arm.id, None)
         if (task := self._task_of(arm)) is None:
-            alike = [other for other in self._to_start.values() if self._is_alike(other, arm)]
+            alike = [
+                other
+                for other in self._to_start.values()
+                if (other.gpus, other.ranks) == (arm.gpus, arm.ranks)
+                and fate_of(other.folder).state not in RESULTS
+                and self._task_of(other) is None
+            ]
             task = self._submit([arm, *alike][:MOST_TASKS])
         self._running[arm.id] = SlurmArm(self, arm, task)
         return self._running[arm.id]
-
-    def _is_alike(self, other: FrozenArm, arm: FrozenArm) -> bool:
-        """Return whether another arm has no result, is not queued, and needs as many GPUs and processes."""
-        is_ended = fate_of(other.folder).state in RESULTS
-        return (other.gpus, other.ranks) == (arm.gpus, arm.ranks) and not is_ended and self._task_of(other) is None
 
     def free(self, arm: FrozenArm) -> None:
         self._running.pop(arm.id, None)

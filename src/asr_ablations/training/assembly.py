@@ -30,17 +30,12 @@ from asr_ablations.tools.machine import available_memory, rank
 from asr_ablations.tools.random_streams import stream
 from asr_ablations.training.contracts import (
     AcousticModel,
-    Debugging,
     Features,
-    OptimizerFactory,
-    ParallelTraining,
-    Pretraining,
-    Stopping,
-    WeightAveraging,
+    TrainingCallbacks,
 )
 from asr_ablations.training.learning_rate import StepOnValidation
 from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
-from asr_ablations.training.precision import MASTER, SCALED, TrainerOptions, set_tf32, trainer_options
+from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.utterance_chunks import cutting_order
 from asr_verdicts.config import ranks
@@ -51,17 +46,16 @@ STREAMS = ("init", "order", "augment", "dropout")
 
 
 def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
-    """Task and data of a config. The weights depend on (seed, model) only, whatever was drawn before.
-
-    alphabet: of a trained model, which may have been derived from a corpus that is not available; None for the
-    one that the config describes.
-    """
+    """Task and data of a config. The weights depend on (seed, model) only. alphabet: of a trained model, if given."""
     alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
     torch.manual_seed(stream(seed_of(cfg, "init"), "init"))
     features: Features = build(cfg.features)
     model = _initialised_model(cfg, features.size, alphabet.outputs)
-    _try_training(cfg, model)
+    callbacks = build_callbacks(cfg)
+    # once to see wrong values before the corpus is prepared: the real ones need the device and the steps of an epoch
+    assert isinstance(model, torch.nn.Module)
+    _called(cfg.schedule, _called(cfg.optimizer, model.parameters()), total_steps=10)
     torch.manual_seed(stream(seed_of(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
     task = CTCTask(
@@ -69,7 +63,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         features=features,
         augment=augment,
         decoder=build(cfg.decoder)(alphabet),
-        optimizer=_optimizer(cfg),
+        optimizer=partial(optimizer_of, build(cfg.optimizer), scaled=cfg.precision in SCALED),
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
@@ -83,7 +77,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a function checks its values when it is called
     task.cutting = cutting_order(order, task.loss)
     task.sixteen_bit_copies = cfg.precision == MASTER
-    debugging = _debugging(cfg, None)
+    task.callbacks = callbacks
     data = SpeechData(
         corpus,
         alphabet,
@@ -96,7 +90,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         workers=cfg.workers,
         cache=build(cfg.cache),
         augment=augment,
-        batches=None if debugging is None else debugging.batches,
+        batches=None if callbacks.debug is None else callbacks.debug.batches,
     )
     return task, data
 
@@ -114,9 +108,7 @@ def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> Acoustic
 
 @contextmanager
 def _within_memory(node: DictConfig) -> Iterator[None]:
-    """Raises MemoryError, with the sizes of the model, where the free memory cannot hold its weights, and before they
-    are filled: the system would end the process without a word.
-    """
+    """Raise MemoryError, with the model's sizes, before its weights fill the memory and the system kills us."""
     free, total = available_memory(), 0
     sizes = " ".join(f"model.{key}={value}" for key, value in content_of(node).items() if is_whole(value))
 
@@ -137,26 +129,16 @@ def _within_memory(node: DictConfig) -> Iterator[None]:
         added.remove()
 
 
-def _optimizer(cfg: DictConfig) -> OptimizerFactory:
-    make: OptimizerFactory = build(cfg.optimizer)
-    return partial(optimizer_of, make, scaled=cfg.precision in SCALED)
-
-
 def seed_of(cfg: DictConfig, name: str) -> int:
     """The seed of a random stream: seeds.<name> where it is set, else `seed`."""
     own = cfg.seeds[name]
     return int(cfg.seed if own is None else own)
 
 
-def _try_training(cfg: DictConfig, model: AcousticModel) -> None:
-    """Build what training needs once, so that a wrong value is reported before the corpus is prepared.
-
-    Raises UsageError for what would otherwise be raised in the middle of the set-up.
-    """
-    _training_callbacks(cfg)
-    assert isinstance(model, torch.nn.Module)
-    optimizer = _called(cfg.optimizer, model.parameters())
-    _called(cfg.schedule, optimizer, total_steps=10)
+def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
+    """The callbacks that the config names."""
+    optional = (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug)
+    return TrainingCallbacks(build(cfg.trainer), *(_build_optional(node) for node in optional))
 
 
 def _build_optional(node: DictConfig | None) -> Any:
@@ -180,32 +162,33 @@ def trainer(
     loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
     *,
+    configured: TrainingCallbacks | None = None,
     folder: Path | None = None,
-    max_epochs: int | None = None,
-    max_steps: int = -1,
-    limit_train_batches: int | None = None,
-    limit_val_batches: int | None = None,
+    **limits: Any,
 ) -> pl.Trainer:
     """Lightning's Trainer without anything that would print, shuffle or relaunch on its own.
 
-    devices: GPUs that the run uses on this machine; 0 is the CPU. folder: the run's, None without one. The
-    limits are Lightning's: max_epochs is the config's by default, and -1 stands for no limit.
+    devices: GPUs that the run uses on this machine; 0 is the CPU. configured: those of the task that is trained, None
+    to build them. folder: the run's, None without one. limits: Lightning's, as max_epochs, which is the config's by
+    default, and -1 for none.
     """
     use_native(cfg, devices)
     ranks = int(os.environ.get("WORLD_SIZE", 1))
-    parallel, pretrain, averaging, stopping = _training_callbacks(cfg)
-    each = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, _debugging(cfg, folder)]
+    parallel, pretrain, averaging, stopping, debug = configured or build_callbacks(cfg)
+    if debug is not None:
+        debug.folder = folder
+    each = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, debug]
     ours = [callback for callback in each if callback is not None]
+    options = trainer_options(cfg.precision, devices)
+    # Lightning would take a job of Slurm's for ranks that srun started, and refuse the variables of any other
+    environment = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
         devices=ranks // cfg.nodes,
         num_nodes=cfg.nodes,
         strategy=parallel.strategy(pretrain is not None and pretrain.leaves_weights_out) if ranks > 1 else "auto",
-        max_epochs=cfg.max_epochs if max_epochs is None else max_epochs,
-        max_steps=max_steps,
         accumulate_grad_batches=cfg.batch.accumulate,
-        limit_train_batches=limit_train_batches,
-        limit_val_batches=limit_val_batches,
+        **{"max_epochs": cfg.max_epochs, **limits},
         logger=list(loggers),
         # the first callback saves the state before a batch, the last one restores it: ours stand between them
         callbacks=[*callbacks[:1], *ours, *callbacks[1:]],
@@ -215,16 +198,8 @@ def trainer(
         num_sanity_val_steps=0,
         log_every_n_steps=10,
         use_distributed_sampler=False,
-        **_with_environment(trainer_options(cfg.precision, devices)),
+        **{**options, "plugins": [environment, *options.get("plugins", [])]},
     )
-
-
-def _with_environment(options: TrainerOptions) -> TrainerOptions:
-    """The options with torchrun's environment, or that of a single process. Lightning would take a job of Slurm's for
-    ranks that srun started, and refuse the variables of any other.
-    """
-    environment = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
-    return {**options, "plugins": [environment, *options.get("plugins", [])]}
 
 
 def use_native(cfg: DictConfig, devices: int) -> str:
@@ -232,22 +207,8 @@ def use_native(cfg: DictConfig, devices: int) -> str:
     return native.use(False if devices else cfg.native)
 
 
-def _training_callbacks(
-    cfg: DictConfig,
-) -> tuple[ParallelTraining, Pretraining | None, WeightAveraging | None, Stopping | None]:
-    # in this order: workers agree on weights before these are averaged
-    return build(cfg.trainer), *(_build_optional(node) for node in (cfg.pretrain, cfg.averaging, cfg.stopping))
-
-
-def _debugging(cfg: DictConfig, folder: Path | None) -> Debugging | None:
-    debugging: Debugging | None = None if cfg.debug is None else build(cfg.debug)(folder)
-    return debugging
-
-
 def device_count(cfg: DictConfig) -> int:
-    """Number of GPUs that the key `gpus` asks for; 0 is the CPU. auto takes one per rank: with all GPUs of the machine
-    the batch of an update would change with the machine. Raises UsageError for more than the machine has.
-    """
+    """GPUs that the key `gpus` asks for; 0: the CPU. auto is one per rank: a batch must not depend on the machine."""
     check_nodes(cfg.nodes)
     if cfg.gpus == 0:
         return 0

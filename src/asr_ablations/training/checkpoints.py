@@ -18,11 +18,10 @@ FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "worker
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes checkpoints under a temporary name until they are complete and on disk; reads tensors and plain data only,
-    so that nothing in a checkpoint is executed.
+    """Writes checkpoints under a temporary name until they are on disk; reads tensors and plain data, and executes
+    nothing.
 
-    content: of the checkpoint from which a run continues. It was read once, for all that is restored: another process
-    that still writes this run may have replaced the file since.
+    content: of the checkpoint from which a run continues, read once: another process may have replaced the file since.
     """
 
     content: Checkpoint | None = None
@@ -43,9 +42,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         map_location: Callable[..., object] | None = lambda storage, _: storage,
         weights_only: bool | None = None,
     ) -> Checkpoint:
-        """Onto the CPU, from where each rank takes its part to its own device: where the file was saved from does not
-        matter, and no rank opens the first GPU.
-        """
+        """Load onto the CPU, from where each rank takes its part to its device: no rank opens the first GPU."""
         content, self.content = self.content, None
         if content is not None:
             return content
@@ -53,9 +50,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelCheckpoint:
-    """A callback that keeps `folder`/best.ckpt: after the epoch with the lowest figure, one of runs.metrics.FIGURES, of
-    a set.
-    """
+    """Keep `folder`/best.ckpt: after the epoch with the lowest figure (one of FIGURES) of a validation set."""
     return ModelCheckpoint(
         dirpath=folder,
         filename=BEST.removesuffix(".ckpt"),

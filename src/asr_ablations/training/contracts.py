@@ -27,7 +27,6 @@ Checkpoint: TypeAlias = dict[str, Any]
 """A checkpoint in memory: tensors and plain values by name, Lightning's and those that callbacks add."""
 
 
-@runtime_checkable
 class Features(Protocol):
     """features: from waveforms to frames. Also an nn.Module, whose buffers move to the model's device.
 
@@ -46,7 +45,6 @@ class Features(Protocol):
         """(waveforms (B, S) in -1..1, lengths (B,) in samples) → (features (B, T, F), lengths (B,) in frames)."""
 
 
-@runtime_checkable
 class AcousticModel(Protocol):
     """model: from features to logits. Also an nn.Module. Built with the keyword arguments features (F), outputs (V),
     rnn and norm, beside the arguments of its yaml.
@@ -84,7 +82,6 @@ class Recurrent(Protocol):
         """
 
 
-@runtime_checkable
 class RecurrentFactory(Protocol):
     """rnn: from sizes to a layer."""
 
@@ -94,7 +91,6 @@ class RecurrentFactory(Protocol):
         """
 
 
-@runtime_checkable
 class Norm(Protocol):
     """A normalisation within a model. Also an nn.Module."""
 
@@ -104,7 +100,6 @@ class Norm(Protocol):
         """
 
 
-@runtime_checkable
 class NormFactory(Protocol):
     """norm: from the shape of a frame to a normalisation."""
 
@@ -112,7 +107,6 @@ class NormFactory(Protocol):
         """A Norm for frames of this shape: (F, C), an image's column, or (D,), a recurrent layer's output."""
 
 
-@runtime_checkable
 class Initialisation(Protocol):
     """init: draws the weights of a new model in place, from torch's global generator alone."""
 
@@ -120,7 +114,6 @@ class Initialisation(Protocol):
         """Biases and vectors may stay as they are; the gates of a recurrent layer are matrices of their own."""
 
 
-@runtime_checkable
 class Decoder(Protocol):
     """From log-probabilities to texts; blank is index 0. Length 0 gives "".
 
@@ -133,7 +126,6 @@ class Decoder(Protocol):
         """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, with one space between words and none at the ends."""
 
 
-@runtime_checkable
 class DecoderFactory(Protocol):
     """decoder: from an alphabet to a decoder."""
 
@@ -141,7 +133,6 @@ class DecoderFactory(Protocol):
         """Raises UsageError for values out of range, and for files that are missing, damaged or of other letters."""
 
 
-@runtime_checkable
 class OptimizerFactory(Protocol):
     """optimizer: torch's, from the parameters of a model."""
 
@@ -149,7 +140,6 @@ class OptimizerFactory(Protocol):
         """A parameter without a gradient must be left alone. Raises ValueError for values out of range."""
 
 
-@runtime_checkable
 class ScheduleFactory(Protocol):
     """schedule: the learning rate over a training."""
 
@@ -179,7 +169,6 @@ class Log(Protocol):
         """value: a number or a tensor () on the device, which is not waited for."""
 
 
-@runtime_checkable
 class GradientTreatment(Protocol):
     """gradient: what is done to gradients and weights around a step of the optimizer.
 
@@ -196,7 +185,6 @@ class GradientTreatment(Protocol):
         """Change the weights in place."""
 
 
-@runtime_checkable
 class Loss(Protocol):
     """loss: from log-probabilities to the number that is minimised."""
 
@@ -231,7 +219,6 @@ class CuttingOrder(Protocol):
         """For lengths (B,) in frames, on the CPU: utterance, first frame and length of each chunk, (N,) each."""
 
 
-@runtime_checkable
 class Penalty(Protocol):
     """penalty: what the weights themselves add to the number that is minimised; validation leaves it out."""
 
@@ -272,14 +259,8 @@ class Debugging(pl.Callback):
     """
 
     batches: int | None
-
-
-@runtime_checkable
-class DebuggingFactory(Protocol):
-    """debug: from a run folder to the callback."""
-
-    def __call__(self, folder: Path | None) -> Debugging:
-        """folder: None where a run has none, as where only its time is measured."""
+    folder: Path | None = None
+    """The run's, set before the training; None where a run has none, as where only its time is measured."""
 
 
 class WeightAveraging(pl.Callback):
@@ -288,7 +269,18 @@ class WeightAveraging(pl.Callback):
     """
 
 
-@runtime_checkable
+class TrainingCallbacks(NamedTuple):
+    """The callbacks that the config of a training names, in the order in which they act: workers agree on weights
+    before these are averaged.
+    """
+
+    parallel: ParallelTraining
+    pretrain: Pretraining | None
+    averaging: WeightAveraging | None
+    stopping: Stopping | None
+    debug: Debugging | None
+
+
 class LoggerFactory(Protocol):
     """logger: from a run to a logger of Lightning's, beside the tables of the run folder."""
 
@@ -343,7 +335,6 @@ class LoggerWithExitCode(Protocol):
         """End the logger's run; exit_code: 0 for a run that is done or pruned, 1 for one that failed."""
 
 
-@runtime_checkable
 class PruningFactory(Protocol):
     """pruning: from a run folder to a callback that may raise Pruned between two epochs."""
 
@@ -351,7 +342,6 @@ class PruningFactory(Protocol):
         """key: of metrics.csv, lower is better."""
 
 
-@runtime_checkable
 class UntilFactory(Protocol):
     """until: the plan by which a sweep adds runs. It is built without torch."""
 

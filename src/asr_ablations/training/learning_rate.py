@@ -1,25 +1,12 @@
 """Learning rate: a schedule is stepped after each step of the optimizer, or after each validation that it follows."""
 
-from typing import Protocol, cast
+from typing import Any, cast
 
 import pytorch_lightning as pl
 from pytorch_lightning.trainer.states import TrainerFn
-from pytorch_lightning.utilities.types import OptimizerLRScheduler
-from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from asr_ablations.training.contracts import MonitoredSchedule
-
-
-class Validated(Protocol):
-    """A Lightning module that names its validation sets: the task, which imports this module."""
-
-    validation_sets: list[str]
-
-
-def scheduled(optimizer: Optimizer, schedule: LRScheduler) -> OptimizerLRScheduler:
-    """Return an optimizer and its schedule as Lightning expects them, with a step of the schedule per update."""
-    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def step_after_optimizer(schedule: object) -> None:
@@ -41,5 +28,5 @@ class StepOnValidation(pl.Callback):
         for config in trainer.lr_scheduler_configs:
             schedule: object = config.scheduler
             if isinstance(schedule, MonitoredSchedule):
-                first = cast(Validated, pl_module).validation_sets[0]
+                first = cast(Any, pl_module).validation_sets[0]  # of the task, which imports this module
                 schedule.step(float(trainer.callback_metrics[f"validation/{first}/{schedule.monitor}"]))

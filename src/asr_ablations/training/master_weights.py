@@ -41,8 +41,8 @@ def sixteen_bit_copies(model: nn.Module) -> AbstractContextManager[None]:
 
 
 def _make_copies(dtype: torch.dtype, model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
-    """The copy of each parameter. Those of one layer are made together, and so are their gradients: as one launch, when
-    the layer's backward pass is over, so that ranks can exchange them while the others are computed.
+    """The copy of each parameter. A layer's are made together, and so are their gradients: in one launch, after the
+    layer's backward pass, so that ranks can exchange them meanwhile.
     """
     layers: dict[tuple[str, ...], list[nn.Parameter]] = {}
     for name, weights in model.named_parameters():

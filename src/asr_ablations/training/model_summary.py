@@ -62,19 +62,18 @@ def _outputs(model: nn.Module, features: int) -> tuple[dict[str, str], dict[str,
     seen: list[dict[str, Shape]] = []
     order: dict[str, int] = {}
 
-    def watch(name: str) -> list[torch.utils.hooks.RemovableHandle]:
-        def before(*_: object) -> None:
-            order.setdefault(name, len(order))
+    def before(name: str, *_: object) -> None:
+        order.setdefault(name, len(order))
 
-        def after(module: nn.Module, inputs: object, output: object) -> None:
-            first = output[0] if isinstance(output, tuple) else output
-            if isinstance(first, torch.Tensor):
-                seen[-1][name] = tuple(first.shape)
+    def after(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        first = output[0] if isinstance(output, tuple) else output
+        if isinstance(first, torch.Tensor):
+            seen[-1][name] = tuple(first.shape)
 
-        part = model.get_submodule(name)
-        return [part.register_forward_pre_hook(before), part.register_forward_hook(after)]
-
-    handles = [handle for name, _ in model.named_modules() for handle in watch(name)]
+    handles = []
+    for name, part in model.named_modules():
+        handles.append(part.register_forward_pre_hook(partial(before, name)))
+        handles.append(part.register_forward_hook(partial(after, name)))
     training, weight = model.training, next(model.parameters())
     model.eval()
     try:
@@ -97,11 +96,7 @@ def _letters(first: Shape, second: Shape) -> str:
         return ""
     names = []
     for size, grown in zip(first, second, strict=True):
-        if size == grown:
-            names.append(str(size))
-        elif (size, grown) == (batch, other):
-            names.append("B")
-        else:
-            ratio = round(frames / max(1, size))
-            names.append("T" if ratio == 1 else f"T/{ratio}")
+        ratio = round(frames / max(1, size))
+        fraction = "T" if ratio == 1 else f"T/{ratio}"
+        names.append(str(size) if size == grown else "B" if (size, grown) == (batch, other) else fraction)
     return f"({', '.join(names)})"

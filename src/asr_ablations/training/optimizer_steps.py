@@ -1,4 +1,4 @@
-"""Updates of the weights: with batch.accumulate, several batches share one."""
+"""Steps of the optimizer: fused where they can be, and with a scaled loss that no step waits for."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -12,27 +12,7 @@ from torch.amp.grad_scaler import OptState
 from torch.optim import Adam, AdamW, Optimizer
 
 from asr_ablations.training.contracts import Checkpoint, OptimizerFactory
-
-
-def ends_update(trainer: pl.Trainer, batch_idx: int) -> bool:
-    """Return whether the weights are updated after this batch of the epoch, counted from 0. The last batch always ends
-    an update, of any number of batches.
-    """
-    return (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or batch_idx + 1 == trainer.num_training_batches
-
-
-def missing_share(trainer: pl.Trainer, batch_idx: int) -> float:
-    """Factor for the gradients of the update that this batch ends, so that they are the mean over its
-    batches: Lightning divides by batch.accumulate, also where the end of the epoch leaves fewer.
-    """
-    full = trainer.accumulate_grad_batches
-    return full / (batch_idx % full + 1)
-
-
-def trained_batches(trainer: pl.Trainer) -> int:
-    """Batches that the training has gone through, those before a resume included."""
-    return int(trainer.fit_loop.epoch_loop.total_batch_idx) + 1
-
+from asr_ablations.training.gradient_accumulation import ends_update
 
 FUSED = (Adam, AdamW)
 """Those that take the step of all weights in one pass, and on a GPU leave it out there. Not SGD, which cannot begin
@@ -120,8 +100,8 @@ def _keep_way(optimizer: Optimizer, state: Checkpoint) -> Checkpoint:
 
 
 class LossScale(pl.Callback):
-    """Logs train/loss_scale and train/overflow_share in each epoch: the latter is the share of steps that were skipped
-    because a gradient did not fit into 16 bits. Logs nothing where no loss is scaled. Does not wait for the device.
+    """Logs train/loss_scale and train/overflow_share, the share of skipped steps, in each epoch in which a loss is
+    scaled.
     """
 
     def __init__(self) -> None:

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, TypedDict, cast
+from typing import Any, Literal, cast
 
 import torch
 from lightning_fabric.utilities.types import Steppable
 from pytorch_lightning import LightningModule
-from pytorch_lightning.plugins import CheckpointIO, HalfPrecision, LayerSync, MixedPrecision, Precision
-from pytorch_lightning.plugins.environments import ClusterEnvironment
+from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
 from torch import nn
 from torch.optim import Optimizer
 
@@ -38,13 +37,6 @@ RECURRENT = {
 """What bfloat16 means for recurrent layers, by the native library's target."""
 
 
-class TrainerOptions(TypedDict, total=False):
-    """Arguments of Lightning's Trainer."""
-
-    precision: Name
-    plugins: list[Precision | ClusterEnvironment | CheckpointIO | LayerSync]
-
-
 def lightning_precision(precision: int | str, devices: int) -> Name:
     """Lightning's name for the key `precision`; on a CPU, 16 is bfloat16."""
     mixed: Name = "16-mixed" if devices else "bf16-mixed"
@@ -52,7 +44,7 @@ def lightning_precision(precision: int | str, devices: int) -> Name:
     return names.get(precision, cast(Name, precision))
 
 
-def trainer_options(precision: int | str, devices: int) -> TrainerOptions:
+def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
     """The Trainer's arguments: Lightning's name of a precision, or our plugin for it."""
     if precision == MASTER:
         return {"plugins": [ScaledMaster("cuda") if devices else UnscaledMaster()]}
@@ -81,10 +73,7 @@ def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
 
 
 def set_tf32(on: bool) -> None:
-    """Allow or forbid CUDA to round the inputs of float32 matrix products, convolutions and recurrences to 10 bits.
-
-    torch's own default allows it for cuDNN and forbids it for cuBLAS.
-    """
+    """Set whether CUDA rounds inputs of float32 products to 10 bits. torch's default: in cuDNN, not in cuBLAS."""
     torch.backends.cuda.matmul.allow_tf32 = on
     torch.backends.cudnn.allow_tf32 = on
 
@@ -110,9 +99,7 @@ class Scaled(MixedPrecision):
 
 
 class ScaledMaster(Scaled):
-    """Scales the loss, and unscales the gradients of the master weights. Nothing is under autocast: the weights of a
-    forward pass are in 16 bits themselves (master_weights.py).
-    """
+    """Scales the loss without autocast: the weights of a forward pass are in 16 bits themselves (master_weights.py)."""
 
     def __init__(self, device: str) -> None:
         super().__init__(device)

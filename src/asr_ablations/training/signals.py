@@ -24,6 +24,13 @@ class StopRequest:
         self.holding = False
         self._previous: dict[int, Handler] = {}
 
+    def __enter__(self) -> "StopRequest":
+        self.listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def listen(self) -> None:
         """Install the handlers; does nothing outside the main thread, which alone may do so."""
         if threading.current_thread() is not threading.main_thread():

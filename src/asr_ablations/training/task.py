@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import pytorch_lightning as pl
 import torch
@@ -27,12 +27,13 @@ from asr_ablations.training.contracts import (
     OptimizerFactory,
     Penalty,
     ScheduleFactory,
+    TrainingCallbacks,
 )
 from asr_ablations.training.ddp import share_buffers
 from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
-from asr_ablations.training.learning_rate import scheduled, step_after_optimizer
+from asr_ablations.training.gradient_accumulation import missing_share
+from asr_ablations.training.learning_rate import step_after_optimizer
 from asr_ablations.training.master_weights import sixteen_bit_copies
-from asr_ablations.training.optimizer_steps import missing_share
 from asr_ablations.training.utterance_chunks import Chunks
 
 Sums: TypeAlias = dict[str, tuple[torch.Tensor, torch.Tensor]]
@@ -41,9 +42,7 @@ NOTHING = torch.zeros(()), torch.zeros((), dtype=torch.int64)
 
 
 class ScoredBatch(NamedTuple):
-    """A training batch with its loss () in nats; log_probs (B, T, V), lengths (B,) and labels are those of chunks where
-    utterances are cut.
-    """
+    """A training batch with its loss () in nats; the other fields are of chunks if utterances are cut."""
 
     loss: torch.Tensor
     log_probs: torch.Tensor
@@ -65,6 +64,9 @@ class CTCTask(pl.LightningModule):
 
     cutting: CuttingOrder | None = None
     """Cuts training utterances into chunks; None trains on whole utterances."""
+
+    callbacks: TrainingCallbacks
+    """Those that the config names, for the Trainer."""
 
     def __init__(
         self,
@@ -185,10 +187,10 @@ class CTCTask(pl.LightningModule):
             self.log(f"{name}/{key}", metric, batch_size=size, add_dataloader_idx=False, on_epoch=True)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimizer of the model's parameters, and its schedule, stepped after each of its steps."""
+        """The optimizer of the model's parameters, and its schedule (learning_rate.py)."""
         optimizer = self.make_optimizer(self.model.parameters())
-        steps = int(self.trainer.estimated_stepping_batches)
-        return scheduled(optimizer, self.make_schedule(optimizer, total_steps=steps))
+        schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def lr_scheduler_step(self, scheduler: LRSchedulerTypeUnion, metric: object) -> None:
         """Lightning's hook after a step of the optimizer."""
@@ -227,8 +229,8 @@ class CTCTask(pl.LightningModule):
         self._log_step(name, value)
 
     def _log_step(self, name: str, value: float | torch.Tensor) -> None:
-        """Add to the mean over an epoch. It leaves out steps without a finite value: the loss scale of 16 bits is too
-        large now and then, and such a step is not taken. Lightning's own log takes 0.2 ms for each value of each step.
+        """Add to the mean over an epoch, without steps that are not finite, and so not taken. Lightning's log takes 0.2
+        ms.
         """
         # a number stays on the CPU: to move it would wait for the device
         value = torch.as_tensor(value).detach().float()
@@ -255,32 +257,14 @@ class CTCTask(pl.LightningModule):
             raise ValueError(f"checkpoint of the alphabet {characters!r}, this run's is {self.alphabet.characters!r}")
 
     def _log_frame_rates(
-        self,
-        name: str,
-        log_probs: torch.Tensor,
-        lengths: torch.Tensor,
-        batch: Batch,
-        *,
-        on_step: bool | None = None,
-        add_dataloader_idx: bool = True,
+        self, name: str, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch, **options: Any
     ) -> None:
         """Log rates over frames, each frame weighing the same."""
         frames = max(1, int(lengths.sum()))
         for key, rate in self.loss.frame_rates(log_probs.detach(), lengths, batch).items():
-            self.log(
-                f"{name}/{key}",
-                rate,
-                on_step=on_step,
-                on_epoch=True,
-                batch_size=frames,
-                sync_dist=True,
-                add_dataloader_idx=add_dataloader_idx,
-            )
+            self.log(f"{name}/{key}", rate, on_epoch=True, batch_size=frames, sync_dist=True, **options)
 
 
 def task_of(module: pl.LightningModule) -> CTCTask:
-    """The task that Lightning hands to a callback as a LightningModule without a type of its own.
-
-    A cast and no check: a benchmark or a test may hand over another module with the attributes that a callback uses.
-    """
+    """The task behind Lightning's module. A cast: a benchmark may hand over another module with its attributes."""
     return cast(CTCTask, module)

@@ -28,7 +28,7 @@ KINDS = ("last", "best")
 
 
 class Trained(NamedTuple):
-    """A trained task on the CPU, in evaluation mode, its unread data, its run folder, and the file of its weights."""
+    """A trained task in evaluation mode on the CPU, its data (not read yet), run folder, and file of weights."""
 
     cfg: DictConfig
     task: CTCTask
@@ -38,10 +38,10 @@ class Trained(NamedTuple):
 
 
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
-    """Load the run of a run folder or of a .ckpt in it. checkpoint: last or best; root: in place of data.root.
+    """The trained run of a run folder or of a .ckpt in it. root: where the corpus is now, in place of data.root.
 
-    Raises UsageError for an unfinished run, unless a .ckpt is named, a config that is not trusted, and a checkpoint
-    that does not fit, is damaged, or holds more than weights.
+    Raise UsageError for an unfinished run, unless a .ckpt is named, for a config that is not trusted, and for a
+    checkpoint that does not fit, is damaged, or holds more than weights.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
@@ -111,9 +111,10 @@ EXTRA = "_extra_state"  # state of a model beside its tensors; it follows from t
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
-    """Give the task's model the weights of a checkpoint. expected: the file's SHA-256; parts: names of layers, or None.
+    """Give the task's model the weights and running statistics of a checkpoint, of the whole or of some parts.
 
-    Raises UsageError for another file, one that holds more than weights, and weights that do not fit.
+    expected: the SHA-256 of the file; parts: names of layers as model.txt has them, `recurrent` or `recurrent.0`. Raise
+    UsageError for another file, and for weights that do not fit.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: of {file}, the SHA-256 is {actual}")

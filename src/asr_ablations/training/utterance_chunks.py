@@ -27,8 +27,8 @@ class Chunks:
         self._batch = batch
 
     def labelled(self, lengths: torch.Tensor, frames: int) -> Batch:
-        """The chunks as a batch for the loss, with a label (N, frames) for each output frame: that of the feature frame
-        at the same share of the chunk. lengths: output frames (N,) on the CPU.
+        """The chunks as a batch for the loss, each output frame with the label (N, frames) of the feature frame at its
+        share of the chunk. lengths: output frames (N,) on the CPU.
         """
         place = torch.arange(frames) * self.lengths[:, None] // lengths.clamp(min=1)[:, None]
         place = place.minimum(self.lengths.clamp(min=1)[:, None] - 1).to(self._labels.device, non_blocking=True)

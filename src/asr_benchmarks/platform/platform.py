@@ -23,7 +23,7 @@ from asr_ablations.tools.checks import is_number, is_whole, number
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.assembly import device_count
 from asr_ablations.training.contracts import Decoder
-from asr_ablations.training.ddp import quiet
+from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.signals import StopRequest
 from asr_benchmarks.platform import tables as measured
 from asr_benchmarks.platform.tables import compare_beam_widths
@@ -185,14 +185,10 @@ class TimedTrainingRun(TrainingRun):
 @entry("benchmarks")
 def main(cfg: DictConfig) -> None:
     """Train as one rank, from the beginning: what an earlier attempt left is kept beside."""
-    quiet()
-    stop = StopRequest()
-    stop.listen()
-    try:
+    silence_lightning()
+    with StopRequest() as stop:
         record, task, data = set_up(cfg)
         if not rank():
             record.keep_previous()
         with record:
             TimedTrainingRun(cfg, device_count(cfg), record, task, data, stop, None).run()
-    finally:
-        stop.close()

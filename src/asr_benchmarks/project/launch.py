@@ -64,6 +64,8 @@ def _time_way(
                 del arm["benchmark"]
                 arm.seed, arm.outputs, arm.sweep, arm.overrides = seed, folder, "launch", [f"seed={seed}"]
         frozen = freeze(configs)
+        for each in frozen:
+            each.write()
         began = time.perf_counter()
         way(frozen)
         seconds = time.perf_counter() - began

@@ -21,7 +21,7 @@ from asr_ablations.native.extension import NONE, use
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.machine import cores, device_clock, mps_is_on, peak_memory
 from asr_ablations.training.assembly import device_count, use_native
-from asr_ablations.training.ddp import quiet
+from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.task import CTCTask
 from asr_benchmarks.project.port import usual_port
 from asr_benchmarks.project.training import BareTraining, Context, name_device, prepare_corpus, sum_hours
@@ -299,7 +299,7 @@ BATCHES = 20
 
 def load_step(config: str) -> MeasuredStep:
     """The step of a training in a process of its own. config: that of its run, as YAML."""
-    quiet()
+    silence_lightning()
     cfg: Any = OmegaConf.create(config)
     return MeasuredStep(cfg, prepare_corpus(cfg), BATCHES)
 

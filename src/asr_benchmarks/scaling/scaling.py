@@ -19,7 +19,7 @@ from asr_ablations.experiment.run import set_up
 from asr_ablations.tools.checks import is_whole
 from asr_ablations.tools.machine import cores, device_clock, peak_memory
 from asr_ablations.training.assembly import device_count, trainer
-from asr_ablations.training.ddp import quiet
+from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_benchmarks.plots import Plot, plot
 from asr_benchmarks.tables import Result, Row, fill_row, published
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
@@ -178,7 +178,7 @@ class RankSteps:
     """Timed training steps of one rank among those that train together. config: that of its run, as YAML."""
 
     def __init__(self, config: str, *, warmup: int, steps: int, threads: int) -> None:
-        quiet()
+        silence_lightning()
         self.cfg: Any = OmegaConf.create(config)
         self.cfg.threads, self.warmup, self.steps = threads, warmup, steps
 

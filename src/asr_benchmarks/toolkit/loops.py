@@ -21,7 +21,7 @@ from asr_ablations.config.build import build
 from asr_ablations.tools.machine import device_clock, rank
 from asr_ablations.training.assembly import trainer
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.ddp import quiet
+from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings
 from asr_benchmarks.toolkit.task import Batches, FrameTask, MinimalTask, build_project_model
 from asr_benchmarks.worker import Step
@@ -123,7 +123,7 @@ class ProjectLoop(Engine):
 
     def _fit(self) -> None:
         try:
-            quiet()
+            silence_lightning()
             gate = EpochGate(self._go, self._done, self.batches)
             devices = self.batches.ranks if self.settings.device == "cuda" else 0
             # error_rate validates instead

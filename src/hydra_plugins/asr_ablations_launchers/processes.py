@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 if TYPE_CHECKING:
     from asr_ablations.sweep.arm import FrozenArm, State
+    from asr_ablations.sweep.gpu_slots import Slots
     from asr_ablations.sweep.runner import Places
 
 
@@ -54,23 +55,22 @@ class ProcessesLauncher(ComposingLauncher):
     """Runs each arm in a process of its own: arms share no seed, no environment and no memory, and one that dies leaves
     the others alone.
 
-    The options are those of OPTIONS.
+    The options are those of OPTIONS; jobs and per_gpu are for what gives the arms their places.
     """
 
-    def __init__(
-        self, *, jobs: int | None, per_gpu: int | str, timeout: float | None, show: str | None, fail_fast: bool
-    ) -> None:
-        self.jobs, self.per_gpu, self.timeout, self.show, self.fail_fast = jobs, per_gpu, timeout, show, fail_fast
+    def __init__(self, *, show: str | None, fail_fast: bool, timeout: float | None = None, **of_places: Any) -> None:
+        self.show, self.fail_fast, self.timeout, self.of_places = show, fail_fast, timeout, of_places
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         if not initial_job_idx:  # of a search the first batch alone
             say_that_it_begins(len(job_overrides))
         from asr_ablations.sweep import launch
         from asr_ablations.sweep.differing_keys import print_differences, refuse_misspelt
+        from asr_ablations.sweep.preflight import is_training, refuse_plan_of_runs
 
         configs = self.compose(job_overrides, initial_job_idx)
-        launch.refuse_a_plan(configs)
-        declared = not self.metadata()["search"] and all(map(launch.is_training, configs))
+        refuse_plan_of_runs(configs)
+        declared = not self.metadata()["search"] and all(map(is_training, configs))
         constant = list(self.config.hydra.overrides.task)
         arms = launch.freeze(configs, constant, refuse_misspelt if declared else None)
         if declared:
@@ -78,7 +78,10 @@ class ProcessesLauncher(ComposingLauncher):
             if equal := len(arms) - len({arm.id for arm in arms}):
                 print(f"{equal} of {len(arms)} runs are equal to another one, and run once with it")
         if configs and configs[0].get("plan"):
-            launch.plan(arms, self.jobs, self.per_gpu)
+            from asr_ablations.sweep.plan import show_plan
+
+            slots = self.slots(arms)
+            show_plan(arms, slots.jobs, slots.threads(len(arms)))
             self._end_search(len(arms))
             return []
         states = self.run(arms)
@@ -92,11 +95,18 @@ class ProcessesLauncher(ComposingLauncher):
             arms, self.metadata(), self.places, timeout=self.timeout, show=self.show, fail_fast=self.fail_fast
         )
 
-    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
-        """Return the executor of these arms."""
-        from asr_ablations.sweep.launch_arm import this_machine
+    def slots(self, arms: "Sequence[FrozenArm]") -> "Slots":
+        """Slots of this machine, where arms are measured, too."""
+        from asr_ablations.sweep.gpu_slots import machine_slots
 
-        return this_machine(Path(sys.argv[0]).resolve(), arms, self.jobs, self.per_gpu)
+        return machine_slots(self.of_places["jobs"], self.of_places.get("per_gpu", 1), arms)
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        """Return what gives a place to each of these arms."""
+        from asr_ablations.sweep.gpu_slots import machine_slots
+        from asr_ablations.sweep.launch_arm import Machine
+
+        return Machine(Path(sys.argv[0]).resolve(), arms, machine_slots(arms=arms, **self.of_places))
 
     def _end_search(self, arms: int) -> None:
         """End the program after the plan of a search: its sweeper would wait for results, which a plan has not."""

@@ -5,7 +5,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hydra.core.config_store import ConfigStore
 from hydra.types import HydraContext, TaskFunction
@@ -29,28 +29,16 @@ RAY_OPTIONS = {
 class RayLauncher(ProcessesLauncher):
     """Freezes the arms as its base does, and lets Ray choose where each runs. The options are those of RAY_OPTIONS."""
 
-    def __init__(self, *, address: str | None, cpus: int, retries: int, **options: Any) -> None:
-        super().__init__(**options)
-        self.address = address or os.environ.get("RAY_ADDRESS") or None
-        self.cpus, self.retries = cpus, retries
-
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         require("ray", "hydra/launcher=ray", "ray")
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
-        _set_environment(is_local=self.address is None)
+        address = self.of_places["address"] or os.environ.get("RAY_ADDRESS") or None
+        _set_environment(is_local=address is None)
         from asr_ablations.sweep.cluster import Cluster
 
-        return Cluster(
-            Path(sys.argv[0]).resolve(),
-            arms,
-            address=self.address,
-            jobs=self.jobs,
-            per_gpu=self.per_gpu,
-            cpus=self.cpus,
-            retries=self.retries,
-        )
+        return Cluster(Path(sys.argv[0]).resolve(), arms, **{**self.of_places, "address": address})
 
 
 def _set_environment(*, is_local: bool) -> None:

@@ -13,11 +13,10 @@ if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: w
     from asr_ablations.sweep.arm import FrozenArm
     from asr_ablations.sweep.runner import Places
 
-PASSED_ON = {"partition": None, "account": None, "qos": None, "constraint": None, "memory": None}
-"""Options of sbatch under their own names; memory is --mem, as 32G."""
 SLURM_OPTIONS: dict[str, Any] = {
     **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # those are Slurm's own
-    **PASSED_ON,
+    # options of sbatch under their own names; memory is --mem, as 32G
+    **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
     "cpus": 1,  # of each rank of an arm, and its threads
     "minutes": None,  # time limit of a job, which is queued again at its end; plan measures it; null: the partition's
     "sbatch": [],  # further options of sbatch, as [--exclude=node7]
@@ -28,26 +27,10 @@ SLURM_OPTIONS: dict[str, Any] = {
 class SlurmLauncher(ProcessesLauncher):
     """Freezes the arms as its base does, and queues them as a job array. The options are those of SLURM_OPTIONS."""
 
-    def __init__(
-        self, *, cpus: int, minutes: float | str | None, sbatch: Sequence[str], detach: bool, **options: Any
-    ) -> None:
-        self.cpus, self.minutes, self.sbatch, self.detach = cpus, minutes, sbatch, detach
-        self.passed_on = {name: options.pop(name) for name in PASSED_ON}
-        super().__init__(per_gpu=1, timeout=None, **options)
-
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         from asr_ablations.sweep.slurm import Slurm
 
-        return Slurm(
-            Path(sys.argv[0]).resolve(),
-            arms,
-            jobs=self.jobs,
-            cpus=self.cpus,
-            minutes=self.minutes,
-            options=self.passed_on,
-            more=[str(word) for word in self.sbatch],
-            detach=self.detach,
-        )
+        return Slurm(Path(sys.argv[0]).resolve(), arms, **self.of_places)
 
 
 ConfigStore.instance().store(

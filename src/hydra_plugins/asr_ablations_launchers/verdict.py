@@ -68,13 +68,11 @@ class VerdictSweeper(BasicSweeper):
         (combinations,) = self.split_arguments(overrides, None)
         batch = each_arm(self.hydra_context, self.config, combinations)
         say_that_it_begins(len(batch))
-        from asr_ablations.sweep.gpu_slots import machine_slots
-        from asr_ablations.sweep.until.start import Sweep, run_until
+        from asr_ablations.sweep.until.ablation import run_until
 
         launcher.show = launcher.show or QUIET
-        slots = partial(machine_slots, launcher.jobs, launcher.per_gpu)
         metadata = how_started(self.config, started)
-        run_until(Sweep(batch, lambda words: launcher.compose([words], 0)[0], launcher.run, slots, metadata))
+        run_until(batch, lambda words: launcher.compose([words], 0)[0], launcher.run, launcher.slots, metadata)
 
 
 ConfigStore.instance().store(

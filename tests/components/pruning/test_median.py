@@ -9,11 +9,11 @@ import torch
 from omegaconf import DictConfig
 
 from asr_ablations.components.pruning.median import MedianStopping, curve
-from asr_ablations.experiment.run import run
 from asr_ablations.runs.identity import identity
 from asr_ablations.runs.records import load
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_csv, write_json
+from tests.helpers.run_results import train
 from tests.helpers.support import compose, tiny_overrides
 
 KEY = "validation/dev/wer"
@@ -92,7 +92,7 @@ def test_a_run_is_pruned_stays_so_and_goes_on_bit_for_bit_without_pruning(tiny_c
     for number in range(3):
         write_curve(outputs / "search" / f"sibling-{number}", [0.0] * 4)
     pruning = ["pruning=median", "pruning.warm_up=2"]
-    folder = run(config(tiny_corpus, outputs, *pruning))
+    folder = train(config(tiny_corpus, outputs, *pruning))
     status = json.loads((folder / "status.json").read_text())
     assert status["status"] == "pruned"
     assert "worse than 0.0000, the median of the means of 3 finished runs" in status["reason"]
@@ -108,12 +108,12 @@ def test_a_run_is_pruned_stays_so_and_goes_on_bit_for_bit_without_pruning(tiny_c
     assert [run.reason for run in load([folder.parent]).unfinished] == [f"pruned: {status['reason']}"]
 
     before = (folder / "metrics.csv").read_bytes()
-    assert run(config(tiny_corpus, outputs, *pruning)) == folder
+    assert train(config(tiny_corpus, outputs, *pruning)) == folder
     assert (folder / "metrics.csv").read_bytes() == before, "asked again, it does not creep on epoch by epoch"
 
-    assert run(config(tiny_corpus, outputs)) == folder
+    assert train(config(tiny_corpus, outputs)) == folder
     assert json.loads((folder / "status.json").read_text())["status"] == "done"
-    undisturbed = run(config(tiny_corpus, tmp_path / "undisturbed"))
+    undisturbed = train(config(tiny_corpus, tmp_path / "undisturbed"))
     assert undisturbed.name == folder.name
     assert (folder / "losses.csv").read_bytes() == (undisturbed / "losses.csv").read_bytes()
     assert (folder / "utterances.csv").read_bytes() == (undisturbed / "utterances.csv").read_bytes()
@@ -126,8 +126,8 @@ def test_a_run_is_pruned_stays_so_and_goes_on_bit_for_bit_without_pruning(tiny_c
 def test_a_run_that_is_not_pruned_has_the_numbers_and_the_identity_of_one_without(
     tiny_corpus: Path, tmp_path: Path
 ) -> None:
-    plain = run(config(tiny_corpus, tmp_path / "plain"))
-    judged = run(config(tiny_corpus, tmp_path / "judged", "pruning=median", "pruning.warm_up=1"))
+    plain = train(config(tiny_corpus, tmp_path / "plain"))
+    judged = train(config(tiny_corpus, tmp_path / "judged", "pruning=median", "pruning.warm_up=1"))
     assert judged.name == plain.name
     for name in ("losses.csv", "utterances.csv"):
         assert (judged / name).read_bytes() == (plain / name).read_bytes()

@@ -13,13 +13,12 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
-from asr_ablations.experiment import run as experiment
 from asr_ablations.experiment.fit import TrainingRun
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
-from tests.helpers.run_results import results, same
+from tests.helpers.run_results import results, same, train
 from tests.helpers.support import component, compose, group_options, knobs, tiny_overrides, turned
 
 PEAK = 0.4
@@ -201,7 +200,7 @@ def test_it_ends_after_so_many_epochs_in_a_row_without_a_lower_figure(
 
 @pytest.mark.parametrize("monitor", FIGURES)
 def test_a_run_ends_and_is_evaluated(monitor: str, tiny_corpus: Path, tmp_path: Path) -> None:
-    folder = experiment.run(config(tiny_corpus, tmp_path, *NEVER_LOWER, f"stopping.monitor={monitor}"))
+    folder = train(config(tiny_corpus, tmp_path, *NEVER_LOWER, f"stopping.monitor={monitor}"))
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["epochs"] == 3
     assert summary["sets"]["test"]["wer"] >= 0
@@ -211,7 +210,7 @@ def test_a_run_ends_and_is_evaluated(monitor: str, tiny_corpus: Path, tmp_path: 
 def test_a_run_that_was_killed_between_its_end_and_its_evaluation_trains_no_further(
     tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    undisturbed = experiment.run(config(tiny_corpus, tmp_path / "undisturbed", *NEVER_LOWER))
+    undisturbed = train(config(tiny_corpus, tmp_path / "undisturbed", *NEVER_LOWER))
     cfg = config(tiny_corpus, tmp_path / "killed", *NEVER_LOWER)
 
     def fail(run: Any) -> None:
@@ -220,8 +219,8 @@ def test_a_run_that_was_killed_between_its_end_and_its_evaluation_trains_no_furt
     with monkeypatch.context() as patched:
         patched.setattr(TrainingRun, "_evaluate", fail)
         with pytest.raises(RuntimeError, match="the machine is gone"):
-            experiment.run(cfg)
-    result, expected = results(experiment.run(cfg)), results(undisturbed)
+            train(cfg)
+    result, expected = results(train(cfg)), results(undisturbed)
     assert [key for key in expected if not same(result[key], expected[key])] == []
 
 

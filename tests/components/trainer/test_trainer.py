@@ -16,13 +16,13 @@ from asr_ablations.config.build import build
 from asr_ablations.data.batch import batch_size
 from asr_ablations.data.batch_order import BatchOrder
 from asr_ablations.data.dataset import collate
-from asr_ablations.experiment import run as experiment
 from asr_ablations.tools.files import SOURCE
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit, model_of, same
 from tests.helpers.interpreter import expect
 from tests.helpers.ranks import run_ranks
+from tests.helpers.run_results import train
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
 PLAIN = ("width=8", "layers=1", "dropout=0", "gpus=0", "max_epochs=2", "batch.size=2", "schedule=constant")
@@ -316,7 +316,7 @@ SMALL = ("width=8", "layers=1", "gpus=0", "logger=csv", "sweep=s")
 
 
 def ran(corpus: Path, outputs: Path, *more: str) -> tuple[Path, Any]:
-    folder = experiment.run(compose(*tiny_overrides(corpus), *SMALL, f"outputs={outputs}", *more))
+    folder = train(compose(*tiny_overrides(corpus), *SMALL, f"outputs={outputs}", *more))
     return folder, json.loads((folder / "summary.json").read_text())
 
 

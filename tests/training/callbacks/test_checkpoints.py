@@ -15,19 +15,18 @@ import torch
 from omegaconf import DictConfig
 
 from asr_ablations.experiment import fit as fitting
-from asr_ablations.experiment import run as experiment
-from asr_ablations.experiment.run import earlier_checkpoint, run
 from asr_ablations.runs import checkpoint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import Stopped
 from asr_ablations.training.callbacks import resume
+from asr_ablations.training.callbacks.resume import read_last_checkpoint
 from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.trained_model import load_run
 from asr_verdicts.errors import UsageError
-from tests.helpers.run_results import SignalAt, results, same, with_callbacks
+from tests.helpers.run_results import SignalAt, results, same, train, with_callbacks
 from tests.helpers.support import compose, tiny_overrides
 
 EPOCHS, BATCHES = 2, 3
@@ -40,7 +39,7 @@ def config(corpus: Path, outputs: Path, *more: str) -> Any:
 
 @pytest.fixture(scope="module")
 def undisturbed(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = experiment.run(config(tiny_corpus, tmp_path_factory.mktemp("undisturbed")))
+    folder = train(config(tiny_corpus, tmp_path_factory.mktemp("undisturbed")))
     assert len((folder / "losses.csv").read_text().splitlines()) == 1 + EPOCHS * BATCHES
     return results(folder)
 
@@ -72,10 +71,10 @@ def test_a_stopped_run_goes_on_bit_for_bit(
         disturbed = with_callbacks(usual, SignalAt(*moment, number))
         patched.setattr(fitting, "trainer", disturbed)
         with pytest.raises(Stopped):
-            experiment.run(cfg)
+            train(cfg)
     (folder,) = (path.parent for path in tmp_path.rglob("status.json"))
     torch.manual_seed(1)  # what this process drew meanwhile must not matter
-    assert experiment.run(cfg) == folder
+    assert train(cfg) == folder
     assert json.loads((folder / "status.json").read_text())["status"] == "done"
     result = results(folder)
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
@@ -97,9 +96,9 @@ def test_a_run_that_is_stopped_again_before_its_first_batch_goes_on_bit_for_bit(
     for callback in (SignalAt(1, 0, signal.SIGTERM), SignalAtStart()):
         monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, callback))
         with pytest.raises(Stopped):
-            experiment.run(cfg)
+            train(cfg)
     monkeypatch.setattr(fitting, "trainer", usual)
-    result = results(experiment.run(cfg))
+    result = results(train(cfg))
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
 
 
@@ -111,7 +110,7 @@ def test_a_run_continues_from_the_checkpoint_that_it_read_whatever_is_in_the_fil
     usual = fitting.trainer
     monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM)))
     with pytest.raises(Stopped):
-        experiment.run(cfg)
+        train(cfg)
     (path,) = tmp_path.rglob("last.ckpt")
 
     def replaced(*arguments: Any, **keywords: Any) -> pl.Trainer:
@@ -119,7 +118,7 @@ def test_a_run_continues_from_the_checkpoint_that_it_read_whatever_is_in_the_fil
         return usual(*arguments, **keywords)
 
     monkeypatch.setattr(fitting, "trainer", replaced)
-    result = results(experiment.run(cfg))
+    result = results(train(cfg))
     assert [key for key in undisturbed if not same(result[key], undisturbed[key])] == []
 
 
@@ -143,7 +142,7 @@ def test_the_best_checkpoint_is_of_the_epoch_with_the_lowest_figure(
     figure: str, tiny_corpus: Path, tmp_path: Path
 ) -> None:
     """And the best WER of the summary is the lowest WER, whatever the checkpoint follows."""
-    folder = experiment.run(config(tiny_corpus, tmp_path, f"best={figure}", "max_epochs=3", "optimizer.lr=0.05"))
+    folder = train(config(tiny_corpus, tmp_path, f"best={figure}", "max_epochs=3", "optimizer.lr=0.05"))
     curves = {key: [row[f"validation/dev/{key}"] for row in _validations(folder)] for key in FIGURES}
     best = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["epoch"] == curves[figure].index(min(curves[figure]))
@@ -169,14 +168,14 @@ def test_a_long_validation_is_left_at_once_for_the_checkpoint_before_it(
         usual = fitting.trainer
         patched.setattr(fitting, "trainer", with_callbacks(usual, SignalInValidation()))
         with pytest.raises(Stopped):
-            experiment.run(cfg)
+            train(cfg)
     assert seen.count(EPOCHS - 1) == 1, "the next batch is not validated"
     (path,) = tmp_path.rglob("last.ckpt")
     position = torch.load(path, weights_only=True)["position"]
     assert position["epoch"] == EPOCHS - 1
     assert position["batches"] > 0
-    stopped = results(experiment.run(cfg))
-    whole = results(experiment.run(config(tiny_corpus, tmp_path / "whole", "batch.size=3")))
+    stopped = results(train(cfg))
+    whole = results(train(config(tiny_corpus, tmp_path / "whole", "batch.size=3")))
     assert [key for key in whole if not same(stopped[key], whole[key])] == []
 
 
@@ -206,7 +205,7 @@ def test_under_nohup_the_end_of_the_terminal_is_ignored(
     usual = fitting.trainer
     monkeypatch.setattr(fitting, "trainer", with_callbacks(usual, SignalAt(0, 1, signal.SIGHUP)))
     try:
-        folder = experiment.run(config(tiny_corpus, tmp_path))
+        folder = train(config(tiny_corpus, tmp_path))
     finally:
         signal.signal(signal.SIGHUP, before)
     assert same(results(folder), undisturbed)
@@ -214,12 +213,12 @@ def test_under_nohup_the_end_of_the_terminal_is_ignored(
 
 def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     cfg = config(tiny_corpus, tmp_path)
-    folder = experiment.run(cfg)
+    folder = train(cfg)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert experiment.run(cfg) == folder
+    assert train(cfg) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     assert "done already" in capsys.readouterr().out
-    anew = experiment.run(config(tiny_corpus, tmp_path, "force=true"))
+    anew = train(config(tiny_corpus, tmp_path, "force=true"))
     assert anew == folder
     kept = folder.with_name(f"{folder.name}.1")
     assert same(results(kept), results(folder))
@@ -228,7 +227,7 @@ def test_a_finished_run_is_not_trained_again(tiny_corpus: Path, tmp_path: Path, 
 def begun(tiny_corpus: Path, tmp_path: Path) -> tuple[DictConfig, Path]:
     """A run that was interrupted, and its last checkpoint."""
     cfg = config(tiny_corpus, tmp_path)
-    folder = experiment.run(cfg)
+    folder = train(cfg)
     (folder / "status.json").write_text(json.dumps({"status": "running"}))
     return cfg, folder / "checkpoints" / "last.ckpt"
 
@@ -242,7 +241,7 @@ def test_damaged_checkpoints_are_put_aside_and_the_run_starts_anew(
     for number in (1, 2):
         path.write_bytes(path.read_bytes()[:1000])
         (path.parents[1] / "status.json").write_text(json.dumps({"status": "running"}))
-        experiment.run(cfg)
+        train(cfg)
         kept = path.parents[1] / f"checkpoints.{number}"
         assert str(kept) in caplog.text
         assert (kept / "last.ckpt").stat().st_size == 1000
@@ -269,10 +268,10 @@ def test_from_what_is_no_checkpoint_of_this_run_it_does_not_continue(
     }  # fmt: skip
     record.checkpoints.mkdir(parents=True)
     torch.save(content, record.checkpoints / "last.ckpt")
-    assert earlier_checkpoint(record) == content
+    assert read_last_checkpoint(record) == content
     change(content)
     torch.save(content, record.checkpoints / "last.ckpt")
-    assert earlier_checkpoint(record) is None
+    assert read_last_checkpoint(record) is None
     assert message in caplog.text
     assert (record.folder / "checkpoints.1" / "last.ckpt").exists()
 
@@ -299,7 +298,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_left_alone(
 
     monkeypatch.setattr(torch, "load", fail)
     with pytest.raises(UsageError, match=message):
-        earlier_checkpoint(record)
+        read_last_checkpoint(record)
     assert path.read_bytes() == b"weeks of training"
     assert [entry.name for entry in record.folder.iterdir()] == ["checkpoints"]
 
@@ -357,7 +356,7 @@ def rows(transcribed: Path) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def transcribed(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(
+    return train(
         transcripts_config(
             tiny_corpus, tmp_path_factory.mktemp("with"), "transcripts.every=2", "transcripts.utterances=3"
         )
@@ -381,7 +380,7 @@ def test_the_last_ones_are_of_the_last_weights(transcribed: Path) -> None:
 
 
 def test_a_run_with_them_trains_to_the_same_bits(transcribed: Path, tiny_corpus: Path, tmp_path: Path) -> None:
-    without = run(transcripts_config(tiny_corpus, tmp_path))
+    without = train(transcripts_config(tiny_corpus, tmp_path))
     assert without.name == transcribed.name
     assert not (without / "transcripts.csv").exists()
     one, other = results(without), results(transcribed)
@@ -400,11 +399,11 @@ def test_a_resumed_run_repeats_none_of_them(
         disturbed = with_callbacks(usual, SignalAt(1, 0, signal.SIGTERM))
         patched.setattr(fitting, "trainer", disturbed)
         with pytest.raises(Stopped):
-            run(cfg)
+            train(cfg)
     (stopped,) = (path.parent for path in tmp_path.rglob("status.json"))
     with (stopped / "transcripts.csv").open("a") as file:
         file.write("6,10-1-0000,a cab,of a step that the checkpoint has not seen\n")
-    assert rows(run(cfg)) == rows(transcribed)
+    assert rows(train(cfg)) == rows(transcribed)
 
 
 def test_parts_that_were_in_evaluation_mode_stay_there() -> None:

@@ -5,7 +5,7 @@ import torch
 
 from asr_ablations.components.averaging.base import Averaging, Weights, weights_of
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.optimizer_steps import ends_update
+from asr_ablations.training.gradient_accumulation import ends_update
 from asr_ablations.training.task import task_of
 from asr_verdicts.errors import UsageError
 

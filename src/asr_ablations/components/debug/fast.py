@@ -1,7 +1,5 @@
 """A few batches of every set: does a run get from its first step to its table?"""
 
-from pathlib import Path
-
 from asr_ablations.tools.checks import whole
 from asr_ablations.training.contracts import Debugging
 
@@ -9,5 +7,5 @@ from asr_ablations.training.contracts import Debugging
 class Fast(Debugging):
     """Shortens every set to the utterances of `batches` batches. Raises UsageError for fewer than one."""
 
-    def __init__(self, folder: Path | None, *, batches: int) -> None:
+    def __init__(self, *, batches: int) -> None:
         self.batches = whole("debug.batches", batches, 1)

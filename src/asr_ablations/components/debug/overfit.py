@@ -1,7 +1,5 @@
 """One batch until it is learnt: what cannot learn a batch by heart has a mistake in model, loss or learning rate."""
 
-from pathlib import Path
-
 import pytorch_lightning as pl
 import torch
 
@@ -19,7 +17,7 @@ class Overfit(Debugging):
     less; says so, or how far it got by the end. Raises UsageError for a negative cer.
     """
 
-    def __init__(self, folder: Path | None, *, cer: float) -> None:
+    def __init__(self, *, cer: float) -> None:
         self.batches = 1
         self.cer = number("debug.cer", cer, least=0)
         self.reached: float | None = None

@@ -1,7 +1,5 @@
 """A profile of some training steps, operation by operation (torch.profiler)."""
 
-from pathlib import Path
-
 import pytorch_lightning as pl
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -21,8 +19,8 @@ class Profile(Debugging):
     profile.txt and a trace in profile.json. Raises UsageError for no steps or a negative wait.
     """
 
-    def __init__(self, folder: Path | None, *, wait: int, steps: int) -> None:
-        self.folder, self.wait = folder, whole("debug.wait", wait, 0)
+    def __init__(self, *, wait: int, steps: int) -> None:
+        self.wait = whole("debug.wait", wait, 0)
         self.batches = self.wait + whole("debug.steps", steps, 1)
         self._profile: profile | None = None
 

@@ -1,47 +1,208 @@
-"""Round by round until every question has its verdict."""
+"""An ablation that adds seeds, round by round, until every question has its verdict."""
 
+import itertools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.layouts import planned_arms
+from asr_ablations.components.until.verdict import UntilVerdict
+from asr_ablations.config.build import build
+from asr_ablations.config.plain_keys import check
 from asr_ablations.runs.identity import BEHAVIOUR, content
-from asr_ablations.runs.layout import STANDING, STATUS
-from asr_ablations.runs.process import load_frozen
+from asr_ablations.runs.layout import STANDING, STATUS, runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment
 from asr_ablations.runs.records import KEPT_ASIDE, load
 from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.runs.sweep_history import searched_arms
+from asr_ablations.runs.sweep_history import looks, searched_arms
+from asr_ablations.runs.verdict_plan import changes, read_plan
 from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.differing_keys import difference_lines, differences_of
+from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import ArmsFailedError, freeze
 from asr_ablations.sweep.live import what_varies
-from asr_ablations.sweep.manifest import write_manifest
-from asr_ablations.sweep.until.planning import Planned
-from asr_ablations.sweep.until.terminal import print_failures, print_look, print_taken
+from asr_ablations.sweep.manifest import freeze_plan, keep_declaration, write_manifest
+from asr_ablations.sweep.plan import measure_arms, show_plan
+from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
+from asr_ablations.sweep.until.terminal import print_end, print_failures, print_look, print_plan, print_taken
 from asr_verdicts.config import differences
-from asr_verdicts.files import write_json
+from asr_verdicts.files import folder_name, write_json
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.planned_looks import Course, follow
 from asr_verdicts.record import Records
+from asr_verdicts.sentences import write_sentence
 from asr_verdicts.verdict import Verdict
 
+Start = Callable[[Sequence[FrozenArm]], object]
+"""What runs arms side by side and waits for them."""
+Compose = Callable[[Sequence[str]], DictConfig]
+"""The resolved config that overrides make."""
 
-def write_standing(folder: Path, plan: VerdictPlan, course: Course) -> None:
-    """Write STANDING into the sweep's folder: the folders of runs may belong to other sweeps too."""
-    write_json(folder / STANDING, standing(plan, course))
+
+def run_until(
+    runs: Sequence[Sequence[str]],
+    compose: Compose,
+    start: Start,
+    slots: Callable[[Sequence[FrozenArm]], Slots],
+    metadata: dict[str, object],
+) -> None:
+    """Run the plan of a sweep to its end, or print it. Raise ArmsFailedError if a look lacks runs.
+
+    runs: the overrides that the sweep names; slots: for arms on this machine; metadata: how the sweep was started.
+    """
+    arms, named = arms_and_seeds(runs)
+    first = compose(runs[0])
+    check(first)
+    wanted: UntilVerdict = build(first.until)()
+    wanted.stated_margin()  # before anything that takes time
+    seeds: Sequence[int] = named or [int(first.seed)]
+    first_seed, as_trained = seeds[0], _plain(compose)
+
+    @cache
+    def hours_per_run() -> float:
+        """The mean over the arms of the hours that a run keeps this machine busy."""
+        frozen = freeze([as_trained([*words, f"seed={first_seed}"]) for words in arms])
+        places = slots(frozen)
+        costs = measure_arms(frozen, places.threads(len(frozen)))
+        return sum(cost.seconds for cost in costs) / len(costs) / 3600 / places.jobs
+
+    def plan_in(folder: Path, seeds: Sequence[int], compose: Compose) -> Planned:
+        """The plan in this folder. Hours of a run are not measured again, which would make another plan."""
+        frozen = read_plan(folder)
+        if wanted.hours is None:
+            most = wanted.most_seeds(len(arms), None)
+        elif frozen is not None and frozen.hours == wanted.hours:
+            most = min(frozen.most, wanted.most_seeds(len(arms), None))
+        else:
+            most = wanted.most_seeds(len(arms), hours_per_run())
+        pairs = [[compose([*words, f"seed={seed}"]) for seed in (seeds[0], seeds[0] + 1)] for words in arms]
+        variants = [ArmConfigs(list(words), *pair) for words, pair in zip(arms, pairs, strict=True)]
+        return make_plan(variants, seeds, most, wanted)
+
+    folder = Path(str(first.outputs)) / folder_name(str(first.sweep))
+    if first.force:
+        folder, seeds = _beside(folder, seeds, lambda candidate, fresh: plan_in(candidate, fresh, as_trained))
+        as_trained = _plain(compose, folder.name)
+    planned = plan_in(folder, seeds, as_trained)
+    firsts = [as_trained([*words, f"seed={seeds[0]}"]) for words in arms]
+    left_out = never_trained(seeds, planned.plan)
+    lines = [*forecast(planned, firsts[0], folder.parent), *left_out, *difference_lines(differences_of(firsts))]
+    if first.plan:
+        print_plan(lines, reused=False)
+        frozen_firsts = freeze(firsts)
+        places = slots(frozen_firsts)
+        show_plan(frozen_firsts, places.jobs, places.threads(len(frozen_firsts)))
+        print(f"of each arm at least {planned.plan.looks[0]} runs, and at most {planned.plan.most}")
+        return
+    new = replace(planned.plan, seen=_seen(folder), notes=lines)
+    frozen = freeze_plan(folder, new)
+    print_plan(frozen.notes, reused=frozen is not new)
+    planned = replace(planned, plan=replace(planned.plan, made=frozen.made, seen=frozen.seen, notes=frozen.notes))
+    keep_declaration(folder, firsts[0])
+    run_rounds(planned, folder, as_trained, start, metadata, wanted)
+    planned_runs, _ = planned_arms(planned.plan, load([folder]))
+    course = follow(planned.plan, planned_runs, planned.questions)
+    verdicts = [replace(verdict, sentence=write_sentence(verdict, planned_runs, "")) for verdict in course.verdicts]
+    print_end(verdicts, course, planned, folder)
+
+
+def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
+    """The overrides of the arms without seeds, and the seeds that the sweep names, both in the order of the runs."""
+    arms: dict[tuple[str, ...], None] = {}
+    seeds: dict[int, None] = {}
+    for words in runs:
+        arms[tuple(word for word in words if not word.startswith(("seed=", "until=", "until.", "force=", "plan=")))] = (
+            None
+        )
+        seeds |= {int(word.removeprefix("seed=")): None for word in words if word.startswith("seed=")}
+    return [list(words) for words in arms], list(seeds)
+
+
+def _plain(compose: Compose, sweep: str | None = None) -> Compose:
+    """Composes arms as they are trained. sweep: its name, if it is another than the command's."""
+
+    def composed(words: Sequence[str]) -> DictConfig:
+        cfg = compose(words)
+        cfg.force, cfg.plan = False, False
+        if sweep is not None:
+            cfg.sweep = sweep
+        return cfg
+
+    return composed
+
+
+def _beside(
+    folder: Path, seeds: Sequence[int], plan_in: Callable[[Path, Sequence[int]], Planned]
+) -> tuple[Path, Sequence[int]]:
+    """The folder <folder>.2, .3, … of a plan begun although there is another, and first seeds that no earlier plan has
+    used.
+    """
+    used: set[int] = set()
+    numbered = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(2))
+    for candidate in itertools.chain([folder], numbered):
+        fresh = seeds if not used & {*seeds} else [max(used) + 1]
+        frozen = read_plan(candidate)
+        if frozen is None or not runs_in(candidate) or not changes(frozen, plan_in(candidate, fresh).plan):
+            return candidate, fresh
+        used |= {*frozen.seeds}
+    raise AssertionError("there is always another number")
+
+
+def _seen(folder: Path) -> int:
+    """Runs with a result in the folder of a sweep that was compared before it had a plan."""
+    ended = [run for run in runs_in(folder) if fate_of(run).state in RESULTS]
+    return len(ended) if ended and looks(folder) else 0
+
+
+def run_rounds(
+    planned: Planned, folder: Path, compose: Compose, start: Start, metadata: dict[str, object], wanted: UntilVerdict
+) -> None:
+    """Add runs until the plan has ended. Raise ArmsFailedError if a look lacks runs that failed again."""
+    plan, printed = planned.plan, 0
+    by_name = {arm.name: arm.overrides for arm in plan.arms}
+    while True:
+        records = load([folder]) if any(folder.glob("*/status.json")) else Records([])
+        planned_runs, _ = planned_arms(plan, records)
+        course = follow(plan, planned_runs, planned.questions, describe=False)
+        for look in course.looks[printed:]:
+            print_look(look, planned, course)
+        printed = len(course.looks)
+        if course.looks:  # in the sweep's folder: the folders of runs may belong to other sweeps, too
+            write_json(folder / STANDING, standing(plan, course))
+        if course.ended:
+            return
+        # seed by seed over all arms: what is stopped early has whole seeds
+        missing = [
+            [*by_name[name], f"seed={seed}"]
+            for seed in plan.seeds
+            for name in by_name
+            if seed in course.missing.get(name, ())
+        ]
+        arms = freeze([compose(words) for words in missing], cast(list[str], metadata["overrides"]))
+        write_manifest(folder, arms, metadata)
+        if wanted.share:
+            print_taken([(arm, other) for arm in arms if (other := take_over(arm)) is not None])
+        for _ in range(1 + wanted.retries):
+            if lacking := _without_result(arms):
+                start(lacking)
+        if lacking := _without_result(arms):
+            names = what_varies([arm.overrides for arm in lacking])
+            print_failures(list(zip(names, lacking, strict=True)), wanted.retries)
+            raise ArmsFailedError(1)
+
+
+def _without_result(arms: Sequence[FrozenArm]) -> list[FrozenArm]:
+    return [arm for arm in arms if fate_of(arm.folder).state not in RESULTS]
 
 
 def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
-    """Return the content of STANDING: by arm its latest look, its seeds, its state, its questions; rates are fractions.
-
-    The state of an arm is the outcome of its question. The baseline, and an arm of several questions, are open or
-    decided.
-    """
+    """The content of STANDING: by arm its look, seeds, state (the outcome of its question) and questions."""
     return {
         "look": len(course.looks),
         "looks": len(plan.looks),
@@ -77,10 +238,9 @@ def _question(contrast: Verdict) -> dict[str, object]:
 
 
 def take_over(arm: FrozenArm) -> Path | None:
-    """Link the arm's folder to a run of another sweep beside this one that has the same content and a result.
+    """Link the arm's folder to a finished run of the same content in another sweep; return that run's folder.
 
-    Returns the folder that was linked; None where there is none. A run that a search proposed is none: it may have been
-    chosen for its luck.
+    Not to a run that a search proposed: it may have been chosen for its luck.
     """
     if arm.folder.is_symlink() and not arm.folder.exists():
         arm.folder.unlink()  # what it was taken from has been deleted
@@ -103,76 +263,6 @@ def _is_same(other: Path, arm: FrozenArm) -> bool:
             return False
         if environment.behaviour != BEHAVIOUR or arm.id in searched_arms(other.parent):
             return False
-        return not differences(content(OmegaConf.create(read_config(other))), content(load_frozen(arm.config)))
+        return not differences(content(OmegaConf.create(read_config(other))), content(arm.cfg))
     except (FileNotFoundError, UnreadableFileError):
         return False
-
-
-Start = Callable[[Sequence[FrozenArm]], object]
-"""What runs arms side by side and waits for them."""
-Compose = Callable[[Sequence[str]], DictConfig]
-"""The resolved config that overrides make."""
-
-
-def _without_result(arms: Sequence[FrozenArm]) -> list[FrozenArm]:
-    return [arm for arm in arms if fate_of(arm.folder).state not in RESULTS]
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """folder: of the sweep; retries: how often a run that failed is run again before its look; share: take over
-    finished runs of other sweeps; metadata: how the sweep was started.
-    """
-
-    planned: Planned
-    folder: Path
-    compose: Compose
-    start: Start
-    metadata: dict[str, object]
-    retries: int
-    share: bool
-
-    def run(self) -> Course:
-        """Add runs until the plan has ended. Raises ArmsFailedError where a look lacks runs that failed again."""
-        printed = 0
-        while True:
-            course = self._course()
-            for look in course.looks[printed:]:
-                print_look(look, self.planned, course)
-            printed = len(course.looks)
-            if course.looks:
-                write_standing(self.folder, self.planned.plan, course)
-            if course.ended:
-                return course
-            self._round(course.missing)
-
-    def _course(self) -> Course:
-        """Return the result of the looks at the runs that have finished."""
-        plan = self.planned.plan
-        records = load([self.folder]) if any(self.folder.glob("*/status.json")) else Records([])
-        arms, _ = planned_arms(plan, records)
-        return follow(plan, arms, self.planned.questions, describe=False)
-
-    def _round(self, missing: Mapping[str, Sequence[int]]) -> None:
-        """Make the runs that the next look lacks, or take them over."""
-        configs = [self.compose(words) for words in self._overrides(missing)]
-        arms = freeze(configs, cast(list[str], self.metadata["overrides"]))
-        write_manifest(self.folder, arms, self.metadata)
-        if self.share:
-            print_taken([(arm, other) for arm in arms if (other := take_over(arm)) is not None])
-        for _ in range(1 + self.retries):
-            if not (lacking := _without_result(arms)):
-                return
-            self.start(lacking)
-        if lacking := _without_result(arms):
-            names = what_varies([arm.overrides for arm in lacking])
-            print_failures(list(zip(names, lacking, strict=True)), self.retries)
-            raise ArmsFailedError(1)
-
-    def _overrides(self, missing: Mapping[str, Sequence[int]]) -> list[list[str]]:
-        """Of the runs that are missing, seed by seed over all arms: what is stopped early has whole seeds."""
-        plan = self.planned.plan
-        by_name = {arm.name: arm.overrides for arm in plan.arms}
-        return [
-            [*by_name[name], f"seed={seed}"] for seed in plan.seeds for name in by_name if seed in missing.get(name, ())
-        ]

@@ -51,10 +51,7 @@ class Planned:
 
 
 def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, wanted: UntilVerdict) -> Planned:
-    """seeds: those that the sweep names, in their order; the plan goes on from the largest of them.
-
-    Raises UsageError for arms of which nothing can be asked, and ConfoundedError for arms that differ in too much.
-    """
+    """Raise UsageError if nothing can be asked of the arms. seeds: of the sweep; more follow the largest of them."""
     runs = [ComposedRun(plain(variant.first), variant.overrides) for variant in variants]
     layout = lay_out_list(runs, Options()) or lay_out_by_factor(runs, Options())
     declared, arms = layout.declared, layout.arms
@@ -63,7 +60,10 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
     check_comparable(metric, runs)
     for target in declared.targets:
         metric.check_target(target)
-    primary = primary_set(declared.set, _measured_sets(metric, variants))
+    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # the config of a manifest has paths
+    validation = [] if metric.is_rate else [name for corpus in corpora for name in corpus.validation[:1]]
+    sets = dict.fromkeys([*validation, *(name for corpus in corpora for name in corpus.test)])
+    primary = primary_set(declared.set, list(sets))
     asked = questions(arms, baseline, layout.factor, declared.contrasts)
     if not asked:
         raise UsageError("until=verdict: there is one arm; expected a sweep of two or more, one of them the baseline")
@@ -112,8 +112,8 @@ def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
 
 
 def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
-    """Describe the plan before the first run: in a line, with the noise of seeds in earlier sweeps and the number of
-    seeds that the margin would take. cfg: of any arm, for its test set; outputs: where earlier sweeps lie.
+    """Lines on the plan before the first run: the noise of seeds in earlier sweeps, and the seeds that the margin
+    takes.
     """
     plan, metric = planned.plan, planned.metric
     arms = len(plan.arms)
@@ -161,13 +161,6 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
     }
     total = counts.get(TOTALS.get(plan.metric, ""))
     return noise_of_set(outputs, content_hash(utterances), plan.set, plan.metric, total)
-
-
-def _measured_sets(metric: Metric, variants: Sequence[ArmConfigs]) -> list[str]:
-    """The names of the sets on which the arms are to be compared: the config of a manifest has paths."""
-    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]
-    validation = [] if metric.is_rate else [name for corpus in corpora for name in corpus.validation[:1]]
-    return list(dict.fromkeys([*validation, *(name for corpus in corpora for name in corpus.test)]))
 
 
 def _belonging_to_seeds(variants: Sequence[ArmConfigs]) -> list[str]:

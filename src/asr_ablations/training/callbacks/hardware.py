@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 
@@ -18,8 +19,7 @@ class Host:
         self._processes = [psutil.Process()]
         self._cores = psutil.cpu_count() or 1
         self._readings = 0
-        self._seconds: dict[int, float] = {}
-        self._bytes: dict[int, int] = {}
+        self._before: dict[tuple[int, str], float] = {}
 
     def read(self, seconds: float) -> dict[str, float | None]:
         """Means over the `seconds` since the last reading; memory as it is now.
@@ -34,12 +34,14 @@ class Host:
         for process in self._processes:
             try:
                 with process.oneshot():
-                    busy += self._busy(process)
+                    times = process.cpu_times()
+                    busy += self._added(process, "busy", times.user + times.system)
                     resident += process.memory_info().rss
-                    read_bytes = self._read_bytes(process)
+                    with suppress(AttributeError, psutil.AccessDenied, NotImplementedError):
+                        # macOS has no such counter, and a container may hide it
+                        read = (read or 0) + self._added(process, "read", process.io_counters().read_bytes)
             except psutil.Error:  # the process has ended
                 continue
-            read = read if read_bytes is None else (read or 0) + read_bytes
         percent = 100 * busy / max(seconds, 1e-6) / self._cores
         return {
             "cpu_percent": min(100.0, percent),
@@ -47,20 +49,10 @@ class Host:
             "disk_read_mib": None if read is None else read / MIB,
         }
 
-    def _busy(self, process: psutil.Process) -> float:
-        times = process.cpu_times()
-        now = times.user + times.system
-        before = self._seconds.get(process.pid, now)
-        self._seconds[process.pid] = now
-        return now - before
-
-    def _read_bytes(self, process: psutil.Process) -> int | None:
-        try:
-            now = process.io_counters().read_bytes
-        except (AttributeError, psutil.AccessDenied, NotImplementedError):
-            return None  # macOS has no such counter, and a container may hide it: the column stays empty, as documented
-        before = self._bytes.get(process.pid, now)
-        self._bytes[process.pid] = now
+    def _added(self, process: psutil.Process, counter: str, now: float) -> float:
+        """What a counter of a process has gained since the last reading."""
+        before = self._before.get((process.pid, counter), now)
+        self._before[process.pid, counter] = now
         return now - before
 
 
@@ -84,9 +76,7 @@ class Gpus:
             warnings.warn(f"GPU utilisation is not recorded: {type(error).__name__}: {error}", stacklevel=2)
 
     def read(self) -> dict[str, float | str | None]:
-        """Read the counters. gpu_percent: share of time in which a kernel ran, the mean over the GPUs; gpu_percents:
-        that of each GPU, separated by spaces; memory of all processes and power, each the sum over the GPUs.
-        """
+        """Mean share of time in which a kernel ran, that of each GPU, and memory and power, summed over the GPUs."""
         percent = self._counters(lambda handle: self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         memory = self._counters(lambda handle: self._nvml.nvmlDeviceGetMemoryInfo(handle).used / GIB)
         power = self._counters(lambda handle: self._nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
@@ -99,13 +89,13 @@ class Gpus:
         }
 
     def _counters(self, read: Callable[[object], float]) -> list[float | None]:
-        return [self._counter(read, handle) for handle in self._handles]
-
-    def _counter(self, read: Callable[[object], float], handle: object) -> float | None:
-        try:
-            return float(read(handle))
-        except self._nvml.NVMLError:  # not every GPU has every counter
-            return None
+        counters: list[float | None] = []
+        for handle in self._handles:
+            try:
+                counters.append(float(read(handle)))
+            except self._nvml.NVMLError:  # not every GPU has every counter
+                counters.append(None)
+        return counters
 
 
 def _total(values: list[float | None]) -> float | None:

@@ -23,8 +23,8 @@ Precision = Callable[[], AbstractContextManager[object]]
 
 
 class LargestBatch(pl.Callback):
-    """On a GPU, tries the largest batch before the first step. Batches come in a random order, and the largest one
-    might be the first to fail after an hour. Weights, statistics and random states stay.
+    """On a GPU, tries the largest batch before the first step: in a random order, it might be the first to fail, after
+    an hour.
     """
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -83,9 +83,7 @@ def _fits(task: CTCTask, data: SpeechData, indices: np.ndarray, precision: Preci
 
 
 def try_batch(task: CTCTask, batch: Batch, precision: Precision) -> None:
-    """A forward and a backward pass, with room for an optimizer's state; leaves weights, gradients, statistics and
-    random states as they were.
-    """
+    """Run forward and backward, with room for an optimizer's state. Weights, statistics and random states stay."""
     buffers = list(task.model.buffers())
     before = [buffer.clone() for buffer in buffers]
     parameters = [weights for weights in task.model.parameters() if weights.requires_grad]

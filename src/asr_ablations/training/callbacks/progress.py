@@ -13,8 +13,8 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.layout import PROGRESS
 from asr_ablations.runs.reader import EVALUATING, TRAINING
 from asr_ablations.tools.machine import rank
-from asr_ablations.training.callbacks.metrics_table import step_loss
-from asr_ablations.training.optimizer_steps import trained_batches
+from asr_ablations.training.callbacks.step_losses import step_loss
+from asr_ablations.training.gradient_accumulation import trained_batches
 from asr_ablations.training.task import task_of
 from asr_verdicts.files import write_json
 from asr_verdicts.terminal import console
@@ -26,10 +26,7 @@ SECONDS_BETWEEN_BARS = 0.25
 
 
 class ProgressBar(pl.Callback):
-    """Shows a progress bar where the output is a terminal, and the losses and error rates after each epoch.
-
-    folder: where progress.json is kept current; None for no such file.
-    """
+    """Shows a progress bar in a terminal, and a line for each epoch; keeps progress.json in `folder`, if any."""
 
     def __init__(self, bar: bool, folder: Path | None = None, quiet: bool = False) -> None:
         self.console = console(soft_wrap=True, quiet=quiet or bool(rank()))
@@ -45,7 +42,8 @@ class ProgressBar(pl.Callback):
         self._started = time.perf_counter()
         self._first_batch = trained_batches(trainer)
         count = sum(p.numel() for p in pl_module.parameters())
-        hours = float(_data(trainer).sets["train"].durations.sum()) / 3600
+        data = cast(SpeechData, trainer.datamodule)  # type: ignore[attr-defined]
+        hours = float(data.sets["train"].durations.sum()) / 3600
         self.console.print(
             f"{count / 1e6:.2f} million parameters, {hours:.2f} hours of training audio, "
             f"{trainer.num_training_batches} batches per epoch, {trainer.precision}, {pl_module.device.type}"
@@ -116,8 +114,3 @@ class ProgressBar(pl.Callback):
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._close()
-
-
-def _data(trainer: pl.Trainer) -> SpeechData:
-    # Lightning does not declare the attribute
-    return cast(SpeechData, vars(trainer)["datamodule"])

@@ -1,5 +1,6 @@
 """Checkpoints from which a run continues as if it had never stopped."""
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -10,20 +11,26 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loops.progress import _ProcessedTracker
 
-from asr_ablations.runs.layout import LAST
+from asr_ablations.runs.checkpoint import read_checkpoint
+from asr_ablations.runs.folder import Run
+from asr_ablations.runs.layout import LAST, last_checkpoint
+from asr_ablations.runs.reader import read_environment
+from asr_ablations.runs.status import reason
 from asr_ablations.tools.errors import Stopped
+from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.ddp import gathered
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import Sums, task_of
+from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
 
+log = logging.getLogger(__name__)
+
 SECONDS_BETWEEN_AGREEMENTS = 2.0
-"""About so often the first rank broadcasts whether to save or to stop: several ranks must do so at the same step, and
-torchrun kills them 30 s after the signal.
-"""
+"""How often the first rank broadcasts whether to save or stop, at the same step for all; torchrun kills after 30 s."""
 LONG_VALIDATION = 10.0
 """Seconds of a validation that are not waited for when the run is to stop: a checkpoint is written just before it."""
 
@@ -31,10 +38,54 @@ Means = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Weighted sum and weight of every value that an epoch averages, by name."""
 
 
-class RankState(TypedDict):
-    """The state of a rank in a checkpoint. random: states of the generators `cpu` and, if any, `cuda`; means: of what
-    Lightning averages; sums: of what the task does.
+def read_last_checkpoint(record: Run) -> Checkpoint | None:
+    """The last checkpoint of an earlier attempt. If it is damaged or another run's, all checkpoints are put aside, and
+    the run starts anew. Raise UsageError if it cannot be read now.
     """
+    path = last_checkpoint(record.folder)
+    if not path.exists():
+        return None
+    try:
+        checkpoint = read_checkpoint(path)
+        _check_resumable(checkpoint, record.id)
+    except UsageError as error:
+        if not rank():
+            kept = path.parent.rename(free_name(path.parent))  # with the best one: nothing is overwritten
+            log.warning("%s; the run starts anew, and its checkpoints are kept in %s", error, kept)
+        return None
+    except (OSError, MemoryError) as error:
+        raise UsageError(f"{path}: it cannot be read now: {reason(error)}; the same command continues later") from error
+    if not rank():
+        position = checkpoint["position"]
+        epoch, batch = position["epoch"] + 1, position["batches"]
+        print(f"continues from epoch {epoch}, batch {batch}: {record.folder}", flush=True)
+    return checkpoint
+
+
+def restore_threads(record: Run) -> None:
+    """Use as many threads as at the run's start: another number sums in another order, and changes the last bits."""
+    threads = read_environment(record.folder).hardware.threads
+    if threads is not None and threads != torch.get_num_threads():
+        print(f"with {threads} threads, as the run started", flush=True)
+        torch.set_num_threads(threads)
+
+
+def _check_resumable(checkpoint: Checkpoint, run: str) -> None:
+    """Raises UsageError for a checkpoint from which a run with this id cannot continue."""
+    try:
+        owner = checkpoint["run"]["id"]
+        numbers = [checkpoint["position"]["epoch"], checkpoint["position"]["batches"], checkpoint["run"]["rows"]]
+        ranks_ = len(checkpoint["ranks"])
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"last.ckpt: no checkpoint to continue from: it lacks {error}") from error
+    if not ranks_ or not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise UsageError("last.ckpt: no checkpoint to continue from: its position is no number")
+    if owner != run:
+        raise UsageError(f"last.ckpt: it belongs to the run {owner}, and this one is {run}")
+
+
+class RankState(TypedDict):
+    """The state of a rank in a checkpoint: of generators, and of the means that Lightning and the task take."""
 
     random: dict[str, torch.Tensor]
     means: Means
@@ -42,18 +93,15 @@ class RankState(TypedDict):
 
 
 class LastCheckpoint(pl.Callback):
-    """Writes `folder`/last.ckpt: before each epoch, after the last one, every `minutes` in between, and on a stop
-    request.
+    """Writes `folder`/last.ckpt: before each epoch, after the last one, every `minutes`, and on a stop request.
 
-    It is written at the start of a batch only, when Lightning has finished everything that belongs to the batches
-    before: Lightning's own checkpoints are written within hooks, and a run that continues from one may log a step
-    twice, or not at all. Beside Lightning's state it holds what `record` returns, the random state of every rank and
-    the running means of the epoch. So all later numbers are those of a run that was never interrupted, bit for bit
-    where the device is deterministic.
+    It is written at the start of a batch, when Lightning has finished everything of the batches before: Lightning
+    writes its own within hooks, and a run that continues from one may log a step twice, or not at all. It also holds
+    what `record` returns, the random state of every rank and the epoch's running means, so that all later numbers are
+    those of a run that was never interrupted, bit for bit where the device is deterministic.
 
-    A validation that takes long is left at once on a stop request: its epoch is continued from the last of its batches.
-
-    Must be the first of the callbacks.
+    A long validation is left at once on a stop request; its epoch is continued from the last of its batches. Must be
+    the first of the callbacks.
     """
 
     def __init__(self, folder: Path, minutes: float, stop: StopRequest, record: Callable[[], Json]) -> None:
@@ -171,10 +219,9 @@ def steps_until(seconds_per_step: float) -> int:
 
 
 class RestoreState(pl.Callback):
-    """Hands Lightning the checkpoint, and restores what Lightning does not: random state, and an epoch's running means.
-    Must be the last of the callbacks.
+    """Hands Lightning the checkpoint, if any, and restores random state and an epoch's running means. Must be the last.
 
-    checkpoint: None for a run that starts anew. means: those that no batch has been added to yet.
+    means: those that no batch has been added to yet.
     """
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:

@@ -10,9 +10,8 @@ from asr_ablations.tools.machine import device_clock
 
 
 class Throughput(pl.Callback):
-    """Logs train/audio_hours_per_second (R) in each epoch: hours of audio without padding, over the seconds from the
-    start of an epoch to the end of its last batch, without validation, and these seconds as train/epoch_seconds. Logs
-    train/learning_rate beside them.
+    """Logs train/audio_hours_per_second (R): hours of audio without padding over the seconds from the start of an epoch
+    to the end of its last batch, which are train/epoch_seconds. Logs train/learning_rate, too.
     """
 
     def __init__(self) -> None:

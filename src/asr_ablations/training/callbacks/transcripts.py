@@ -21,12 +21,11 @@ COLUMNS = ["batches", "id", "reference", "hypothesis"]
 
 
 class ExampleTranscripts(pl.Callback):
-    """Decodes the same `utterances` of the training set after every `every` batches, with the run's decoder. Writes
-    transcripts.csv into `folder`, and a table `transcripts` where a logger shows tables.
+    """Decodes the same `utterances` of the training set after every `every` batches: transcripts.csv in `folder`, and a
+    table `transcripts` if a logger shows tables.
 
-    The utterances are evenly spaced over the set, not augmented, and decoded in one forward pass without dropout, by
-    the first rank. Only at these moments the host waits for the device. Weights, running statistics and random numbers
-    stay as they are: a run without transcripts trains to the same bits.
+    They are evenly spaced over the set, not augmented, and decoded in one pass without dropout, by the first rank,
+    which waits for the device only then. A run without transcripts trains to the same bits.
     """
 
     def __init__(self, folder: Path, every: int, utterances: int) -> None:
@@ -44,7 +43,9 @@ class ExampleTranscripts(pl.Callback):
         if batches % self.every or not trainer.is_global_zero:
             return
         rows = [[str(batches), *row] for row in self._decoded(trainer, pl_module)]
-        _append(self.path, rows)
+        new = not self.path.exists()
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([COLUMNS, *rows] if new else rows)
         for logger in trainer.loggers:
             if isinstance(logger, LoggerOfTables):
                 logger.log_table("transcripts", COLUMNS, rows, step=trainer.global_step)
@@ -78,9 +79,3 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
     finally:
         for part in training:
             part.training = True
-
-
-def _append(path: Path, rows: list[list[str]]) -> None:
-    new = not path.exists()
-    with path.open("a", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([COLUMNS, *rows] if new else rows)

@@ -25,19 +25,15 @@ from asr_verdicts.files import Json
 class Utilisation(pl.Callback):
     """Writes utilisation.csv into `folder` from a thread of its own, every `interval` seconds.
 
-    phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate. They add up to the time from the
-    construction of this object to `close`. decode is the decoding of validations and of the final evaluation, and is
-    not counted in these. Samples begin with training, and so do their seconds and hours of audio; both continue from
-    where a checkpoint left them. In the phase train they also have the part of a step that the host is in: data
-    (between two batches), forward, backward or update; the device may be behind.
+    phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate, from the construction of this
+    object to `close`; decode is not counted in validate and evaluate. Samples begin with training, and continue from
+    where a checkpoint left them. In the phase train they have the part of a step that the host is in: data (between two
+    batches), forward, backward or update; the device may be behind.
 
-    Logs train/waiting_percent (%) in each epoch: the share of an epoch's training time before the first batch and
-    between the end of a batch and the start of the next. It covers reading and collating audio, the transfer to the
-    device, and also Lightning's own accounting and the loggers' writing. It is the host's time: a GPU may still be busy
-    meanwhile, so that for a GPU it is an upper bound.
-
-    Logs with the validation metrics time/seconds, the wall time since training began, validation and checkpoints
-    included, and time/audio_hours, the audio trained on by then, without padding.
+    Logs train/waiting_percent (%) in each epoch: the share of its training time between the end of a batch and the
+    start of the next, with Lightning's own accounting and the loggers' writing. For a GPU, which may be busy meanwhile,
+    it is an upper bound. Logs with the validation metrics time/seconds, the wall time since training began, and
+    time/audio_hours, the audio trained on by then, without padding.
     """
 
     def __init__(self, folder: Path, interval: float) -> None:
@@ -77,8 +73,9 @@ class Utilisation(pl.Callback):
         self._began = self._since - self._restored_seconds
         if not trainer.is_global_zero:
             return
-        first = trainer.strategy.root_device
-        indices = [] if first.type != "cuda" else _indices(first.index or 0, trainer.num_devices)
+        device, count = trainer.strategy.root_device, trainer.num_devices
+        on_gpu = [device.index or 0] if count == 1 else list(range(count))
+        indices = on_gpu if device.type == "cuda" else []
         self._sampler = threading.Thread(target=self._sample, args=(Gpus(indices),), daemon=True, name="utilisation")
         self._sampler.start()
 
@@ -154,7 +151,7 @@ class Utilisation(pl.Callback):
                 now, phase, part = time.perf_counter(), self._phase, self._part  # reading the counters takes a while
                 counters: dict[str, float | str | None] = {**host.read(now - last), **gpus.read()}
                 last = now
-                row = {key: _cell(value) for key, value in counters.items()}
+                row = {key: round(value, 3) if isinstance(value, float) else value for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
                 table.writerow({**trained, "phase": phase, "part": part if phase == "train" else "", **row})
                 file.flush()
@@ -186,11 +183,3 @@ class TimedDecoder:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._decoder, name)
-
-
-def _cell(value: float | str | None) -> float | str:
-    return "" if value is None else value if isinstance(value, str) else round(value, 3)
-
-
-def _indices(first: int, count: int) -> list[int]:
-    return [first] if count == 1 else list(range(count))
