@@ -1,6 +1,7 @@
 """A drawing of a model in text: its layers in the order of a forward pass, with shapes and parameters."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import nn

@@ -20,8 +20,7 @@ from asr_ablations.runs.layout import STANDING, STATUS, runs_in
 from asr_ablations.runs.reader import UnreadableFileError, read_config, read_environment
 from asr_ablations.runs.records import KEPT_ASIDE, load
 from asr_ablations.runs.status import RESULTS, fate_of
-from asr_ablations.runs.sweep_history import looks, searched_arms
-from asr_ablations.runs.verdict_plan import changes, read_plan
+from asr_ablations.runs.sweep_history import changes, looks, read_plan, searched_arms
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.differing_keys import difference_lines, differences_of
 from asr_ablations.sweep.gpu_slots import Slots
