@@ -11,7 +11,7 @@ import logging
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -151,10 +151,10 @@ class SplitIndex:
             utterances = find()
         finally:
             _sources.reset(token)
-        kept, decoded = self._load_audio()
-        paths = list({str(u.audio): u.audio for u in utterances if not u.fault}.values())
+        paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # by text: a Path is costly to compare
+        kept, decoded = self._load_audio(paths)
         files: dict[str, AudioFile] = {}
-        for chunk in in_threads(lambda path: _inspect(path, kept), paths, f"reading {self.split}"):
+        for chunk in in_threads(lambda path: _inspect(path, kept), [*paths.values()], f"reading {self.split}"):
             files.update(chunk)
         facts = np.zeros((len(utterances), len(FACTS)), np.int64)
         for row, u in enumerate(utterances):  # in place: many corpora are large
@@ -170,19 +170,25 @@ class SplitIndex:
             self._store(listing)
         return listing
 
-    def _load_audio(self) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
-        """Return from all splits of the corpus files by path and state, and faults ("" for none) of decoded parts."""
+    def _load_audio(
+        self, paths: Container[str]
+    ) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
+        """Return what all splits of the corpus have of the files at these paths: the files by path and state, and the
+        faults ("" for none) of decoded parts.
+        """
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
-        for path in sorted(self.path.parent.glob("*.npz")):
-            arrays = _load_arrays(path)
+        for index in self.path.parent.glob("*.npz"):
+            arrays = _load_arrays(index)
             if arrays is None or str(arrays["audio_code"]) != self.audio_code:
                 continue
             columns, facts, _ = _restore(arrays)
-            for row, (*numbers, samples, rate, decoded) in enumerate(facts.tolist()):
+            texts = columns.texts["audio"]
+            for row in [row for row in range(len(texts)) if texts[row] in paths]:
+                *numbers, samples, rate, is_decoded = facts[row].tolist()
                 u, state = columns.utterance(row), FileState(*numbers)
                 if u.content:
                     files[str(u.audio), state] = AudioFile(state, samples, rate, u.content)
-                if decoded:
+                if is_decoded:
                     parts[_part(u, state)] = u.fault
         return files, parts
 
