@@ -104,7 +104,7 @@ def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What the tests find out of audio files is kept for the tests alone, also by the processes that they start; what
     killed ones leave in the temporary folder goes with that of the tests.
     """
-    own = {"ASR_ABLATIONS_INDEX": str(tmp_path_factory.mktemp("memory") / "audio.sqlite")}
+    own = {"ASR_ABLATIONS_INDEX": str(tmp_path_factory.mktemp("memory"))}
     if len(str(folder := common_folder(tmp_path_factory, "left"))) < LONGEST_TEMPORARY:
         own |= {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": COMPILED}
     with pytest.MonkeyPatch.context() as patch:

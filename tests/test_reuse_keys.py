@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 
 from asr_ablations.components.loss import aligned
 from asr_ablations.config.build import build
-from asr_ablations.data import recording_cache, split_index
+from asr_ablations.data import audio, corpus, index, recording_cache
+from asr_ablations.data.index import SplitIndex
 from asr_ablations.data.recording_cache import cache_key
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation import activations, log_probs
@@ -23,6 +24,7 @@ from asr_ablations.runs.identity import content, identity
 from asr_ablations.tools import content_keys
 from asr_ablations.tools.content_keys import hash_object, hash_source
 from asr_ablations.training.trained_model import Trained, load_run
+from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import Knob, chosen, file_keys
 from tests.helpers.layouts import write_layouts
 from tests.helpers.observation import observe
@@ -212,17 +214,18 @@ def test_recordings_of_a_corpus_without_hashes_are_of_the_bytes_of_their_files(t
 
 
 def _other_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (content_keys, recording_cache):
+    for module in (content_keys, audio):
         monkeypatch.setattr(module, "hash_source", lambda *_, **__: "other")
 
 
 def _other_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (content_keys, recording_cache, log_probs, aligned, split_index):
+    for module in (content_keys, recording_cache, log_probs, aligned, index):
         monkeypatch.setattr(module, "library_versions", lambda: {"torch": "other"})
 
 
-def _keys(trained: Trained, root: Path) -> dict[str, str]:
+def _keys(trained: Trained) -> dict[str, str]:
     """The key of everything that code and libraries decide, by what it is the key of."""
+    index.hash_reader.cache_clear()
     utterances = [*trained.data.corpus.read("dev")]
     loss = component("loss", "aligned", run=str(trained.folder))
     features = build(compose("features=logmel40").features)
@@ -232,7 +235,8 @@ def _keys(trained: Trained, root: Path) -> dict[str, str]:
         "features": cache_key(utterances, hash_object(features)),
         "options of features": hash_object(features),
         "alignments": loss._key(utterances, {("ab", "")}),
-        "index of a split": split_index.SplitIndex(type(trained.data.corpus), [root]).code,
+        "index of a split": split_index(trained).code,
+        "audio in an index": split_index(trained).audio_code,
     }
 
 
@@ -240,10 +244,11 @@ def _keys(trained: Trained, root: Path) -> dict[str, str]:
 def test_other_code_and_libraries(
     change: Callable[..., None], trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = _keys(trained, Path("/root"))
-    assert before == _keys(trained, Path("/root"))
+    before = _keys(trained)
+    assert before == _keys(trained)
     change(monkeypatch)
-    after = _keys(trained, Path("/root"))
+    after = _keys(trained)
+    index.hash_reader.cache_clear()
     assert [name for name in before if before[name] == after[name]] == []
 
 
@@ -260,13 +265,52 @@ def test_activations_are_of_their_layers_and_of_everything_that_decides_outputs(
     assert len(files) == 4
 
 
-def test_the_index_of_a_split_is_of_its_reader_and_of_its_place(trained: Trained) -> None:
+def split_index(trained: Trained, **changes: object) -> SplitIndex:
+    place: dict[str, Any] = {
+        "reader": type(trained.data.corpus), "root": Path("/a"), "split": "train", "options": ["en"], **changes,
+    }  # fmt: skip
+    return SplitIndex(**place)
+
+
+def test_the_index_of_a_split_is_of_its_reader_and_of_its_place(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = type(trained.data.corpus)
     other = type("LibriSpeech", (reader,), {"__module__": "elsewhere", "__qualname__": reader.__qualname__})
-    places = [(reader, ["/a"]), (reader, ["/b"]), (other, ["/a"])]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(split_index, "hash_classes", lambda classes: {})
-        assert len({split_index.SplitIndex(cls, place).path for cls, place in places}) == 3
+    monkeypatch.setattr(index, "hash_reader", lambda reader: "code")
+    changes: list[dict[str, object]] = [
+        {}, {"reader": other}, {"root": Path("/b")}, {"split": "dev"}, {"options": ["pl"]}, {"options": None},
+    ]  # fmt: skip
+    paths = {split_index(trained, **change).path for change in changes}
+    monkeypatch.chdir(tmp_path)
+    assert len(paths | {split_index(trained).path}) == 1 + len(changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("an4", {"held_out": 2}), ("an4", {"fold": 1}), ("an4", {"fold": 0, "folds": 2}), ("mls", {"ending": "opus"}),
+        ("manifest", {"speaker_of": "^(.)"}), ("kaldi", {"speaker_of": "^(.)"}), ("speechocean762", {"held_out": 2}),
+        ("librispeech", {"language": "pl"}), ("librispeech", {"normalise": "punctuation"}),
+        ("librispeech", {"normalise": "whisper"}), ("synthetic", {"words": 60}),
+    ],
+)  # fmt: skip
+def test_every_option_that_decides_utterances_is_in_the_index(
+    name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[object] = []
+
+    class Noted(SplitIndex):
+        def __init__(self, *place: Any) -> None:
+            places.append(place[1:])
+            raise UsageError("noted")
+
+    monkeypatch.setattr(corpus, "SplitIndex", Noted)
+    for keys in ({}, options):
+        made = component("data", name, root="/a", **keys)
+        with pytest.raises(UsageError, match="noted"):
+            made.read(made.train[0])
+    assert places[0] != places[1]
 
 
 def test_alignments_are_of_teacher_alphabet_and_audio(trained: Trained) -> None:

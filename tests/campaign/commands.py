@@ -111,7 +111,7 @@ def run_command(
 
 def environment(corpora: Path, folder: Path, **more: str) -> dict[str, str]:
     """Offline, without accounts, with corpora and what is known of audio files in folders of its own."""
-    index = {"ASR_ABLATIONS_INDEX": str(corpora / "audio.sqlite")}
+    index = {"ASR_ABLATIONS_INDEX": str(corpora / "index")}
     return {**clean_environment(corpora, folder, **THREADS, **index), **more}
 
 

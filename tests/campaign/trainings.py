@@ -82,7 +82,7 @@ def _train(corpus: Path, outputs: Path, overrides: list[str], boundary: Boundary
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     # caches, and what is remembered of audio files, are the case's own
-    os.environ.update(ASR_ABLATIONS_DATA=str(outputs / "corpora"), ASR_ABLATIONS_INDEX=str(outputs / "audio.sqlite"))
+    os.environ.update(ASR_ABLATIONS_DATA=str(outputs / "corpora"), ASR_ABLATIONS_INDEX=str(outputs / "index"))
     at_boundaries = AtBoundaries(boundary)
     trainer = fit.trainer
 

@@ -3,9 +3,7 @@
 import json
 import logging
 import re
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.data import audio, audio_checks
+from asr_ablations.data import audio, index
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.audio import FileRow
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterance_selection import TOO_SHORT, judge
 from asr_verdicts.errors import UsageError
@@ -158,21 +155,10 @@ def test_what_was_decoded_is_not_looked_at_again(folder: Path, monkeypatch: pyte
     expected = all_bad(folder)
     assert faults(folder, thorough=True) == expected
     with monkeypatch.context() as patched:
-        patched.setattr(audio_checks, "_check", refuse)
+        patched.setattr(index, "_decoding_fault", refuse)
         assert faults(folder, thorough=True) == expected
     soundfile.write(folder / "good.flac", np.zeros(17000), 16000)
     assert faults(folder, thorough=True)["good"] == "silent audio"
-
-
-def test_what_was_decoded_is_decoded_again_where_a_fault_of_it_is_lost(folder: Path) -> None:
-    """As after a file that was mended and then put back as it was: the index has one row for it."""
-    name, make = BAD_FILES["silent audio"]
-    make(folder / name)
-    write(folder, "train", line("good.flac"), line(name))
-    assert faults(folder, thorough=True) == {"bad": "silent audio"}
-    (row,) = (row for row in audio.load_faulty() if row.path == str(folder / name))
-    audio.store([row._replace(size=1, fault="")])
-    assert faults(folder, thorough=True) == {"bad": "silent audio"}
 
 
 def test_a_bad_utterance_stops_a_run_by_its_id(folder: Path) -> None:
@@ -312,44 +298,26 @@ def test_files_are_read_once_for_all_runs(folder: Path, monkeypatch: pytest.Monk
     """A second run reads only sizes and times from the file system."""
     corpus(folder).read("train")
     monkeypatch.setattr(audio, "header", None)
-    monkeypatch.setattr(audio_checks, "_content_hash", None)
+    monkeypatch.setattr(audio, "hash_content", None)
     (utterance,) = corpus(folder).read("train")
     assert utterance.fault == ""
     assert utterance.content
 
 
-@pytest.mark.parametrize("broken", ["damaged", "a folder"])
-def test_without_a_database_everything_works(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
-) -> None:
-    database = tmp_path / "index.sqlite"
-    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(database))
-    if broken == "damaged":
-        database.write_bytes(b"no database" * 1000)
-    else:
-        database.mkdir()
-    (utterance,) = corpus(folder).read("train")
-    assert utterance.fault == ""
-    assert "is not kept" in caplog.text
-    assert audio.load(FileRow, [folder / "good.flac"]) == []
-
-
-def test_a_process_that_is_stopped_in_the_database_is_waited_for_once(
+def test_without_an_index_everything_works(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(tmp_path / "held.sqlite"))
-    monkeypatch.setattr(audio, "SECONDS_FOR_INDEX", 0.1)
-    with closing(sqlite3.connect(tmp_path / "held.sqlite")) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        (utterance,) = corpus(folder).read("train")
-    assert (utterance.fault, audio.load(FileRow, [folder / "good.flac"])) == ("", [])
-    assert [record.message.count("database is locked") for record in caplog.records] == [1]
+    (tmp_path / "file").write_bytes(b"no folder")
+    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(tmp_path / "file"))
+    (utterance,) = corpus(folder).read("train")
+    assert utterance.fault == ""
+    assert "the index of train cannot be kept" in caplog.text
 
 
-def test_the_database_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"HOME": "/home/user", "XDG_CACHE_HOME": "/cache"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("ASR_ABLATIONS_INDEX")
-    assert audio.index_path().parent == Path("/cache/asr-ablations")
+    assert index.index_folder() == Path("/cache/asr-ablations/index")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert audio.index_path().parent == Path("/home/user/.cache/asr-ablations")
+    assert index.index_folder() == Path("/home/user/.cache/asr-ablations/index")

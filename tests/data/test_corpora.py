@@ -5,6 +5,7 @@ import re
 import shutil
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +17,6 @@ import soundfile
 from asr_ablations.components.data.librispeech import LibriSpeech, list_folder
 from asr_ablations.config.build import build
 from asr_ablations.data.utterances import Columns, Utterance, Utterances
-from asr_ablations.tools.content_keys import FileState
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import hints
 from tests.helpers.layouts import delivered, lay_out
@@ -357,28 +357,24 @@ def test_columns_hold_what_a_list_holds() -> None:
 
 
 def test_parts_are_joined_and_some_replaced() -> None:
-    states = [FileState(10**6 + i, i, 1_763_876_543_123_456_789 + i) for i in range(7)]
-    utterances = Utterances.of(LISTED, states)
+    utterances = Utterances.of(LISTED)
     joined = Utterances.joined([utterances[4:], Utterances.of([]), utterances[:2]])
     expected = [*LISTED[4:], *LISTED[:2]]
     assert joined == expected
     assert [*joined.strings("id")] == [u.id for u in expected]
-    other = Utterance("other", "s", Path("o.wav"), 0.0, 2.0, "text")
-    changed = joined.replaced({1: other, 4: LISTED[3]})
-    assert changed == [expected[0], other, *expected[2:4], LISTED[3]]
+    changed = joined.with_faults({1: "bad: x", 4: "worse: y"})
+    faulty = replace(expected[1], fault="bad: x"), replace(expected[4], fault="worse: y")
+    assert changed == [expected[0], faulty[0], *expected[2:4], faulty[1]]
     assert joined == expected
-    assert [changed.state(i) for i in range(5)] == [states[i] for i in (4, 5, 6, 0, 1)], "every digit of a time in ns"
-    assert changed.column("changed").tolist() == [states[i].changed for i in (4, 5, 6, 0, 1)]
-    assert changed.has("fault").tolist() == [False] * 4 + [True]
+    assert changed.has("fault").tolist() == [False, True, False, False, True]
 
 
 def test_arrays_of_a_file_give_them_back(tmp_path: Path) -> None:
-    columns = Columns.of(LISTED, [FileState(i, i, 2**62 + i) for i in range(7)])
+    columns = Columns.of(LISTED)
     np.savez(tmp_path / "a.npz", **columns.arrays())
     with np.load(tmp_path / "a.npz") as file:
         again = Columns.from_arrays(file)
     assert [again.utterance(row) for row in range(7)] == LISTED
-    assert again.numbers["changed"].tolist() == columns.numbers["changed"].tolist()
 
 
 def test_they_take_a_few_hundred_bytes_each() -> None:

@@ -8,6 +8,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import soundfile
 
 from asr_ablations.data import download as module
-from asr_ablations.data.download import download, fetch, unpack
+from asr_ablations.data.download import download, unpack
 from asr_verdicts.errors import UsageError
 from tests.helpers.archive_server import Server, archive, serving, sha256
 from tests.helpers.support import component, shared_data
@@ -32,7 +33,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def fetched(server: Server, folder: Path, checksum: str = sha256(CONTENT)) -> bytes:
-    download(f"{server.address}/a.tar.gz", folder / "a.tar.gz", sha256=checksum, setting="data.download.address")
+    download(f"{server.address}/a.tar.gz", folder / "a.tar.gz", checksum=checksum, setting="data.download.address")
     return (folder / "a.tar.gz").read_bytes()
 
 
@@ -78,6 +79,8 @@ def test_what_was_whole_already_is_only_verified(server: Server, tmp_path: Path)
 
 def test_what_is_longer_than_the_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz.part").write_bytes(CONTENT + b"x")
+    with pytest.raises(UsageError, match="the file was removed"):
+        fetched(server, tmp_path)
     assert fetched(server, tmp_path) == CONTENT
 
 
@@ -91,7 +94,7 @@ def test_a_wrong_checksum_is_reported_and_the_file_removed(server: Server, tmp_p
 
 def test_a_file_missing_on_the_server_is_reported_at_once(server: Server, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot download http://127.*/b\.tar\.gz: HTTP Error 404"):
-        download(f"{server.address}/b.tar.gz", tmp_path / "b.tar.gz", sha256=None, setting="data.download.address")
+        download(f"{server.address}/b.tar.gz", tmp_path / "b.tar.gz", checksum=None, setting="data.download.address")
     assert len(server.requests) == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -100,7 +103,7 @@ def test_a_full_disk_is_reported_at_once(server: Server, tmp_path: Path, monkeyp
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_append", full)
+    monkeypatch.setattr(module, "urlopen", lambda *_, **__: full())
     with pytest.raises(UsageError, match="No space left on device"):
         fetched(server, tmp_path)
     assert len(server.requests) == 1
@@ -150,9 +153,10 @@ def test_two_processes_do_not_fetch_the_same(server: Server, tmp_path: Path, arc
     corpora[1].prepare()
 
 
-def test_a_split_that_cannot_be_downloaded_is_reported(server: Server, tmp_path: Path) -> None:
+def test_a_split_that_cannot_be_downloaded_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"split=train-clean-7: expected .*train-clean-100"):
-        fetch(["train-clean-7"], tmp_path, address=server.address, sha256={"train-clean-100": ""})
+        component("data", "librispeech", root=str(tmp_path), train="train-clean-7").fetch()
+    assert list(tmp_path.iterdir()) == []
 
 
 def mls(server: Server, root: Path, content: bytes, ending: str = "flac", md5: str | None = None) -> Any:
@@ -226,13 +230,18 @@ LEFT = {
 
 
 @pytest.mark.parametrize("left", LEFT)
-def test_what_was_once_wrong_is_fetched_anew(server: Server, tmp_path: Path, tiny_corpus: Path, left: str) -> None:
+def test_what_was_once_wrong_is_removed_and_then_fetched_anew(
+    server: Server, tmp_path: Path, tiny_corpus: Path, left: str
+) -> None:
     """No checksum of the archive is known: only unpacking shows the damage."""
     whole = polish(tiny_corpus, tmp_path / "source", named="mls_other")
     corpus = unverified(server, tmp_path / "root", whole)
     ending, damaged = LEFT[left]
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / f"mls_other{ending}").write_bytes(damaged(whole))
+    with pytest.raises(UsageError, match=r"damaged: .*; it was removed: try again"):
+        corpus.fetch()
+    assert list((tmp_path / "root").iterdir()) == []
     corpus.fetch()
     assert {path.name for path in (tmp_path / "root").iterdir()} == {"train", "dev", "test"}
 
@@ -252,8 +261,8 @@ def test_a_server_that_sends_something_else_leaves_nothing(
 def test_no_more_is_written_than_the_disk_has_room_for(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RESERVE", shutil.disk_usage(tmp_path).free + 10**10)
-    with pytest.raises(UsageError, match="100,000 bytes are needed, and 0 are free"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=99_999))
+    with pytest.raises(UsageError, match="100,000 bytes are needed, and 99,999 are free"):
         fetched(server, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -298,7 +307,7 @@ def test_a_damaged_archive_leaves_nothing(tiny_corpus: Path, tmp_path: Path, dam
     path.write_bytes({"cut": content[:half], "flipped": flipped, "no archive": b"hello"}[damage])
     with pytest.raises(UsageError, match="damaged"):
         unpack(path, "LibriSpeech", ["s"], tmp_path)
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_archive_of_something_else_is_reported(tiny_corpus: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import soundfile
 
 from asr_ablations.components.data.librispeech import LibriSpeech
 from asr_ablations.config.build import build
-from asr_ablations.data import audio, audio_checks, split_index
+from asr_ablations.data import audio, index
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus, name_paths, text_of
 from asr_ablations.data.fingerprint import content_hash, describe_set
@@ -47,9 +47,9 @@ def kaldi(root: Path, **options: Any) -> Any:
     return component("data", "kaldi", root=str(root), **options)
 
 
-def tone(path: Path, seconds: float = 1.0) -> Path:
+def tone(path: Path, seconds: float = 1.0, silent: bool = False) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    soundfile.write(path, 0.3 * np.sin(np.arange(round(16000 * seconds)) / 7), 16000)
+    soundfile.write(path, (not silent) * 0.3 * np.sin(np.arange(round(16000 * seconds)) / 7), 16000)
     return path
 
 
@@ -196,10 +196,10 @@ def test_a_separator_of_lines_within_a_text_ends_no_line(tmp_path: Path) -> None
     assert [u.fault.partition(":")[0] for u in manifest(tmp_path).read("train")] == ["", "", "", "not JSON", "not JSON"]
 
 
-def test_a_path_with_a_nul_is_a_missing_file(tmp_path: Path) -> None:
+def test_a_path_with_a_nul_is_a_wrong_one(tmp_path: Path) -> None:
     tone(tmp_path / "a.wav")
     write_manifest(tmp_path / "train.jsonl", [{"audio_filepath": name, "text": "a"} for name in ("a.wav", "a\0.wav")])
-    assert [u.fault.partition(":")[0] for u in manifest(tmp_path).read("train")] == ["", "missing file"]
+    assert [u.fault.partition(":")[0] for u in manifest(tmp_path).read("train")] == ["", "wrong audio_filepath"]
 
 
 @pytest.mark.parametrize(("offset", "duration", "fault"), [
@@ -372,36 +372,36 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture
 def indexed_root(tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A corpus of its own, and an index of its own that keeps what has only just been written."""
+    """A corpus of its own, and an index of its own."""
     shutil.copytree(tiny_corpus, tmp_path / "corpus")
-    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(tmp_path / "memory" / "audio.sqlite"))
-    monkeypatch.setattr(split_index, "LEAST", 0)
-    monkeypatch.setattr(split_index, "SETTLED", 0)
+    monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(tmp_path / "memory"))
     return tmp_path / "corpus"
 
 
-def read(indexed_root: Path) -> Utterances:
+def read(indexed_root: Path, thorough: bool = False) -> Utterances:
     corpus: Corpus = build(compose(*tiny_overrides(indexed_root)).data)
+    corpus.thorough = thorough
     return corpus.read("train")
 
 
 class Work:
-    """What reading does: texts and folders read, files inspected."""
+    """What reading does: texts and folders read, audio files read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.texts = self.files = 0
-        find, inspect = LibriSpeech.find, audio_checks.inspect
+        find, header = LibriSpeech.find, audio.header
 
         def counted_find(corpus: LibriSpeech, split: str) -> list[Utterance]:
             self.texts += 1
             return find(corpus, split)
 
-        def counted_inspect(utterances: Sequence[Utterance], title: str) -> Utterances:
-            self.files += len(utterances)
-            return inspect(utterances, title)
+        def counted_header(path: Path) -> tuple[int, int]:
+            self.files += 1
+            return header(path)
 
+        counted_find.options = LibriSpeech.find.options  # type: ignore[attr-defined]
         monkeypatch.setattr(LibriSpeech.__mro__[1], "find", counted_find)
-        monkeypatch.setattr(audio_checks, "inspect", counted_inspect)
+        monkeypatch.setattr(audio, "header", counted_header)
 
 
 @pytest.fixture
@@ -415,7 +415,34 @@ def test_a_second_start_reads_no_text_and_opens_no_audio(indexed_root: Path, wor
     second = read(indexed_root)
     assert (work.texts, work.files) == (1, len(first))
     assert second == first
-    assert second.column("changed").tolist() == [Path(u.audio).stat().st_ctime_ns for u in first]
+
+
+def test_what_is_known_of_audio_serves_every_split_of_the_corpus(indexed_root: Path, work: Work) -> None:
+    """AN4's sets are parts of one folder, and other options deal them out anew."""
+    corpora = [component("data", "an4", root=str(indexed_root), held_out=count) for count in (1, 2)]
+    count = len(corpora[0].read("train")) + len(corpora[0].read("dev"))
+    assert work.files == count
+    for split in ("train", "dev"):
+        corpora[1].read(split)
+    assert work.files == count
+    changed = _first(indexed_root, "*.flac")
+    os.utime(changed, ns=(1, 1))
+    corpora = [component("data", "an4", root=str(indexed_root), held_out=1) for _ in range(2)]
+    assert sum(len(corpora[0].read(split)) for split in ("train", "dev")) == count
+    assert work.files == count + 1
+
+
+def test_another_reader_of_audio_reads_all_anew(
+    indexed_root: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = len(read(indexed_root))
+    monkeypatch.setattr(index, "hash_reader", lambda reader: "another version")
+    read(indexed_root)
+    assert (work.texts, work.files) == (2, count), "another reader of texts"
+    monkeypatch.setattr(audio, "hash_reader", lambda: "another version")
+    monkeypatch.setattr(index, "hash_reader", lambda reader: "a third version")
+    read(indexed_root)
+    assert (work.texts, work.files) == (3, 2 * count)
 
 
 def _append(path: Path, text: str) -> None:
@@ -451,7 +478,7 @@ def test_whatever_changes_is_read_anew(indexed_root: Path, work: Work, change: s
 @pytest.mark.parametrize("damage", ["flipped", "short", "empty", "gone"])
 def test_a_damaged_index_is_made_again(indexed_root: Path, work: Work, damage: str) -> None:
     before = read(indexed_root)
-    (path,) = indexed_root.parent.glob("memory/*-splits/*.npz")
+    (path,) = indexed_root.parent.glob("memory/*/*.npz")
     content = bytearray(path.read_bytes())
     content[content.index(bytes(str(before[0].audio), "utf-8"))] ^= 1
     if damage == "gone":
@@ -464,24 +491,7 @@ def test_a_damaged_index_is_made_again(indexed_root: Path, work: Work, damage: s
     assert work.texts == 2
 
 
-def test_other_code_reads_anew(indexed_root: Path, work: Work, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    read(indexed_root)
-    monkeypatch.setattr(split_index, "hash_classes", lambda classes: {"its code": "another version"})
-    read(indexed_root)
-    assert work.texts == 2
-
-
-def test_what_has_only_just_changed_is_not_kept(
-    indexed_root: Path, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second change within one tick of the clock of files might leave size and time."""
-    monkeypatch.setattr(split_index, "SETTLED", 10**12)
-    read(indexed_root)
-    read(indexed_root)
-    assert work.texts == 2
-
-
-def test_a_class_that_reads_more_than_its_place_says_is_read_always(indexed_root: Path, work: Work) -> None:
+def test_a_class_that_may_read_more_than_is_noted_is_read_always(indexed_root: Path, work: Work) -> None:
     class Own(LibriSpeech):
         def find(self, split: str) -> list[Utterance]:
             return super().find(split)[:1]
@@ -490,35 +500,74 @@ def test_a_class_that_reads_more_than_its_place_says_is_read_always(indexed_root
         corpus: Corpus = build(compose(*tiny_overrides(indexed_root)).data)
         corpus.__class__ = Own
         assert len(corpus.read("train")) == 1
-    assert work.texts == 2
+    assert (work.texts, work.files) == (2, 1), "what is known of its audio is kept"
 
 
-def test_faults_that_decoding_found_since_are_known(indexed_root: Path) -> None:
-    before = read(indexed_root)
-    u = before[1]
-    row = audio.DecodedRow(str(u.audio), u.offset, u.duration, u.channel, *before.state(1), "silent audio: all 0")
-    audio.store([row])
-    after = read(indexed_root)
-    assert [x.fault for x in after] == ["silent audio: all 0" if i == 1 else "" for i in range(len(before))]
+def test_what_was_decoded_before_an_interruption_is_not_decoded_again(
+    indexed_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[str] = []
+
+    def decode(utterance: Utterance) -> str:
+        if len(decoded) == 3:
+            raise KeyboardInterrupt
+        decoded.append(utterance.id)
+        return "silent audio: all 0" if len(decoded) == 2 else ""
+
+    monkeypatch.setattr(index, "in_threads", lambda work, items, title: ([work(item)] for item in items))
+    monkeypatch.setattr(index, "_decoding_fault", decode)
+    with pytest.raises(KeyboardInterrupt):
+        read(indexed_root, thorough=True)
+    monkeypatch.setattr(index, "_decoding_fault", lambda utterance: decoded.append(utterance.id) or "")
+    after = read(indexed_root, thorough=True)
+    assert decoded == [u.id for u in after]
+    assert [u.fault for u in after] == ["silent audio: all 0" if row == 1 else "" for row in range(len(after))]
 
 
-def read_slowly(indexed_root: Path, begun: Any, go_on: Any, inspections: Any) -> None:
-    inspect = audio_checks.inspect
+def test_what_another_split_knows_of_an_older_state_of_a_file_is_not_believed(folder_of_splits: Path) -> None:
+    """train was decoded before its file was silenced, and test after its file was silenced and before it was mended."""
+    root = folder_of_splits
 
-    def slow(utterances: Sequence[Utterance], title: str) -> Utterances:
+    def faults(split: str) -> list[str]:
+        corpus = manifest(root)
+        corpus.thorough = True
+        return [u.fault.partition(":")[0] for u in corpus.read(split)]
+
+    assert faults("train") == [""]
+    tone(root / "a.wav", silent=True)
+    assert faults("test") == ["silent audio"]
+    assert faults("train") == ["silent audio"]
+    tone(root / "a.wav")
+    assert faults("train") == [""]
+    assert faults("test") == [""]
+
+
+@pytest.fixture
+def folder_of_splits(tmp_path: Path) -> Path:
+    tone(tmp_path / "a.wav")
+    for name in ("train", "test"):
+        write_manifest(tmp_path / f"{name}.jsonl", [{"audio_filepath": "a.wav", "text": "a"}])
+    return tmp_path
+
+
+def read_slowly(indexed_root: Path, begun: Any, go_on: Any, listings: Any) -> None:
+    find = LibriSpeech.find
+
+    def slow(corpus: LibriSpeech, split: str) -> list[Utterance]:
         begun.set()
         go_on.wait(60)
-        with inspections.get_lock():
-            inspections.value += 1
-        return inspect(utterances, title)
+        with listings.get_lock():
+            listings.value += 1
+        return find(corpus, split)
 
-    audio_checks.inspect = slow
+    slow.options = find.options  # type: ignore[attr-defined]
+    LibriSpeech.find = slow  # type: ignore[method-assign]
     assert len(read(indexed_root)) > 1
 
 
 def test_of_two_ranks_one_reads_and_the_other_waits_for_it(indexed_root: Path) -> None:
-    begun, go_on, inspections = FORK.Event(), FORK.Event(), FORK.Value("i", 0)
-    ranks = [FORK.Process(target=read_slowly, args=(indexed_root, begun, go_on, inspections)) for _ in range(2)]
+    begun, go_on, listings = FORK.Event(), FORK.Event(), FORK.Value("i", 0)
+    ranks = [FORK.Process(target=read_slowly, args=(indexed_root, begun, go_on, listings)) for _ in range(2)]
     ranks[0].start()
     assert begun.wait(60)
     ranks[1].start()
@@ -528,4 +577,4 @@ def test_of_two_ranks_one_reads_and_the_other_waits_for_it(indexed_root: Path) -
     for process in ranks:
         process.join(60)
     assert [process.exitcode for process in ranks] == [0, 0]
-    assert inspections.value == 1
+    assert listings.value == 1

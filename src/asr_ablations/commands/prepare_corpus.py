@@ -10,11 +10,10 @@ from rich.table import Table
 from asr_ablations.config.build import build
 from asr_ablations.config.keys import list_unread
 from asr_ablations.config.plain_keys import check
-from asr_ablations.data.complaints import EXAMPLES, complaints
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
 from asr_ablations.data.held_out import in_training, warnings_of
-from asr_ablations.data.utterance_selection import judge, select
+from asr_ablations.data.utterance_selection import EXAMPLES, complaints, judge, select
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import console, harmless_line

@@ -1,22 +1,16 @@
 """The one reader of audio files: wav, flac, ogg, opus, mp3 and whatever else libsndfile supports."""
 
-import logging
-import math
+import hashlib
 import os
 import re
-import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.tools.content_keys import FileState
-from asr_ablations.tools.files import expanded
+from asr_ablations.tools.source_code import hash_source
 from asr_verdicts.errors import UsageError
 
 FORMATS = {
@@ -25,19 +19,15 @@ FORMATS = {
 }
 """libsndfile's names of the formats that a file with one of these endings may have; other endings promise nothing.
 NIST: SPHERE, which TIMIT and other corpora of the LDC have in files named .WAV."""
-RATES = (4000, 384_000)
-"""Hz, the lowest and the highest."""
+RATES = range(4000, 384_001, 25)
+"""Hz. The exact kernel that resamples 44,101 Hz has 700 million values, that of 44,100 Hz 70 thousand."""
 MOST_CHANNELS = 64
 LONGEST = 48 * 3600.0
 """Seconds of a file. A stream, as from a pipe, has a header that claims hundreds of millions of years."""
 UNKNOWN = (0, 0x7FFFF000)
 """Bytes of a WAV's data: none, or from there on, mean that whoever wrote it did not know."""
-BLOCK = 1 << 22
-"""Values of several channels that are read at once: a small file of compressed silence can hold 64 channels."""
-LARGEST_KERNEL = 1 << 22
-"""Values of a resampling kernel: 44,101 Hz needs 700 million of them, and 44,100 Hz 70 thousand."""
-ROUND_RATE = 50
-"""Hz: a rate whose kernel is too large is taken for the nearest multiple of this, as 44,101 for 44,100 Hz."""
+BLOCK = 1 << 20
+"""Bytes read at a time for the hash."""
 AVERAGED = -1
 """In place of the number of a channel: the mean of all."""
 CANCELLED = 1e-4
@@ -77,8 +67,8 @@ def header(path: Path) -> tuple[int, int]:
         raise AudioError(path, "wrong extension", f"it holds {info.format}, not {expected[0]}")
     if not info.frames:
         raise AudioError(path, "zero-length audio", "0 samples")
-    if not RATES[0] <= info.samplerate <= RATES[1]:
-        raise AudioError(path, "unreadable audio", f"{info.samplerate} Hz, expected {RATES[0]} to {RATES[1]}")
+    if info.samplerate not in RATES:
+        raise AudioError(path, "unreadable audio", f"{info.samplerate} Hz, expected 4000 to 384000 in steps of 25")
     if info.channels > MOST_CHANNELS:
         raise AudioError(path, "unreadable audio", f"{info.channels} channels, expected {MOST_CHANNELS} at the most")
     if info.frames / info.samplerate > LONGEST:
@@ -130,7 +120,10 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
         # libsndfile would return a float file's -1..1 as the integers -1, 0, 1
         dtype = "int16" if file.subtype.startswith("PCM_") else "float32"
         try:
-            _skip(file, round(offset * rate), dtype)
+            if offset and file.seekable():
+                file.seek(round(offset * rate))
+            elif offset:  # GSM 6.10 and others cannot seek
+                file.read(round(offset * rate), dtype=dtype)
             samples = _mono(file, expected, dtype, channel)
         except UNREADABLE as error:  # though the header was sound
             raise AudioError(path, "truncated audio", _reason(error)) from error
@@ -149,37 +142,38 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
     return _to_int16(samples) if rate == SAMPLE_RATE else _resample(samples, rate)
 
 
+def hash_content(path: Path) -> str:
+    """Return a hash of all bytes of a file. Raises AudioError if it cannot be read."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise AudioError(path, "unreadable audio", error.strerror) from error
+    return digest.hexdigest()
+
+
+def hash_reader() -> str:
+    """Return a hash of the code that reads audio: a part of the key of whatever is kept of it."""
+    return hash_source("asr_ablations.data.audio", within="asr_ablations.data")
+
+
 def _reason(error: Exception) -> object:
     """Return libsndfile's words for an error, without the path, which it has as bytes."""
     return getattr(error, "error_string", error)
 
 
-def _skip(file: soundfile.SoundFile, frames: int, dtype: str) -> None:
-    """Go to a frame; in a format that cannot seek, such as GSM 6.10, by reading what is before it."""
-    if frames and file.seekable():
-        file.seek(frames)
-        return
-    for first in range(0, frames, BLOCK):
-        file.read(min(BLOCK, frames - first), dtype=dtype)
-
-
 def _mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int) -> np.ndarray | None:
-    """The next samples (S,), at most so many, of one channel or averaged, a block after the other; None where the
-    channels cancel each other out.
-    """
+    """Return the next samples (S,), at most `frames`, of one channel or averaged; None if the channels cancel out."""
+    samples: np.ndarray = file.read(frames, dtype=dtype, always_2d=True)
     if file.channels == 1:
-        samples: np.ndarray = file.read(frames, dtype=dtype)
-        return samples
-    block, parts, power = max(1, BLOCK // file.channels), [np.zeros(0, dtype=np.float32)], 0.0
-    for first in range(0, frames, block):
-        part = file.read(min(block, frames - first), dtype=dtype, always_2d=True)
-        if channel == AVERAGED:
-            power += float(np.square(part, dtype=np.float32).mean(axis=1).sum())
-            parts.append(part.mean(axis=1, dtype=np.float32))
-        else:
-            parts.append(part[:, channel].astype(np.float32))
-    mean = np.concatenate(parts)
-    return mean if channel != AVERAGED or np.square(mean).sum() >= CANCELLED * power else None
+        return samples[:, 0]
+    if channel != AVERAGED:
+        return samples[:, channel].astype(np.float32)
+    mean = samples.mean(axis=1, dtype=np.float32)
+    power = np.square(samples, dtype=np.float32).mean(axis=1).sum(dtype=np.float64)
+    return mean if np.square(mean).sum() >= CANCELLED * power else None
 
 
 def _to_int16(samples: np.ndarray) -> np.ndarray:
@@ -193,129 +187,4 @@ def _resample(samples: np.ndarray, rate: int) -> np.ndarray:
     import torch
     from torchaudio.functional import resample
 
-    common = math.gcd(rate, SAMPLE_RATE)
-    if (rate // common) * (SAMPLE_RATE // common) > LARGEST_KERNEL:
-        rate = ROUND_RATE * round(rate / ROUND_RATE)
     return _to_int16(resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy())
-
-
-log = logging.getLogger(__name__)
-
-TABLES = """
-create table if not exists files (
-    path text primary key, size integer, inode integer, changed integer, samples integer, rate integer, content text);
-create table if not exists heard (
-    path text, begin real, seconds real, channel integer, size integer, inode integer, changed integer, fault text,
-    primary key (path, begin, seconds, channel));
-create index if not exists faulty on heard (path) where fault != '';
-create table if not exists decoded (digest text primary key, faults integer);
-"""
-PATHS_PER_QUERY = 500
-
-
-class FileRow(NamedTuple):
-    """A file by its header and bytes: state, samples per channel, Hz, hash of the content."""
-
-    path: str
-    size: int
-    inode: int
-    changed: int
-    samples: int
-    rate: int
-    content: str
-
-    @property
-    def state(self) -> FileState:
-        return FileState(self.size, self.inode, self.changed)
-
-
-class DecodedRow(NamedTuple):
-    """A decoded part of a file: begin and length in seconds, channel, state of the file, fault ("" for none)."""
-
-    path: str
-    begin: float
-    seconds: float
-    channel: int
-    size: int
-    inode: int
-    changed: int
-    fault: str
-
-    @property
-    def state(self) -> FileState:
-        return FileState(self.size, self.inode, self.changed)
-
-
-Row = TypeVar("Row", FileRow, DecodedRow)
-TABLE_OF: dict[type, str] = {FileRow: "files", DecodedRow: "heard"}
-
-
-def index_path() -> Path:
-    """Return the database: $ASR_ABLATIONS_INDEX, or audio-index-2.sqlite in the user's cache folder."""
-    if path := os.environ.get("ASR_ABLATIONS_INDEX"):
-        return Path(path)
-    cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    return cache / "asr-ablations" / "audio-index-2.sqlite"
-
-
-def load(kind: type[Row], paths: Iterable[Path]) -> list[Row]:
-    """Return all stored rows of one kind for these paths; none if the database cannot be used."""
-    names = [str(path) for path in paths]
-    rows: list[Row] = []
-    for i in range(0, len(names), PATHS_PER_QUERY):
-        part = names[i : i + PATHS_PER_QUERY]
-        rows += map(kind._make, _query(f"select * from {TABLE_OF[kind]} where path in ({_marks(part)})", part))
-    return rows
-
-
-def load_faulty() -> list[DecodedRow]:
-    """Return the stored rows of all decoded parts of files in which something was wrong."""
-    return [*map(DecodedRow._make, _query("select * from heard where fault != ''", ()))]
-
-
-def faults_of_decoded(digest: str) -> int | None:
-    """Return how many faults there are in utterances that were all decoded, None if these were not."""
-    rows = _query("select faults from decoded where digest = ?", (digest,))
-    return int(str(rows[0][0])) if rows else None
-
-
-def store_decoded(digest: str, faults: int) -> None:
-    """Keep that utterances with this digest were all decoded, and how many have faults."""
-    _query("insert or replace into decoded values (?, ?)", (digest, faults))
-
-
-def store(rows: Sequence[Row]) -> None:
-    """Add rows of one kind, or replace them; nothing happens if the database cannot be used."""
-    if rows:
-        statement = f"insert or replace into {TABLE_OF[type(rows[0])]} values ({_marks(rows[0])})"
-        _execute(lambda database: database.executemany(statement, rows).fetchall())
-
-
-def _query(statement: str, values: Sequence[object]) -> list[tuple[object, ...]]:
-    return _execute(lambda database: database.execute(statement, values).fetchall())
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
-
-
-SECONDS_FOR_INDEX = 5.0
-_unusable: set[Path] = set()
-
-
-def _execute(work: Callable[[sqlite3.Connection], list[tuple[object, ...]]]) -> list[tuple[object, ...]]:
-    """Run `work` in one transaction. With a database that cannot be used nothing is kept, and everything works: it is
-    not asked again, as a process that is stopped in the middle of a transaction would let each query wait.
-    """
-    try:
-        if (path := index_path()) in _unusable:
-            return []
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=SECONDS_FOR_INDEX)) as database, database:
-            database.executescript(TABLES)
-            return work(database)
-    except (sqlite3.Error, OSError, UnicodeEncodeError, UsageError) as error:
-        if isinstance(error, (sqlite3.Error, OSError)):
-            _unusable.add(path)
-        log.warning("the index of audio files cannot be used, what is known of them is not kept: %s", error)
-        return []

@@ -5,11 +5,11 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import TYPE_CHECKING, ClassVar, TypedDict, TypeVar
 
-from asr_ablations.data import audio_checks, split_index
-from asr_ablations.data.split_index import SplitIndex
+from asr_ablations.data.index import SplitIndex, note
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.files import expanded, format_override, typed
@@ -87,17 +87,21 @@ class Corpus(ABC):
 
     @abstractmethod
     def find(self, split: str) -> list[Utterance]:
-        """Return the utterances that the texts of a split name, with texts as they are written; no audio is opened."""
+        """Return the utterances that the texts of a split name, with texts as they are written; no audio is opened.
+
+        Every run calls it, unless it is marked as `indexed`.
+        """
 
     @abstractmethod
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Lay out utterances, each the whole of its file, as a split under `root`: what `find` reads back."""
 
-    def place(self, split: str) -> tuple[object, ...] | None:
-        """Return what decides what `find` returns, beside the content of the folders that it lists by `entries` and of
-        the texts that it reads by `text_of`; None if it depends on more. Then every run reads the split again.
-        """
-        return None
+    def check_splits(self, splits: Sequence[str]) -> None:
+        """Raises UsageError for a split that is none of these."""
+        for role in self.requested:
+            for name in getattr(self, role):
+                if name not in splits:
+                    raise choices(f"data.{role}", name, splits)
 
     def fetch(self) -> None:
         """Generate or download what is missing, where that is possible, and check that every split is present."""
@@ -106,39 +110,25 @@ class Corpus(ABC):
     def read(self, split: str) -> Utterances:
         """Return the utterances of one split, those with faults included.
 
-        Faults come from the headers of the files and from the decoding of earlier runs. Where the corpus is `thorough`,
+        Faults come from the headers of the files and from the decoding of earlier runs. If the corpus is `thorough`,
         all audio is decoded, once for all runs.
         """
         if split not in self._read:
-            inspected = self._inspected(split)
-            self._read[split] = (
-                audio_checks.decode_all(inspected, f"decoding {split}")
-                if self.thorough
-                else audio_checks.known_faults(inspected)
-            )
+            names = getattr(type(self).find, "options", None)
+            values = [getattr(self, name) for name in names or ()]
+            options = [*(value(split) if callable(value) else value for value in values), self.language, self.normalise]
+            options += [version("whisper-normalizer")] * (self.normalise == "whisper")
+            index = SplitIndex(type(self), self.root, split, None if names is None else options)
+            self._read[split] = index.read(lambda: self._list(split), self.thorough)
         return self._read[split]
 
-    def _inspected(self, split: str) -> Utterances:
-        """Find and inspect, where no earlier run or other rank has done so and kept what is still valid."""
-        title = f"reading {split}"
-        place = self.place(split) if split_index.defined_together(type(self), "find", "place") else None
-        index = None if place is None else SplitIndex(type(self), (*place, self.language, self.normalise))
-        if index is not None and (kept := index.load()) is not None:
-            return kept
-        begun = split_index.now()
-        with split_index.noted_sources() as sources:
-            utterances = self.find(split)
+    def _list(self, split: str) -> list[Utterance]:
+        """Return what `find` returns, with all texts in their one form."""
+        utterances = self.find(split)
         for row, u in enumerate(utterances):  # in place: many corpora are large
             speaker, unit = clean(u.speaker), clean(u.unit)
             utterances[row] = replace(u, id=clean(u.id), speaker=speaker, text=self.normalised(u.text), unit=unit)
-        if index is None or len(utterances) < split_index.LEAST:
-            return audio_checks.inspect(utterances, title)
-        with index.alone(split):
-            if (kept := index.load()) is not None:  # by the process that was waited for
-                return kept
-            inspected = audio_checks.inspect(utterances, title)
-            index.store(inspected, sources, begun)
-        return inspected
+        return utterances
 
     def sets(self) -> list[str]:
         """Return the names of all sets: train, which may be several splits, and the splits of validation and test."""
@@ -157,6 +147,21 @@ class Corpus(ABC):
         name = type(self).__module__.rpartition(".")[2]
         values = {"root": self.root or "FOLDER", **self.requested}
         return typed("prepare", f"data={name}", *(format_override(f"data.{key}", values[key]) for key in values))
+
+
+Find = TypeVar("Find", bound=Callable[..., list[Utterance]])
+
+
+def indexed(*options: str) -> Callable[[Find], Find]:
+    """Mark a `find` whose result an index may keep: it reads texts by `text_of`, lists folders by `entries`, and
+    depends on nothing else but these attributes of the corpus, and methods that take the split.
+    """
+
+    def mark(find: Find) -> Find:
+        setattr(find, "options", options)  # noqa: B010
+        return find
+
+    return mark
 
 
 def check_names(key: str, names: object) -> None:
@@ -192,7 +197,7 @@ def entries(folder: Path) -> list[Path | Utterance]:
     """Return the contents of a folder, sorted by name, or one fault if it cannot be read. Path.glob would skip such a
     folder silently.
     """
-    split_index.note(folder)
+    note(folder)
     try:
         return [folder / name for name in sorted(os.listdir(folder))]
     except OSError as error:
@@ -204,7 +209,7 @@ def text_of(path: Path) -> str:
     try:
         if not is_regular(path):
             raise UsageError(f"cannot read {path}: it is no regular file")
-        split_index.note(path)
+        note(path)
         return decode(path.read_bytes(), path).replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error}") from error
@@ -234,6 +239,10 @@ class Paths(Corpus):
         self.train, self.validation, self.test = (
             [names[path] for path in splits] for splits in (self.train, self.validation, self.test)
         )
+
+    def path(self, split: str) -> Path:
+        """Return the path of a split."""
+        return self.root / self.paths[split]
 
     def with_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
         """Return the utterances with the speakers in their ids, where speaker_of asks for them. One without a speaker

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from asr_ablations.data.audio import AVERAGED, LONGEST
-from asr_ablations.data.audio_checks import ROUNDING
+from asr_ablations.data.audio import AVERAGED
 from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.index import ROUNDING
 from asr_ablations.data.utterances import Utterances
 from asr_verdicts.terminal import harmless
 
@@ -29,35 +29,28 @@ def shares_audio(utterances: Utterances, others: Utterances) -> np.ndarray:
     """Return whether the audio of each utterance (N,) is among that of others: in the same bytes, whatever the names
     of their files, times that overlap by more than their rounding, in a channel that both have.
     """
-    shared = np.zeros(len(utterances), np.bool_)
-    contents = np.append(np.unique(_contents(utterances)), b"\xff")  # the last one is nobody's
-    _, begins, ends = _place(utterances, contents)
-    known, starts, stops = _place(others, contents)
-    slack = np.minimum(ROUNDING, (ends - begins) / 2)
-    channels, heard_in = utterances.column("channel"), others.column("channel")
-    for channel in np.unique(channels):
-        heard = known & ((heard_in == channel) | (heard_in == AVERAGED) | (channel == AVERAGED))
-        order, rows = np.argsort(starts[heard]), channels == channel
-        latest = np.maximum.accumulate(np.append(-np.inf, stops[heard][order]))  # end of all that begin before
-        earlier = np.searchsorted(starts[heard][order], (ends - slack)[rows])
-        shared[rows] = latest[earlier] > (begins + slack)[rows]
-    return shared
+    parts: dict[str, list[tuple[float, float, int]]] = {content: [] for content, *_ in _parts(utterances)}
+    for content, begin, end, channel in _parts(others):
+        if content in parts:
+            parts[content].append((begin, end, channel))
+    shared = []
+    for content, begin, end, channel in _parts(utterances):
+        slack = min(ROUNDING, (end - begin) / 2)
+        shared.append(
+            any(
+                start < end - slack and stop > begin + slack and (heard == channel or AVERAGED in (heard, channel))
+                for start, stop, heard in parts[content]
+            )
+        )
+    return np.array(shared, np.bool_)
 
 
-def _contents(utterances: Utterances) -> np.ndarray:
-    """The hash of each file, or its path if a corpus gives no hash, as bytes (N,)."""
-    names = zip(utterances.strings("content"), utterances.strings("audio"), strict=True)
-    return np.array([(content or path).encode("utf-8", "surrogatepass") for content, path in names], np.bytes_)
-
-
-def _place(utterances: Utterances, contents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether the content of each utterance is one of these, sorted, and its begin and end in seconds (N,) on a line on
-    which one content lies behind the other.
-    """
-    own = _contents(utterances)
-    numbers = np.searchsorted(contents[:-1], own)
-    begins = 2 * LONGEST * numbers + utterances.column("offset")
-    return contents[numbers] == own, begins, begins + utterances.column("duration")
+def _parts(utterances: Utterances) -> Iterator[tuple[str, float, float, int]]:
+    """Yield the hash of each file, or its path if a corpus gives no hash, begin and end in seconds, and channel."""
+    strings = [utterances.strings(name) for name in ("content", "audio")]
+    numbers = [utterances.column(name).tolist() for name in ("offset", "duration", "channel")]
+    for content, path, begin, seconds, channel in zip(*strings, *numbers, strict=True):
+        yield content or path, begin, begin + seconds, channel
 
 
 def warnings_of(sets: Mapping[str, Utterances], shared: Mapping[str, InTraining], corpus: Corpus) -> Iterator[str]:

@@ -1,10 +1,9 @@
 """The source that a dataset reads from, and a cache on disk: values of all utterances in one file, index, checksums.
 
 A cache is a folder whose name contains the key of its content. One process builds it under a temporary name and renames
-it when it is complete; the others wait and then use it. Checksums over whole files (36 s for 960 hours of PCM in the
-page cache, minutes from a disk) are verified once for each state of the files: inode, size, and the times of the last
-write and of the last change of the inode, which moves with every write and cannot be set back. A damaged cache is built
-again. What a disk loses by itself, without a write, is not noticed.
+it when it is complete; the others wait and then use it. Hashes of the whole files are verified once for each of their
+states: size, inode, and the time of change, which moves with every write and cannot be set back. A damaged cache is
+built again. What a disk loses by itself, without a write, is not noticed.
 """
 
 import hashlib
@@ -15,10 +14,7 @@ import math
 import os
 import shutil
 import weakref
-import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -26,23 +22,22 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.data import audio
+from asr_ablations.data.threads import in_threads
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.content_keys import content_key, hash_file, hash_source, library_versions
-from asr_ablations.tools.files import amount, read_json
-from asr_ablations.tools.machine import cores, one_at_a_time
+from asr_ablations.tools.content_keys import FileState, content_key, hash_file, library_versions
+from asr_ablations.tools.files import amount, read_json, sha256
+from asr_ablations.tools.machine import one_at_a_time
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write_json
-from asr_verdicts.terminal import bar
 
 log = logging.getLogger(__name__)
 
 Recording = tuple[np.ndarray, int]
 """Values of one utterance, int16 samples (S,) or float16 features (T, F), and its length in samples."""
 FILES = ("values", "index.npy")
-VERIFIED = "verified.json"
-"""The checksums that were right, and the states of the files then."""
-CHUNK = 1 << 24
-"""Bytes read at a time for the checksum."""
+ABOUT = "about.json"
+"""The SHA-256 of the files, and the states in which they were verified."""
 
 
 class Store(Protocol):
@@ -139,65 +134,58 @@ def _index(folder: Path, count: int) -> np.ndarray:
     return index
 
 
-class CacheFolder:
-    """The cache of one split under `root`; `name` describes its content for people and contains the cache key."""
+def build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
+    """Build the cache in `folder`, whose name has its key, unless it is complete. size: approximate bytes needed.
 
-    def __init__(self, root: Path, name: str) -> None:
-        self.root, self.folder = root, root / name
+    Raises UsageError if the cache cannot be written or an utterance cannot be read; nothing incomplete is left.
+    """
+    if _is_complete(folder):
+        return
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = folder.with_name(f"{folder.name}.lock")
+        with one_at_a_time(lock, f"waiting for the process that builds {folder}"):
+            if not _is_complete(folder):
+                _build(folder, utterances, read, size)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the cache {folder}: {error.strerror or error}; set cache.root to a folder with "
+            f"{amount(size)} free, or cache=none"
+        ) from error
 
-    def build(self, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
-        """Build the cache unless it is complete. read: returns one recording; size: approximate bytes needed.
 
-        Raises UsageError if the cache cannot be written or an utterance cannot be read; nothing incomplete is left.
-        """
-        if self._is_complete():
-            return
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            with one_at_a_time(
-                self.root / f"{self.folder.name}.lock", f"waiting for the process that builds {self.folder}"
-            ):
-                if not self._is_complete():
-                    self._build(utterances, read, size)
-        except OSError as error:
-            raise UsageError(
-                f"cannot write the cache {self.folder}: {error.strerror or error}; set cache.root to a folder with "
-                f"{amount(size)} free, or cache=none"
-            ) from error
+def _is_complete(folder: Path) -> bool:
+    """Return whether the cache exists and is what was built, by hashes of its files or by their states since."""
+    try:
+        about, states = read_json(folder / ABOUT), _states(folder)
+        if about["states"] == states:
+            return True
+        if intact := about["sha256"] == _hashes(folder):
+            with suppress(OSError):  # of somebody else's cache, every run verifies the whole
+                write_json(folder / ABOUT, {**about, "states": states})
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError):
+        intact = False
+    if not intact:
+        log.warning("the cache %s is damaged and is built again", folder)
+    return intact
 
-    def _is_complete(self) -> bool:
-        """Return whether the cache exists and its checksums are right, now or since its files got their states."""
-        try:
-            recorded = read_json(self.folder / "about.json")
-            states = _states(self.folder)
-            if _verified(self.folder) == {"checksums": recorded, "states": states}:
-                return True
-            intact = recorded == _checksums(self.folder)
-            if intact:
-                _record_verified(self.folder, recorded, states)
-        except FileNotFoundError:
-            return False
-        except (OSError, ValueError):
-            intact = False
-        if not intact:
-            log.warning("the cache %s is damaged and is built again", self.folder)
-        return intact
 
-    def _build(self, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
-        # temporary folders of a process that was killed, and a damaged cache
-        for remainder in [*self.root.glob(f".{self.folder.name}.*"), self.folder]:
-            shutil.rmtree(remainder, ignore_errors=True)
-        free = shutil.disk_usage(self.root).free
-        if free < size:
-            raise OSError(None, f"it needs {amount(size)}, and {amount(free)} are free")
-        temporary = self.root / f".{self.folder.name}.{os.getpid()}"
-        temporary.mkdir()
-        try:
-            with bar(f"caching {self.folder.name}", len(utterances)) as advance:
-                _write(temporary, _in_order(read, utterances), advance)
-            temporary.rename(self.folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+def _build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
+    # temporary folders of a process that was killed, and a damaged cache
+    for remainder in [*folder.parent.glob(f".{folder.name}.*"), folder]:
+        shutil.rmtree(remainder, ignore_errors=True)
+    free = shutil.disk_usage(folder.parent).free
+    if free < size:
+        raise OSError(None, f"it needs {amount(size)}, and {amount(free)} are free")
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    temporary.mkdir()
+    try:
+        _write(temporary, in_threads(read, utterances, f"caching {folder.name}", chunk=4))
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def cache_key(utterances: Sequence[Utterance], made_by: str) -> str:
@@ -210,78 +198,32 @@ def cache_key(utterances: Sequence[Utterance], made_by: str) -> str:
     digest = hashlib.sha256()
     strings = [columns.strings(name) for name in ("id", "audio", "content")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
-    for id_, audio, content, *place in zip(*strings, *numbers, strict=True):
+    for id_, path, content, *place in zip(*strings, *numbers, strict=True):
         try:
-            digest.update(repr((id_, content or hash_file(Path(audio)), *place)).encode())
+            digest.update(repr((id_, content or hash_file(Path(path)), *place)).encode())
         except OSError as error:
-            raise UsageError(f"utterance {id_}: cannot read audio {audio}: {error}") from error
-    reader = {"code": hash_source("asr_ablations.data.audio", within="asr_ablations.data"), "rate": SAMPLE_RATE}
+            raise UsageError(f"utterance {id_}: cannot read audio {path}: {error}") from error
+    reader = {"code": audio.hash_reader(), "rate": SAMPLE_RATE}
     return content_key(utterances=digest.hexdigest(), made_by=made_by, reader=reader, versions=library_versions())
 
 
-def _write(folder: Path, recordings: Iterable[Recording], advance: Callable[[float], None]) -> None:
+def _write(folder: Path, recordings: Iterable[list[Recording]]) -> None:
     ends, samples = [0], []
     with (folder / "values").open("wb") as file:
-        for values, length in recordings:
+        for values, length in itertools.chain.from_iterable(recordings):
             file.write(np.ascontiguousarray(values).data)
             ends.append(ends[-1] + len(values))
             samples.append(length)
-            advance(1)
         file.flush()
         os.fsync(file.fileno())
     np.save(folder / "index.npy", np.array([ends[1:], samples], dtype=np.int64))
-    states, checksums = _states(folder), _checksums(folder)
-    (folder / "about.json").write_text(json.dumps(checksums))
-    _record_verified(folder, checksums, states)
+    (folder / ABOUT).write_text(json.dumps({"states": _states(folder), "sha256": _hashes(folder)}))
 
 
 def _states(folder: Path) -> dict[str, list[int]]:
     """Return what changes with every write to a file, though its size and time be set back."""
-    states = {name: (folder / name).stat() for name in FILES}
-    return {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in states.items()}
+    return {name: [*(FileState.of(folder / name) or ())] for name in FILES}
 
 
-def _verified(folder: Path) -> object:
-    try:
-        return read_json(folder / VERIFIED)
-    except (OSError, ValueError):
-        return None
-
-
-def _record_verified(folder: Path, checksums: object, states: dict[str, list[int]]) -> None:
-    """Record that the checksums were right of files in these states, if they still have them."""
-    if states == _states(folder):
-        with suppress(OSError):  # of somebody else's cache, every run verifies the whole
-            write_json(folder / VERIFIED, {"checksums": checksums, "states": states})
-
-
-def _checksums(folder: Path) -> dict[str, list[int]]:
-    return {name: _checksum(folder / name) for name in FILES}
-
-
-def _checksum(path: Path) -> list[int]:
-    """Return the bytes and the CRC-32 of a file."""
-    size = checksum = 0
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            size += len(chunk)
-            checksum = zlib.crc32(chunk, checksum)
-    return [size, checksum]
-
-
-def _in_order(read: Callable[[Utterance], Recording], utterances: Sequence[Utterance]) -> Iterator[Recording]:
-    """Yield the recordings in the order of the utterances, read by one thread per core, a few in advance. Threads
-    suffice: libsndfile and torch release the interpreter's lock while they work.
-    """
-    threads = cores()
-    waiting: deque[Future[Recording]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for utterance in utterances:
-                if len(waiting) >= 8 * threads:
-                    yield waiting.popleft().result()
-                waiting.append(pool.submit(read, utterance))
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+def _hashes(folder: Path) -> dict[str, str]:
+    return {name: sha256(folder / name) for name in FILES}

@@ -1,10 +1,10 @@
-"""Selection of the utterances that a run uses: faults of the others, and how they are treated."""
+"""Selection of the utterances that a run uses: what is wrong with the others, by cause, and how they are treated."""
 
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +12,12 @@ import torch
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
-from asr_ablations.data.audio_checks import SILENT
-from asr_ablations.data.complaints import FOREIGN, complaints
 from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Corpus
+from asr_ablations.data.index import SILENT
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import harmless
+from asr_verdicts.text import lower, normalisation
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,11 @@ OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than 
 TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
 UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
 """Reasons that are no faults of an utterance: another model or another limit uses it."""
+EXAMPLES = 3
+SIGNS = 12
+"""Signs that a complaint names; some alphabets have thousands."""
+FOREIGN = "characters outside the alphabet"
+CURES = {"case": "data.normalise=case makes {} small", "punctuation": "data.normalise=punctuation removes {}"}
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,8 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
         utterances = corpus.read_set(name)
         tested = name in corpus.test and name not in ("train", *corpus.validation)
         if tested:
-            silent = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
-            heard = {i: replace(utterances[i], fault="") for i in silent if utterances[i].fault.startswith(SILENT)}
-            utterances = utterances.replaced(heard)
+            untold = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
+            utterances = utterances.with_faults({i: "" for i in untold if utterances[i].fault.startswith(SILENT)})
         occurrences = Counter(utterances.strings("id"))
         repeated = np.zeros(len(utterances), np.bool_)
         if len(occurrences) < len(utterances):
@@ -86,12 +90,43 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
         texts = Transcripts.of(utterances, alphabet)
         available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
         suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
-        faults = {
-            i: _fault(utterances[i], alphabet, occurrences[utterances[i].id], tested)
-            for i in np.flatnonzero(suspects).tolist()
-        }
-        judged[name] = utterances.replaced({i: replace(utterances[i], fault=x) for i, x in faults.items() if x})
+        pairs = ((i, utterances[i]) for i in np.flatnonzero(suspects).tolist())
+        judged[name] = utterances.with_faults(
+            {i: _describe_fault(u, alphabet, occurrences[u.id], tested) for i, u in pairs}
+        )
     return judged
+
+
+class Complaint(NamedTuple):
+    """The utterances of a set with one cause. text: how many there are, the cause, and what helps."""
+
+    text: str
+    utterances: list[Utterance]
+
+
+def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alphabet) -> list[Complaint]:
+    """Group the utterances with faults by set and cause, the largest group of a set first."""
+    normalise = {name: normalisation(name, corpus.language, "data.normalise", lower) for name in CURES}
+    result = []
+    for name, utterances in judged.items():
+        groups: dict[tuple[str, str], list[Utterance]] = {}
+        for u in utterances.take(utterances.has("fault")):
+            reason = u.fault.partition(":")[0]
+            cures = (CURES[x] for x in normalise if reason == FOREIGN and not alphabet.foreign(normalise[x](u.text)))
+            groups.setdefault((reason, next(cures, "")), []).append(u)
+        for (reason, cure), group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+            about = _about_signs(group, cure, judged, alphabet) if reason == FOREIGN else f": {reason}"
+            result.append(Complaint(f"{len(group)} of {len(utterances)} utterances of {name}{about}", group))
+    return result
+
+
+def _about_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utterances], alphabet: Alphabet) -> str:
+    signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
+    learnt = "train" in judged and set(signs).issubset(set().union(*judged["train"].strings("text")))
+    ways = [cure, "alphabet=derived learns {}" if learnt else ""]
+    named = " ".join(map(repr, signs[:SIGNS])) + " …" * (len(signs) > SIGNS)
+    help_ = ", ".join(filter(None, ways)).replace("{}", "it" if len(signs) == 1 else "them")
+    return f" contain {named}{help_ and f': {help_}'}"
 
 
 class Transcripts(NamedTuple):
@@ -169,7 +204,7 @@ def _reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
     return OVER_LONG if trained else OVER_LONG_TO_EVALUATE
 
 
-def _fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, tested: bool) -> str:
+def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, tested: bool) -> str:
     """Return what is wrong with the id or the text of an utterance, "" for nothing."""
     if occurrences > 1:
         return f"duplicate id: {occurrences} utterances have it, one of them {utterance.audio}"

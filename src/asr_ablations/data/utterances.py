@@ -1,14 +1,13 @@
 """An utterance; and many of them in little memory, as columns from which an Utterance is made when it is needed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from asr_ablations.data.audio import AVERAGED
-from asr_ablations.tools.content_keys import FileState
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,7 @@ class Utterance:
 
 
 TEXTS = ("id", "speaker", "audio", "text", "content", "fault", "unit")
-STATE = FileState._fields
-NUMBERS = {"offset": np.float64, "duration": np.float64, **dict.fromkeys(("channel", *STATE), np.int64)}
-MISSING = FileState(-1, -1, -1)
-"""State of a file that is not there, or that nobody has looked at."""
+NUMBERS = {"offset": np.float64, "duration": np.float64, "channel": np.int64}
 CHUNK = 4096
 """Rows whose texts are in memory at a time."""
 
@@ -58,12 +54,23 @@ class PackedTexts:
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return PackedTexts(b"".join(encoded), ends)
 
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, np.ndarray], name: str) -> "PackedTexts":
+        return PackedTexts(arrays[f"{name}_content"].tobytes(), arrays[f"{name}_ends"])
+
+    def arrays(self, name: str) -> dict[str, np.ndarray]:
+        """Return everything as arrays by name, for a file."""
+        return {f"{name}_content": np.frombuffer(self.content, np.uint8), f"{name}_ends": self.ends}
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
     def __getitem__(self, row: int) -> str:
         return self.content[self.ends[row] : self.ends[row + 1]].decode("utf-8", "surrogatepass")
 
 
 class Columns:
-    """Fields of N utterances: `texts` and `numbers` by name; the numbers of STATE are those of the audio file."""
+    """Fields of N utterances, `texts` and `numbers` by name."""
 
     def __init__(self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray]) -> None:
         self.texts, self.numbers = dict(texts), dict(numbers)
@@ -72,24 +79,22 @@ class Columns:
         return len(self.numbers["duration"])
 
     @staticmethod
-    def of(utterances: Sequence[Utterance], states: Sequence[FileState] | None = None) -> "Columns":
-        states = states or [MISSING] * len(utterances)
-        sources = {name: states if name in STATE else utterances for name in NUMBERS}
+    def of(utterances: Sequence[Utterance]) -> "Columns":
         return Columns(
             {name: PackedTexts.of(str(getattr(u, name)) for u in utterances) for name in TEXTS},
-            {name: np.array([getattr(x, name) for x in sources[name]], dtype) for name, dtype in NUMBERS.items()},
+            {name: np.array([getattr(u, name) for u in utterances], dtype) for name, dtype in NUMBERS.items()},
+        )
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Columns":
+        return Columns(
+            {name: PackedTexts.from_arrays(arrays, name) for name in TEXTS}, {name: arrays[name] for name in NUMBERS}
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything as arrays by name, for a file."""
-        contents = {f"{name}_content": np.frombuffer(t.content, np.uint8) for name, t in self.texts.items()}
-        return {**contents, **{f"{name}_ends": t.ends for name, t in self.texts.items()}, **self.numbers}
-
-    @staticmethod
-    def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Columns":
-        """Return what `arrays` has been made of."""
-        texts = {name: PackedTexts(arrays[f"{name}_content"].tobytes(), arrays[f"{name}_ends"]) for name in TEXTS}
-        return Columns(texts, {name: arrays[name] for name in NUMBERS})
+        packed = {key: array for name, texts in self.texts.items() for key, array in texts.arrays(name).items()}
+        return packed | self.numbers
 
     def utterance(self, row: int) -> Utterance:
         id_, speaker, audio, text, content, fault, unit = (self.texts[name][row] for name in TEXTS)
@@ -109,11 +114,11 @@ class Utterances(Sequence[Utterance]):
         self._ends = np.cumsum([len(block) for block in self.blocks])
 
     @staticmethod
-    def of(utterances: Sequence[Utterance], states: Sequence[FileState] | None = None) -> "Utterances":
+    def of(utterances: Sequence[Utterance]) -> "Utterances":
         """Return utterances in columns; those that are already stay as they are."""
         if isinstance(utterances, Utterances):
             return utterances
-        return Utterances([Columns.of(utterances, states)], np.arange(len(utterances)))
+        return Utterances([Columns.of(utterances)], np.arange(len(utterances)))
 
     @staticmethod
     def joined(parts: Sequence["Utterances"]) -> "Utterances":
@@ -146,14 +151,14 @@ class Utterances(Sequence[Utterance]):
         """Return the utterances at these indices, or those where a mask is true."""
         return Utterances(self.blocks, self.rows[indices])
 
-    def replaced(self, others: Mapping[int, Utterance]) -> "Utterances":
-        """Return the utterances with others at some of the indices."""
-        if not others:
+    def with_faults(self, faults: Mapping[int, str]) -> "Utterances":
+        """Return the utterances with other faults at some of the indices."""
+        if not faults:
             return self
         rows = self.rows.copy()
-        rows[list(others)] = int(self._ends[-1]) + np.arange(len(others))
-        states = [self.state(index) for index in others]
-        return Utterances([*self.blocks, Columns.of(list(others.values()), states)], rows)
+        rows[list(faults)] = int(self._ends[-1]) + np.arange(len(faults))
+        changed = [replace(self[index], fault=fault) for index, fault in faults.items()]
+        return Utterances([*self.blocks, Columns.of(changed)], rows)
 
     def column(self, name: str) -> np.ndarray:
         """Return one of the columns of numbers (N,)."""
@@ -176,11 +181,6 @@ class Utterances(Sequence[Utterance]):
         """Yield the utterances, a few thousand at a time."""
         for begin in range(0, len(self), CHUNK):
             yield self[begin : begin + CHUNK]
-
-    def state(self, index: int) -> FileState:
-        """Return the state of an utterance's audio file when it was last looked at."""
-        block, row = self._place(index)
-        return FileState(*(int(block.numbers[name][row]) for name in STATE))
 
     def _place(self, index: int) -> tuple[Columns, int]:
         row = int(self.rows[index])

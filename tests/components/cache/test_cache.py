@@ -21,7 +21,7 @@ from asr_ablations.config.build import build
 from asr_ablations.data import audio, recording_cache
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Items, collate
-from asr_ablations.data.recording_cache import CacheFolder, cache_key
+from asr_ablations.data.recording_cache import cache_key
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import identity
 from asr_ablations.training.assembly import assemble, trainer
@@ -152,8 +152,8 @@ def test_checksums_are_made_once_for_a_state_of_the_files(
     built: Path, utterances: list[Utterance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    checksum = recording_cache._checksum
-    monkeypatch.setattr(recording_cache, "_checksum", lambda path: (read.append(path.name), checksum(path))[1])
+    sha256 = recording_cache.sha256
+    monkeypatch.setattr(recording_cache, "sha256", lambda path: (read.append(path.name), sha256(path))[1])
 
     def start() -> list[str]:
         read.clear()
@@ -195,7 +195,8 @@ def test_a_damaged_cache_is_found_and_built_anew(
 def test_a_strangers_index_is_one_line(index: np.ndarray, built: Path, utterances: list[Utterance]) -> None:
     """With right checksums, in a shared folder. Nothing in it is executed."""
     np.save(built / "index.npy", index)
-    (built / "about.json").write_text(json.dumps(recording_cache._checksums(built)))
+    hashes = recording_cache._hashes(built)
+    (built / "about.json").write_text(json.dumps({"states": {}, "sha256": hashes}))
     cache = component("cache", "pcm", root=str(built.parent))
     with pytest.raises(UsageError, match=f"{built.name}: no cache of {len(utterances)} recordings"):
         cache.open("train", utterances, 0)
@@ -266,7 +267,7 @@ def slow_build(root: Path, utterances: list[Utterance], begun: Any, go_on: Any, 
         samples = audio.read(utterance.audio, utterance.offset, utterance.duration)
         return samples, len(samples)
 
-    CacheFolder(root, "shared").build(utterances, read, 1000)
+    recording_cache.build(root / "shared", utterances, read, 1000)
 
 
 def test_two_processes_build_once_and_the_second_uses_it(utterances: list[Utterance], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.recording_cache import Cached, CacheFolder, Recording, cache_key
+from asr_ablations.data.recording_cache import Cached, Recording, build, cache_key
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.content_keys import hash_object
 from asr_ablations.tools.files import expanded
@@ -32,9 +32,9 @@ class FeatureCache:
         lengths = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
         bins = self.features.size
         size = int(self.features.frames(lengths).sum()) * bins * 2
-        cache = CacheFolder(self.root, f"features-{name}-{cache_key(utterances, hash_object(self.features))}")
-        cache.build(utterances, self._read, size)
-        return Cached(cache.folder, utterances, np.float16, (bins,))
+        folder = self.root / f"features-{name}-{cache_key(utterances, hash_object(self.features))}"
+        build(folder, utterances, self._read, size)
+        return Cached(folder, utterances, np.float16, (bins,))
 
     def _read(self, utterance: Utterance) -> Recording:
         samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)

@@ -7,7 +7,7 @@ import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.recording_cache import Cached, CacheFolder, Recording, cache_key
+from asr_ablations.data.recording_cache import Cached, Recording, build, cache_key
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.files import expanded
 
@@ -23,10 +23,9 @@ class PCM:
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
         utterances = Utterances.of(utterances)
         size = round(float(utterances.column("duration").sum()) * SAMPLE_RATE) * 2
-        key = cache_key(utterances, made_by="the reader alone")
-        cache = CacheFolder(self.root, f"pcm-{name}-{key}")
-        cache.build(utterances, _read, size)
-        return Cached(cache.folder, utterances, np.int16, ())
+        folder = self.root / f"pcm-{name}-{cache_key(utterances, made_by='the reader alone')}"
+        build(folder, utterances, _read, size)
+        return Cached(folder, utterances, np.int16, ())
 
 
 def _read(utterance: Utterance) -> Recording:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.librispeech import Folders
-from asr_ablations.data.corpus import CorpusOptions
+from asr_ablations.data.corpus import CorpusOptions, indexed
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_whole, whole
 from asr_verdicts.errors import choices
@@ -32,31 +32,24 @@ class AN4(Folders):
         self, *, held_out: int, fold: int | None = None, folds: int = 10, **options: "Unpack[CorpusOptions]"
     ) -> None:
         super().__init__(**options)
-        for role in self.requested:
-            for name in getattr(self, role):
-                if name not in SPLITS:
-                    raise choices(f"data.{role}", name, SPLITS)
+        self.check_splits(SPLITS)
         whole("data.folds", folds, 2)
         whole("data.held_out", held_out, 1)
         if fold is not None and not (is_whole(fold, 0) and fold < folds):
             raise choices("data.fold", fold, f"null or 0 to {folds - 1}, one of data.folds={folds}")
         self.held_out, self.fold, self.folds = held_out, fold, folds
-        # The corpus is distributed both as {train,test} and as a folder AN4 with these.
-        if self.root is not None and not (self.root / "train").is_dir() and (self.root / "AN4" / "train").is_dir():
-            self.root = self.root / "AN4"
+        self.enter("AN4")
 
     def folders(self) -> list[str]:
         return ["train", "test"]
 
+    @indexed("held_out", "fold", "folds")
     def find(self, split: str) -> list[Utterance]:
         utterances = self._of_fold(split == "test") if self.fold is not None else self._published(split == "test")
         if split == "test":
             return utterances
         development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
-
-    def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root, split, self.held_out, self.fold, self.folds)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """As Folders; dev is a part of train."""

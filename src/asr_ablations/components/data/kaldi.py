@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
-from asr_ablations.data.corpus import Paths, entries, faulty, text_of
+from asr_ablations.data.corpus import Paths, entries, faulty, indexed, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError
 from asr_verdicts.text import clean, spelled_on_disk
@@ -34,15 +34,13 @@ class Kaldi(Paths):
                         f"to check it once it is there: {self.prepare_command()}"
                     )
 
+    @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:
-        return self.with_speakers(*read_directory(self.root / self.paths[split], self.root))
-
-    def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root / self.paths[split], self.speaker_of)
+        return self.with_speakers(*read_directory(self.path(split), self.root))
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write wav.scp, text and utt2spk; the audio files stay where they are."""
-        write_directory(self.root / self.paths[split], utterances)
+        write_directory(self.path(split), utterances)
 
 
 def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:

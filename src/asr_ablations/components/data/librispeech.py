@@ -7,7 +7,7 @@ same layout.
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from asr_ablations.data.corpus import (
     Corpus,
@@ -17,12 +17,13 @@ from asr_ablations.data.corpus import (
     faulty,
     file_utterance,
     folders_in,
+    indexed,
     listed,
     text_of,
 )
-from asr_ablations.data.download import check_source
+from asr_ablations.data.download import Archive, Download, check_source, fetch
 from asr_ablations.data.utterances import Utterance
-from asr_verdicts.errors import UsageError
+from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.text import clean
 
 if TYPE_CHECKING:
@@ -49,15 +50,18 @@ class Folders(Corpus):
                 f"to prepare it: {self.prepare_command()}"
             )
 
+    def enter(self, folder: str) -> None:
+        """Make a folder under the root the root if the root lacks splits: archives put a folder around them."""
+        if self.root is not None and self.missing() and (self.root / folder).is_dir():
+            self.root = self.root / folder
+
     def missing(self) -> list[str]:
         """The splits that are missing under the root."""
         return [name for name in self.folders() if not self.folder(name).exists()]
 
+    @indexed("folder")
     def find(self, split: str) -> list[Utterance]:
         return list_folder(self.folder(split))
-
-    def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.folder(split),)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one chapter per speaker, with copies of the audio files, which must be flac."""
@@ -67,13 +71,6 @@ class Folders(Corpus):
             shutil.copy(u.audio, chapter / f"{u.id}.flac")
             with (chapter / f"{u.speaker}-1.trans.txt").open("a", encoding="utf-8") as transcripts:
                 transcripts.write(f"{u.id} {u.text.upper()}\n")
-
-
-class Download(TypedDict):
-    """The source of archives. address: of the folder; sha256: of the archive of each split."""
-
-    address: str
-    sha256: Mapping[str, str]
 
 
 class LibriSpeech(Folders):
@@ -96,16 +93,17 @@ class LibriSpeech(Folders):
             check_names(f"data.named.{name}", splits)
         self.train = [split for name in listed(options["train"]) for split in named.get(name, [name])]
         self.download = download
-        # torchaudio and the archives themselves put a folder LibriSpeech around the splits
-        if self.root is not None and self.missing() and (self.root / "LibriSpeech").is_dir():
-            self.root = self.root / "LibriSpeech"
+        self.enter("LibriSpeech")
 
     def fetch(self) -> None:
         """Download, verify and unpack the splits that are missing."""
-        from asr_ablations.data.download import fetch
-
-        if self.root is not None:
-            fetch(self.missing(), self.root, **self.download)
+        checksums = self.download["sha256"]
+        for split in (missing := self.missing() if self.root else []):
+            if split not in checksums:
+                raise choices("split", split, f"a folder in {self.root}, or an archive: {', '.join(checksums)}")
+        if self.root is not None and missing:
+            archives = [Archive(split, "LibriSpeech", [split], checksums[split]) for split in missing]
+            fetch(archives, self.root, self.download["address"])
         self.prepare()
 
 

@@ -12,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
-from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, text_of
+from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, indexed, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_number, is_whole
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
 from asr_verdicts.text import clean, spelled_on_disk
 
-LONE = re.compile("[\ud800-\udfff]")
-"""Halves of characters, which JSON can hold and no file can."""
+IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
+"""NUL and halves of characters, which JSON can hold and no file can."""
 
 
 class Manifest(Paths):
@@ -42,8 +42,9 @@ class Manifest(Paths):
                     f"; to check it once it is there: {self.prepare_command()}"
                 )
 
+    @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:
-        path = self.root / self.paths[split]
+        path = self.path(split)
         lines = text_of(path).split("\n")
         utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
@@ -55,12 +56,9 @@ class Manifest(Paths):
         named = _with_ids(utterances, path.parent)
         return self.with_speakers(named, lambda u: _flat(u.audio.with_suffix(""), path.parent))
 
-    def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root / self.paths[split], self.speaker_of)
-
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write one line per utterance; the audio files stay where they are."""
-        path = self.root / self.paths[split]
+        path = self.path(split)
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [
             {"audio_filepath": str(u.audio.resolve()), "text": u.text, "id": u.id}
@@ -92,11 +90,8 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
         if not isinstance(entry.get(key), str):
             return faulty(where, manifest, f"no {key}: a text is expected, found {entry.get(key)!r}")
     for key in ("audio_filepath", "text", "id", "speaker", "unit"):
-        if LONE.search(str(entry.get(key, ""))):
-            return faulty(where, manifest, f"wrong {key}: half of a character, found {entry[key]!r}")
-    for key in ("id", "speaker", "unit"):
-        if "\0" in str(entry.get(key, "")):  # Python 3.10 reads no table with one
-            return faulty(where, manifest, f"wrong {key}: it holds NUL, found {entry[key]!r}")
+        if IMPOSSIBLE.search(str(entry.get(key, ""))):
+            return faulty(where, manifest, f"wrong {key}: NUL or half of a character, found {entry[key]!r}")
     for key in ("offset", "duration"):
         if not _seconds(entry.get(key)):
             return faulty(where, manifest, f"wrong {key}: seconds are expected, found {entry[key]!r}")

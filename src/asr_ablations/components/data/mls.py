@@ -4,29 +4,19 @@
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.librispeech import Folders
-from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, text_of
-from asr_ablations.data.download import check_source
+from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, indexed, text_of
+from asr_ablations.data.download import Archive, Download, check_source, fetch
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.text import spelled_on_disk
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-
-class Download(TypedDict):
-    """The source of the archives. address: of the folder; archive: the name of the language's, without _opus; md5: of
-    archives by name.
-    """
-
-    address: str
-    archive: str
-    md5: Mapping[str, str]
 
 
 class MLS(Folders):
@@ -44,9 +34,7 @@ class MLS(Folders):
         if not re.fullmatch(r"[\w.-]+", str(download["archive"] or "")):
             raise choices("data.download.archive", download["archive"], "the name of an archive, as mls_german")
         self.ending, self.download = ending, download
-        # the archive has a folder of its name around the splits
-        if self.root is not None and self.missing() and (self.root / self.archive).is_dir():
-            self.root = self.root / self.archive
+        self.enter(self.archive)
 
     @property
     def archive(self) -> str:
@@ -55,13 +43,12 @@ class MLS(Folders):
 
     def fetch(self) -> None:
         """Download, verify and unpack the language's archive, unless every split is present."""
-        from asr_ablations.data.download import fetch_together
-
-        if self.root is not None:
-            address, md5 = self.download["address"], self.download["md5"].get(self.archive)
-            fetch_together(self.missing(), self.root, address=address, name=self.archive, md5=md5)
+        if self.root is not None and (missing := self.missing()):
+            md5 = self.download["md5"].get(self.archive)
+            fetch([Archive(self.archive, self.archive, missing, md5)], self.root, self.download["address"])
         self.prepare()
 
+    @indexed("ending")
     def find(self, split: str) -> list[Utterance]:
         assert self.root is not None
         folder = self.root / split
@@ -72,9 +59,6 @@ class MLS(Folders):
         if not utterances:
             raise UsageError(f"no utterances in {folder / 'transcripts.txt'}")
         return utterances
-
-    def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.root, split, self.ending)
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write utterances into one book per speaker, numbered, with copies of the audio files."""

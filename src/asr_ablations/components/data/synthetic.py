@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.librispeech import Folders
-from asr_ablations.data.corpus import CorpusOptions, text_of
+from asr_ablations.data.corpus import CorpusOptions, indexed, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.synthesis.request import SPEAKERS, SPLITS, Request
-from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.errors import UsageError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,10 +40,7 @@ class Synthetic(Folders):
         **options: "Unpack[CorpusOptions]",
     ) -> None:
         super().__init__(**options)
-        for role in self.requested:
-            for split in getattr(self, role):
-                if split not in SPLITS:
-                    raise choices(f"data.{role}", split, SPLITS)
+        self.check_splits(SPLITS)
         self.request = Request(
             language=self.language,
             words=words,
@@ -59,12 +56,10 @@ class Synthetic(Folders):
         assert self.root is not None
         return self.request.folder(self.root, split)
 
+    @indexed("folder")
     def find(self, split: str) -> list[Utterance]:
         folder = self.folder(split)
         return with_voices(super().find(split), folder / SPEAKERS)
-
-    def place(self, split: str) -> tuple[object, ...] | None:
-        return (self.folder(split),)
 
     def prepare(self) -> None:
         """Generate the splits that are missing. Raises UsageError for values out of range, and without a root."""

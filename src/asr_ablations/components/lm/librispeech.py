@@ -42,7 +42,7 @@ class LibriSpeechModel:
         file = folder.parent / f".{self.name}.arpa.gz"
         with one_at_a_time(file.with_suffix(".lock"), f"waiting for another process that downloads {address}"):
             expected = self.expected
-            download(address, file, sha256=expected["sha256"], size=expected["bytes"], setting="lm.address")
+            download(address, file, checksum=expected["sha256"], size=expected["bytes"], setting="lm.address")
             try:
                 digest = sha256(file)
                 record = install(file, folder, corpus.language)

@@ -1,0 +1,291 @@
+"""The index of a corpus: a file for each split with its utterances and what is known of their audio.
+
+`prepare` writes it, or the first run that reads a split. It is valid while the reader's code, the texts and the names
+in the folders that it read are the same, and every audio file has its size, inode and time of change. Otherwise the
+split is listed again, and only audio files that are new or have changed are read. 281,241 utterances take 130 MB.
+"""
+
+import functools
+import hashlib
+import logging
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asr_ablations.data import audio
+from asr_ablations.data.audio import AudioError
+from asr_ablations.data.threads import in_threads
+from asr_ablations.data.utterances import Columns, PackedTexts, Utterance, Utterances
+from asr_ablations.tools.content_keys import FileState, content_key, dotted_name, hash_classes, library_versions
+from asr_ablations.tools.files import expanded
+from asr_ablations.tools.machine import one_at_a_time
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import is_regular, whole_file
+
+log = logging.getLogger(__name__)
+
+SILENT = "silent audio"
+ROUNDING = 0.05
+"""Seconds that a manifest's times may exceed the end of a file: they are often rounded."""
+DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+"""What reading a damaged index raises."""
+MISSING = FileState(-1, -1, -1)
+FACTS = (*FileState._fields, "samples", "rate", "decoded")
+DECODED = FACTS.index("decoded")
+
+
+class AudioFile(NamedTuple):
+    """An audio file: samples per channel, Hz and a hash of all bytes, or its fault."""
+
+    state: FileState
+    samples: int = 0
+    rate: int = 0
+    content: str = ""
+    fault: str = ""
+
+
+class Listing(NamedTuple):
+    """The utterances of a split; facts (N, 6) of their audio, as FACTS; hashes and paths of the texts and folders."""
+
+    columns: Columns
+    facts: np.ndarray
+    sources: PackedTexts
+
+
+def index_folder() -> Path:
+    """Return the folder of all indexes: $ASR_ABLATIONS_INDEX, or `index` in the user's cache folder."""
+    cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return Path(os.environ.get("ASR_ABLATIONS_INDEX") or cache / "asr-ablations" / "index")
+
+
+_sources: ContextVar["dict[str, str] | None"] = ContextVar("sources", default=None)
+
+
+def note(path: Path) -> None:
+    """Note a text that is about to be read, or a folder that is about to be listed."""
+    if (sources := _sources.get()) is not None:
+        sources[str(path)] = _hash_source(str(path))
+
+
+def _hash_source(path: str) -> str:
+    """Return a hash of a text, or of the names in a folder."""
+    try:
+        if os.path.isdir(path):
+            with os.scandir(path) as entries:
+                content = "\0".join(sorted(e.name + "/" * e.is_dir() for e in entries)).encode(errors="surrogateescape")
+        else:
+            content = Path(path).read_bytes() if is_regular(Path(path)) else b"no file"
+    except OSError as error:
+        content = f"unreadable: {error}".encode(errors="surrogateescape")
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+@functools.cache
+def hash_reader(reader: type) -> str:
+    """Return a hash of the code of a corpus's class and of all that it uses, once for all splits of a process."""
+    return content_key(64, sources=hash_classes([reader]), versions=library_versions())
+
+
+class SplitIndex:
+    """The index of one split of the corpus that a class reads under `root`.
+
+    options: what decides the utterances beside texts and folders. None if the reader depends on more: every run then
+    lists the split again, and only what is known of audio files is kept.
+    """
+
+    def __init__(self, reader: type, root: Path | None, split: str, options: Sequence[object] | None) -> None:
+        self.split, self.keeps_listing = split, options is not None
+        self.code = hash_reader(reader)
+        self.audio_code = content_key(64, code=audio.hash_reader(), versions=library_versions())
+        corpus = content_key(reader=dotted_name(reader), root=root and os.path.abspath(root))
+        place = [split, os.getcwd(), os.path.expanduser("~"), *map(str, options or ["read always"])]
+        self.path = index_folder() / corpus / f"{content_key(place=place)}.npz"
+
+    def read(self, find: Callable[[], list[Utterance]], decode: bool) -> Utterances:
+        """Return the utterances, those with faults included; `find` lists them if no earlier run or other rank has.
+
+        decode: decode all audio, once for all runs, for the faults that headers do not show.
+        """
+        listing = self._load()
+        if listing is None or (decode and len(_rows_to_decode(listing))):
+            with self._alone():
+                listing = self._load() or self._make(find)
+                if decode:
+                    listing = self._decode(listing)
+        return Utterances([listing.columns], np.arange(len(listing.columns)))
+
+    def _load(self) -> Listing | None:
+        """Return what is kept if it is valid."""
+        arrays = _load_arrays(self.path) if self.keeps_listing else None
+        if arrays is None or str(arrays["code"]) != self.code:
+            return None
+        listing = _restore(arrays)
+        sources = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
+        if any(_hash_source(path) != kept for kept, path in sources):
+            return None
+        return listing if _are_unchanged(listing.columns.texts["audio"], listing.facts) else None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process at a time make the index; if it cannot be kept, no process waits."""
+        with ExitStack() as stack:
+            with suppress(OSError, UsageError):  # `_store` says why
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                waiting = f"waiting for the process that reads {self.split}"
+                stack.enter_context(one_at_a_time(self.path.with_suffix(".lock"), waiting))
+            yield
+
+    def _make(self, find: Callable[[], list[Utterance]]) -> Listing:
+        """List the split, and read the header and all bytes of each audio file that no index has."""
+        sources: dict[str, str] = {}
+        token = _sources.set(sources)
+        try:
+            utterances = find()
+        finally:
+            _sources.reset(token)
+        paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # by text: a Path is costly to compare
+        kept, decoded = self._load_audio(paths)
+        files: dict[str, AudioFile] = {}
+        for chunk in in_threads(lambda path: _inspect(path, kept), [*paths.values()], f"reading {self.split}"):
+            files.update(chunk)
+        facts = np.zeros((len(utterances), len(FACTS)), np.int64)
+        for row, u in enumerate(utterances):  # in place: many corpora are large
+            file = AudioFile(FileState.of(u.audio) or MISSING) if u.fault else files[str(u.audio)]
+            placed = u if u.fault else _place(u, file)
+            fault = None if placed.fault else decoded.get(_part(placed, file.state))
+            utterances[row] = placed if fault is None else replace(placed, fault=fault)
+            facts[row] = (*file.state, file.samples, file.rate, fault is not None)
+        listing = Listing(
+            Columns.of(utterances), facts, PackedTexts.of(f"{hash_} {path}" for path, hash_ in sources.items())
+        )
+        if self.keeps_listing or any((path, file.state) not in kept for path, file in files.items()):
+            self._store(listing)
+        return listing
+
+    def _load_audio(
+        self, paths: Container[str]
+    ) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
+        """Return what all splits of the corpus have of the files at these paths: the files by path and state, and the
+        faults ("" for none) of decoded parts.
+        """
+        files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
+        for index in self.path.parent.glob("*.npz"):
+            arrays = _load_arrays(index)
+            if arrays is None or str(arrays["audio_code"]) != self.audio_code:
+                continue
+            columns, facts, _ = _restore(arrays)
+            texts = columns.texts["audio"]
+            for row in [row for row in range(len(texts)) if texts[row] in paths]:
+                *numbers, samples, rate, is_decoded = facts[row].tolist()
+                u, state = columns.utterance(row), FileState(*numbers)
+                if u.content:
+                    files[str(u.audio), state] = AudioFile(state, samples, rate, u.content)
+                if is_decoded:
+                    parts[_part(u, state)] = u.fault
+        return files, parts
+
+    def _decode(self, listing: Listing) -> Listing:
+        """Decode the audio that was not, for its faults; of what is interrupted, the part that is done is kept."""
+        columns, facts, sources = listing
+        rows = _rows_to_decode(listing)
+        faults = [columns.texts["fault"][row] for row in range(len(columns))]
+        waiting = iter(rows.tolist())
+        try:
+            for chunk in in_threads(_decoding_fault, Utterances([columns], rows), f"decoding {self.split}"):
+                for fault, row in zip(chunk, waiting, strict=False):
+                    faults[row], facts[row, DECODED] = fault, 1
+        finally:
+            listing = Listing(
+                Columns({**columns.texts, "fault": PackedTexts.of(faults)}, columns.numbers), facts, sources
+            )
+            self._store(listing)
+        return listing
+
+    def _store(self, listing: Listing) -> None:
+        arrays: dict[str, Any] = {
+            "code": np.array(self.code),
+            "audio_code": np.array(self.audio_code),
+            "facts": listing.facts,
+            **listing.columns.arrays(),
+            **listing.sources.arrays("sources"),
+        }
+        try:
+            with whole_file(self.path) as temporary, temporary.open("wb") as file:
+                np.savez(file, **arrays)
+        except OSError as error:
+            log.warning("the index of %s cannot be kept, and is made again: %s", self.split, error)
+
+
+def _load_arrays(path: Path) -> dict[str, np.ndarray] | None:
+    """Return the arrays of an index, or None if it is missing or damaged: the format has a checksum of each."""
+    try:
+        with path.open("rb") as opened, np.load(opened) as file:
+            return {name: file[name] for name in ("code", "audio_code", *file.files)}
+    except DAMAGED:
+        return None
+
+
+def _restore(arrays: dict[str, np.ndarray]) -> Listing:
+    return Listing(Columns.from_arrays(arrays), arrays["facts"], PackedTexts.from_arrays(arrays, "sources"))
+
+
+def _are_unchanged(paths: PackedTexts, facts: np.ndarray) -> bool:
+    """Return whether all files have the states that they had. A repeated file is looked at once."""
+    previous = None
+    for row, state in enumerate(map(tuple, facts[:, : len(MISSING)].tolist())):
+        if (path := paths[row]) != previous and (FileState.of(path) or MISSING) != state:
+            return False
+        previous = path
+    return True
+
+
+def _inspect(path: Path, kept: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
+    """Return a path, and what is kept of its file in its present state or can be read."""
+    state = FileState.of(path) or MISSING  # before it is read: a change meanwhile shows later
+    if file := kept.get((str(path), state)):
+        return str(path), file
+    try:
+        samples, rate = audio.header(path)
+        return str(path), AudioFile(state, samples, rate, audio.hash_content(path))
+    except AudioError as error:
+        return str(path), AudioFile(state, fault=error.fault)
+
+
+def _place(utterance: Utterance, file: AudioFile) -> Utterance:
+    """Return the utterance with its duration within the file, or with a fault if the file does not contain it."""
+    if file.fault:
+        return replace(utterance, duration=0.0, fault=file.fault)
+    length, begin = file.samples / file.rate, utterance.offset
+    end = min(begin + utterance.duration, length)
+    if begin + utterance.duration > length + ROUNDING and utterance.duration < float("inf"):
+        excess = f"{begin:g} to {begin + utterance.duration:g} s of a file of {length:g} s"
+        return replace(utterance, duration=0.0, fault=f"beyond the end: {utterance.audio}: {excess}")
+    if round((end - begin) * file.rate) < 1:
+        return replace(utterance, duration=0.0, fault=f"zero-length audio: {utterance.audio}: from {begin:g} s on")
+    return replace(utterance, duration=end - begin, content=file.content)
+
+
+def _part(utterance: Utterance, state: FileState) -> tuple[object, ...]:
+    return str(utterance.audio), state, utterance.offset, utterance.duration, utterance.channel
+
+
+def _rows_to_decode(listing: Listing) -> np.ndarray:
+    has_fault = np.diff(listing.columns.texts["fault"].ends) > 0
+    return np.flatnonzero((listing.facts[:, DECODED] == 0) & ~has_fault)
+
+
+def _decoding_fault(utterance: Utterance) -> str:
+    """Return the fault that decoding shows, "" for none."""
+    try:
+        samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)
+        return "" if samples.any() else f"{SILENT}: {utterance.audio}: every sample is 0"
+    except AudioError as error:
+        return error.fault
