@@ -10,7 +10,7 @@ import numpy as np
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.tools.source_code import hash_source
+from asr_ablations.tools.content_keys import hash_source
 from asr_verdicts.errors import UsageError
 
 FORMATS = {
