@@ -117,13 +117,15 @@ def why_silent(patience: float) -> str | None:
     opener = build_opener(ProxyHandler({**getproxies(), **proxies}))
     try:
         opener.open(f"{settings.base_url}/graphql", timeout=patience).close()
-    except (HTTPError, HTTPException, ValueError):  # an answer, or for W&B's client to judge
+    except HTTPError:  # an answer
         return None
     except OSError as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLError):  # W&B's client may know a certificate that Python does not
             return None
         return f"{settings.base_url}: {getattr(reason, 'strerror', None) or reason}"
+    except (HTTPException, ValueError):  # for W&B's client to judge
+        return None
     return None
 
 
