@@ -134,8 +134,8 @@ def test_every_extra_exists(page):
     assert {extra for names in named for extra in names.split(",")} <= extras()
 
 
-def test_the_tutorial_lists_the_extras():
-    page = (REPOSITORY / "docs" / "tutorial.md").read_text(encoding="utf-8")
+def test_the_installation_page_lists_the_extras():
+    page = (REPOSITORY / "docs" / "installation.md").read_text(encoding="utf-8")
     (listed,) = re.findall(r"The extras: (.*?)\.\n", page, flags=re.DOTALL)
     assert set(re.findall(r"`(\w+)`", listed)) - {"make"} == extras() - {"dev"}
 
