@@ -47,7 +47,7 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
         paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
         for path in (Path(p) for p in paths if p.strip()):
             files = [path]
-            if path.is_dir():
+            if os.path.isdir(path):
                 files = sorted(p for p in path.rglob("*") if p.suffix.lower() in AUDIO_ENDINGS and p.is_file())
             if not files:
                 raise UsageError(f"audio={path}: no audio in this folder ({', '.join(sorted(AUDIO_ENDINGS))})")
