@@ -1,6 +1,7 @@
 """The recordings to transcribe: files, folders, lists; and reading of whole recordings."""
 
 import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def _listed() -> list[str]:
 
 
 def _files(path: Path) -> Iterator[Source]:
-    if not path.is_dir():
+    if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         yield Source(path, Path(path.name))
         return
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS and p.is_file())
