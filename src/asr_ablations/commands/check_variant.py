@@ -35,8 +35,8 @@ def check(cfg: DictConfig, words: list[str]) -> None:
         raise UsageError("name the option to check, as rnn=mine")
     broken: list[str] = []
     for group in (option.partition("=")[0] for option in options):
-        for fault in _compare_signatures(cfg, group):
-            broken.append(f"{group}: {fault}")
+        for difference in _compare_signatures(cfg, group):
+            broken.append(f"{group}: {difference}")
             print(f"broken  {broken[-1]}")
         if not broken:
             print(f"kept    {group}: signatures are those of {CONTRACTS[group].rpartition('.')[2]}")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -181,7 +182,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     for name in arm.sets:
         task = bar.add_task(f"{decoder_name(arm.cfg)} on {name}", total=len(log_probs[name].utterances))
         chosen = tuning["chosen"] if tuning else {}
-        decoded = pool.decode(number, log_probs[name], chosen, lambda task=task: bar.advance(task))
+        decoded = pool.decode(number, log_probs[name], chosen, partial(bar.advance, task))
         bar.remove_task(task)
         texts = set_rows(log_probs[name], decoded.texts)
         rows += texts

@@ -185,8 +185,8 @@ def _compare_data(original: DataRecord, reproduction: DataRecord) -> list[Cause]
     """Differences of two data.json: one cause for each set, whatever differs in it, and one for each other key."""
     result = []
     for name in dict.fromkeys([*original.sets, *reproduction.sets]):
-        records = [as_json(data.sets[name]) if name in data.sets else None for data in (original, reproduction)]
-        if changes := differences(*records):
+        first, second = (as_json(data.sets[name]) if name in data.sets else None for data in (original, reproduction))
+        if changes := differences(first, second):
             old, new = {key: value for key, value, _ in changes}, {key: value for key, _, value in changes}
             result.append(Cause("data", name, old, new))
     letters, new_letters = (

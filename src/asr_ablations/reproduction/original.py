@@ -76,8 +76,8 @@ def announce(original: Original, repository: Path, *, trust: bool) -> None:
     named = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if files[MOST_NAMES:] else "")
     print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {named}" if diff else ""), flush=True)
     folder, host = original.folder, read_status(original.folder).host
-    files = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
-    reason = "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in files) else ""
+    paths = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
+    reason = "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in paths) else ""
     if host != socket.gethostname():
         reason = f"written on the machine {host!r}"
     if reason and not trust:
