@@ -46,7 +46,7 @@ def alexnet(
 
 def resnet(name: str, *, shrink: int, image: int, outputs: int, width: int, blocks: list[int], **size: Any) -> Network:
     """ResNet of He et al. 2015, Table 1: bottlenecks; the first of a stage halves the image in its first convolution.
-    Table 2 of Shi2016 has the multiply-additions of a sample, 3.8 × 10⁹, as its parameters.
+    Shi2016 table 2 gives the multiply-additions of a sample, 3.8 × 10⁹, as its parameters.
     """
     side, classes, channels = _image(image, shrink), _part(outputs, shrink), _part(width, shrink)
     layers: list[Layer] = [*_normed(3, channels, size=7, stride=2), Activation("relu"), MaxPool(3, 2, padding=1)]
