@@ -1,5 +1,6 @@
 """Recordings in, transcripts out: to standard output, to one file, or to a folder with one file per recording."""
 
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,6 +44,8 @@ class Source(NamedTuple):
 def find_sources(requested: Sequence[str]) -> list[Source]:
     """Return the audio files of the requested paths, each once; "-" is a list on standard input. Raises UsageError."""
     sources: dict[Path, Source] = {}
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # names are bytes
     for text in requested:
         paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
         for path in (Path(p) for p in paths if p.strip()):
