@@ -36,7 +36,7 @@ SILENT = "silent audio"
 ROUNDING = 0.05
 """Seconds that a manifest's times may exceed the end of a file: they are often rounded."""
 DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""What reading a damaged index raises."""
+"""Errors of a damaged index."""
 MISSING = FileState(-1, -1, -1)
 FACTS = (*FileState._fields, "samples", "rate", "decoded")
 DECODED = FACTS.index("decoded")
@@ -97,8 +97,8 @@ def hash_reader(reader: type) -> str:
 class SplitIndex:
     """The index of one split of the corpus that a class reads under `root`.
 
-    options: what decides the utterances beside texts and folders. None if the reader depends on more: every run then
-    lists the split again, and only what is known of audio files is kept.
+    options: values that decide the utterances, in addition to texts and folders. None if the reader depends on more:
+    every run then lists the split again, and the index keeps only facts about audio files.
     """
 
     def __init__(self, reader: type, root: Path | None, split: str, options: Sequence[object] | None) -> None:
@@ -193,7 +193,7 @@ class SplitIndex:
         return files, parts
 
     def _decode(self, listing: Listing) -> Listing:
-        """Decode the audio that was not, for its faults; of what is interrupted, the part that is done is kept."""
+        """Decode audio that no run has decoded, for its faults; an interruption loses only the files in flight."""
         columns, facts, sources = listing
         rows = _rows_to_decode(listing)
         faults = [columns.texts["fault"][row] for row in range(len(columns))]

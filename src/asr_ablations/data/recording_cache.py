@@ -1,4 +1,4 @@
-"""The source that a dataset reads from, and a cache on disk: values of all utterances in one file, index, checksums.
+"""The source that a dataset reads from, and a cache on disk: the values of all utterances, an index, and hashes.
 
 A cache is a folder whose name contains the key of its content. One process builds it under a temporary name and renames
 it when it is complete; the others wait and then use it. Hashes of the whole files are verified once for each of their
@@ -161,7 +161,7 @@ def _is_complete(folder: Path) -> bool:
         if about["states"] == states:
             return True
         if intact := about["sha256"] == _hashes(folder):
-            with suppress(OSError):  # of somebody else's cache, every run verifies the whole
+            with suppress(OSError):  # another user's cache is verified by every run
                 write_json(folder / ABOUT, {**about, "states": states})
     except FileNotFoundError:
         return False
