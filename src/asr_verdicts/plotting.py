@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -106,9 +107,15 @@ def marker(arm: int) -> Json:
     return {"marker": MARKERS[arm % 8], "markersize": 4.5, "markerfacecolor": "white", "color": COLOURS[arm % 8]}
 
 
-def bar(arm: int) -> Json:
-    """Options of Axes.bar for the arm with this number."""
-    return {"facecolor": COLOURS[arm % 8] + "bb", "edgecolor": "#222222", "linewidth": 0.7, "hatch": HATCHES[arm % 8]}
+def draw_strip(panel: Axes, x: float, width: float, values: Iterable[float], look: Json, *, mean: bool = True) -> None:
+    """A dot per value; a line at their mean with a band of ± their standard deviation, unless not `mean`."""
+    ends, numbers = [x - 0.35 * width, x + 0.35 * width], np.array([*values])
+    panel.plot(x + 0.5 * width * (np.linspace(0, 1, len(numbers)) - 0.5), numbers, "o", color="black", markersize=3)
+    middle = numbers.mean() if mean and len(numbers) else np.nan
+    panel.plot(ends, [middle, middle], **look)
+    if mean and len(numbers) > 1:
+        deviation = numbers.std(ddof=1)
+        panel.fill_between(ends, middle - deviation, middle + deviation, color=look["color"], alpha=0.15, linewidth=0)
 
 
 LEADING = (1, 2, 5)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from asr_ablations.comparison.rank_correlation import Correlation, spearman
-from asr_ablations.comparison.validation_costs import validation_values
+from asr_ablations.comparison.time_to_accuracy import validation_values
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.sweep_history import logarithmic
 from asr_verdicts.arms import Arm

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from asr_ablations.comparison.validation_costs import Ratio, ratio_of_times
+from asr_ablations.comparison.time_to_accuracy import Ratio, ratio_of_times
 from asr_verdicts.arms import Arm
 from asr_verdicts.config import within
 from asr_verdicts.confounds import value_text

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asr_ablations.runs.metrics_files import by_second, read_utilisation
-from asr_ablations.runs.reader import read_losses
+from asr_ablations.runs.reader import read_gradient_norms, read_losses
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.record import Record
@@ -21,6 +21,14 @@ AXES = {
     "time": "time in seconds",
 }
 """The axes of a curve, with the unit."""
+SMOOTHED_STEPS = 10
+"""Standard deviation of the Gaussian filter over steps, the paper's (Baunsgaard2020 figure 7a)."""
+SMOOTHED_SAMPLES = 3
+"""Standard deviation of the filter over samples of utilisation, which are about a second apart."""
+POINTS = 2000
+"""Largest number of points of a line: a run may have 100,000 steps."""
+STRETCHES = 500
+"""Points of a line at most, each the largest norm of as many steps as it stands for: no explosion falls between two."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
 """Columns of metrics.csv, where they are not called as the axis."""
 
@@ -62,6 +70,23 @@ def loss_curve(run: Record, axis: str) -> Curve:
     steps = np.arange(1, len(y) + 1, dtype=float)
     x = steps if axis == "step" else _at(run, axis, steps)
     return Curve(x, y) if len(x) == len(y) else _empty()
+
+
+def smoothed_loss(run: Record, axis: str) -> Curve:
+    """The training loss after the filter, at no more than POINTS steps."""
+    steps = loss_curve(run, axis)
+    every = np.unique(np.linspace(0, len(steps.y) - 1, min(POINTS, len(steps.y))).astype(int))
+    return Curve(steps.x[every], smooth(steps.y, SMOOTHED_STEPS)[every])
+
+
+def gradient_curve(run: Record) -> Curve:
+    """Step, from 1, and norm of the largest finite norm in each of STRETCHES stretches of equal length."""
+    norms = np.array(read_gradient_norms(run.folder))
+    finite = np.where(np.isfinite(norms), norms, -np.inf)
+    stretches = [part for part in np.array_split(np.arange(len(norms)), STRETCHES) if len(part)]
+    at = np.array([part[np.argmax(finite[part])] for part in stretches], dtype=int)
+    at = at[np.isfinite(finite[at])]
+    return Curve(at + 1.0, norms[at])
 
 
 def throughput_curve(run: Record) -> Curve:

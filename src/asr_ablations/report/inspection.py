@@ -128,14 +128,14 @@ def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
     return spans
 
 
-def word_confusions(rows: Iterable[UtteranceRow]) -> list[dict[str, object]]:
-    """The most frequent wrong pairs of words."""
+def word_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
+    """The most frequent wrong pairs of words, with how often they occur."""
     pairs = (pair for row in rows for pair in align(str(row["reference"]).split(), str(row["hypothesis"]).split()))
     return _counted(pair for pair in pairs if pair[0] != pair[1])
 
 
-def letter_confusions(rows: Iterable[UtteranceRow]) -> list[dict[str, object]]:
-    """The most frequent wrong pairs of letters."""
+def letter_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
+    """The most frequent wrong pairs of letters, with how often they occur."""
     wrong: list[Pair] = []
     for row in rows:
         reference, hypothesis = str(row["reference"]), str(row["hypothesis"])
@@ -145,10 +145,10 @@ def letter_confusions(rows: Iterable[UtteranceRow]) -> list[dict[str, object]]:
     return _counted(wrong)
 
 
-def _counted(pairs: Iterable[Pair]) -> list[dict[str, object]]:
+def _counted(pairs: Iterable[Pair]) -> list[list[str]]:
     counts = Counter(pairs)
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))[:SHOWN]
-    return [{"reference": _shown(a), "hypothesis": _shown(b), "times": count} for (a, b), count in frequent]
+    return [[_shown(a), _shown(b), str(count)] for (a, b), count in frequent]
 
 
 def _shown(text: str | None) -> str:

@@ -6,8 +6,9 @@ from dataclasses import asdict
 from asr_ablations.comparison.derived_tables import gradients, loss_against_wer, noise_sources
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
 from asr_ablations.comparison.training_times import epoch_times, scaling
-from asr_ablations.report.training_columns import TIMES, TRAINING_COLUMNS
 from asr_ablations.report.training_tables import (
+    TIMES,
+    TRAINING_COLUMNS,
     epochs_section,
     equal_cost_section,
     frequency_section,

@@ -1,183 +1,84 @@
-"""Sections of a comparison about training: noise, gradients, losses, search, time to accuracy, epochs, scaling."""
+"""The tables of trainings: each with its columns by title, and the columns of table.csv behind the rates."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from asr_ablations.comparison.arm_differences import differences_of_arms
-from asr_ablations.comparison.derived_tables import LossAgainstWer, gradients, loss_against_wer, noise_sources, ranked
+from asr_ablations.comparison.derived_tables import Gradients, gradients, loss_against_wer, noise_sources, ranked
 from asr_ablations.comparison.same_hour import WARNING, of_one_hour
-from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
-from asr_ablations.comparison.training_times import Scaling, epoch_times, scaling
-from asr_ablations.comparison.validation_costs import TimeToAccuracy, ratio_text
-from asr_ablations.comparison.word_frequencies import BANDS, word_frequencies
-from asr_ablations.report.training_columns import TRAIN_SECONDS, TRAINING_COLUMNS
-from asr_verdicts.arms import is_search
+from asr_ablations.comparison.time_to_accuracy import (
+    TimeToAccuracy,
+    at_equal_cost,
+    ratio_text,
+    relative_time,
+    times_to_accuracy,
+    validation_values,
+)
+from asr_ablations.comparison.training_times import EpochTimes, Scaling, epoch_times, scaling
+from asr_ablations.comparison.word_frequencies import BANDS, WordFrequencies, word_frequencies
+from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.metrics import WER, find_metric
-from asr_verdicts.report.section import Section, mean, number, spread
+from asr_verdicts.metrics import LOSS, WER, Metric, find_metric
+from asr_verdicts.record import Record
+from asr_verdicts.report.section import Section, mean, number, spread, tabulate
 from asr_verdicts.report.sections import cell_text, shown_columns
-from asr_verdicts.table_columns import rate_rows
+from asr_verdicts.table_columns import Column, rate_rows
+
+TRAINING_LOSS = "train/loss_epoch"
+"""A column of metrics.csv: the mean over the batches of an epoch, in nats."""
+TRAIN_SECONDS = "train_seconds"
+TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
+"""The columns that depend on the machine and its load."""
 
 
-def noise_section(comparison: Comparison) -> Section:
-    """The deviation that each source of chance gives alone, and its share of the variance of all together."""
-    rows = [
-        [
-            row.arm,
-            str(row.n),
-            WER.text(row.deviation),
-            "1" if row.share is None else f"{row.share.value:.2f} ({row.share.low:.2f} to {row.share.high:.2f})",
-        ]
-        for row in noise_sources(comparison)
-    ]
-    line = (
-        f"The last weights on {comparison.set}. Share: of the variance of {comparison.baseline}, with its 95 % "
-        "interval. Shares need not add up to 1: sources act together."
-    )
-    head = ["arm", "n", f"sd, {WER.amount}", "share (95 %)"]
-    return Section("Sources of noise", head, rows, [line] if rows else [])
+def _last(values: Sequence[float]) -> float | None:
+    return values[-1] if values else None
 
 
-def frequency_section(comparison: Comparison) -> Section:
-    """Words that are wrong by how often training has them, a row for each arm and set (Ambroszczyk2019 §2.2)."""
-    rows = [
-        [row.arm, row.set, *(_share(words, wrong) for words, wrong in zip(row.words, row.wrong, strict=True))]
-        for row in word_frequencies(comparison.arms, comparison.sets)
-    ]
-    line = "The share of the references' words that is wrong or missing, and of how many; a mean over the runs."
-    head = ["arm", "set", *BANDS]
-    return Section("Wrong words by how often training has them", head, rows, [line] if rows else [])
+def training_loss(run: Record) -> float | None:
+    """The mean of the training loss over the batches of the last epoch, in nats; None if it was not recorded."""
+    return _last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
 
 
-def _share(words: float, wrong: float) -> str:
-    return f"{100 * wrong:.1f} % of {words:,.0f}" if words else "–"
+def _validation(which: str, metric: Metric, read: Callable[[Record], float | None]) -> Column:
+    key, heading = f"{which}_validation_{metric.name}", f"{which} validation {metric.heading}"
+    return Column(key, lambda run, _: read(run), heading, metric=metric, deviation=True, always=metric is WER)
 
 
-def gradient_section(comparison: Comparison) -> Section:
-    """A row for the first seed of each arm and for every run that diverged (Ambroszczyk2019 §2.6)."""
-    rows = [
-        [
-            row.arm,
-            str(row.seed),
-            number(row.steps),
-            *(f"{norm:.3g}" for norm in (row.median, row.high, row.largest)),
-            number(row.largest_at),
-            number(row.not_finite),
-            "" if row.diverged_at is None else number(row.diverged_at),
-        ]
-        for row in gradients(comparison.arms)
-    ]
-    head = ["arm", "seed", "steps", "median", "95 %", "largest", "at step", "not finite", "diverged at step"]
-    return Section("Norm of the gradient before clipping, first seed and diverged runs", head, rows)
-
-
-def loss_section(comparison: Comparison) -> Section:
-    """Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
-    rows = [_loss_row(measured) for measured in loss_against_wer(comparison.arms, comparison.sets)]
-    line = (
-        "Over all runs of all arms. Near 1, validation loss ranks the runs as WER does; the interval treats runs as "
-        "independent, although seeds of an arm are alike."
-    )
-    return Section("Validation loss against WER", ["of", "n", "rank correlation", "95 %"], rows, [line] if rows else [])
-
-
-def _loss_row(measured: LossAgainstWer) -> list[str]:
-    rho = measured.correlation
-    value, interval = ("NA", "NA") if rho is None else (f"{rho.value:.2f}", f"{rho.low:.2f} to {rho.high:.2f}")
-    return [measured.name, str(len(measured.points)), value, interval]
-
-
-HEADING = "What the search tried"
-
-
-NOTE = (
-    "No verdicts: each choice has one run, and a search prefers what was lucky. Whether the best is better, runs with "
-    "fresh seeds must say, in a sweep of their own."
+TRAINING_COLUMNS = (
+    Column("parameters", lambda run, _: run.summary.parameters, "parameters"),
+    Column("epochs", lambda run, _: run.summary.epochs, "epochs", 1),
+    Column("steps", lambda run, _: run.summary.steps, "steps", 1),
+    Column("audio_hours", lambda run, _: run.summary.audio_hours_seen, "audio h", 2),
+    Column(TRAIN_SECONDS, lambda run, _: run.summary.seconds.get("train"), "train s", 1, deviation=True),
+    Column(
+        "training_loss",
+        lambda run, _: training_loss(run),
+        f"training {LOSS.heading}",
+        metric=LOSS,
+        deviation=True,
+        always=False,
+    ),
+    _validation("best", WER, lambda run: run.summary.best_validation_wer),
+    _validation("last", WER, lambda run: _last(validation_values(run, WER))),
+    _validation("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),
+    _validation("last", LOSS, lambda run: _last(validation_values(run, LOSS))),
 )
+"""In the order of the files; the training loss is shown if a run has it."""
 
-
-def search_section(comparison: Comparison) -> Section:
-    """The runs in the order of what the search minimised, with the values that it varied; empty unless a search
-    proposed all of them.
-    """
-    if not is_search(comparison.arms):
-        return Section(HEADING)
-    tried = ranked(comparison.arms)
-    keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
-    metric, name = find_metric(comparison.metric), comparison.set
-    head = [*keys, "validation", *([name] if name else []), "epochs"]
-    shown = f" {name}: {metric.heading} of the last weights." if name else ""
-    rows = [
-        [
-            *(_short(arm.levels.get(key, "")) for key in keys),
-            "diverged" if run.diverged_at is not None else WER.text(run.summary.best_validation_wer),
-            *([metric.text(run.value(name, metric.name))] if name else []),
-            number(run.summary.epochs),
-        ]
-        for arm, run in tried
-    ]
-    return Section(
-        HEADING, head, rows, [f"Validation: the best {WER.heading}, which the search minimises.{shown}", NOTE]
-    )
-
-
-def _short(value: str) -> str:
-    """A number with four digits: a search draws it with sixteen."""
-    try:
-        return f"{float(value):.4g}"
-    except ValueError:
-        return value
-
-
-CHOSEN = (
-    "The targets were chosen from these curves: what every run reached, what half of them reached, and what only the "
-    "best one did. They were not declared beforehand, so they describe, and confirm nothing."
-)
-
-
-def time_to_accuracy_section(comparison: Comparison) -> Section:
-    """Means over the seeds of an arm, and their ratio to the baseline's mean; NA where a seed never got that far."""
-    metric, reached = comparison.design.metric, times_to_accuracy(comparison)
-    cost = any(time.cost is not None for time in reached)
-    timed = of_one_hour(comparison.arms)
-    target_head = f"target, {metric.unit}"
-    head = ["arm", target_head, "reached", "seconds", f"time / {comparison.baseline}", "steps", "audio h", "epochs"]
-    groups: dict[tuple[str, float], list[TimeToAccuracy]] = {}
-    for time in reached:
-        groups.setdefault((time.arm, time.target), []).append(time)
-    rows = []
-    for (arm, target), times in groups.items():
-        ratio = relative_time(reached, arm, comparison.baseline, target)
-        rows.append([
-            arm,
-            f"{metric.scale * target:.3g}",
-            f"{sum(time.steps is not None for time in times)} of {len(times)}",
-            mean([time.seconds for time in times], 1),
-            ratio_text(ratio) if timed else "–",
-            mean([time.steps for time in times], 1),
-            mean([time.audio_hours for time in times], 3),
-            mean([time.epochs for time in times], 1),
-            *([mean([time.cost for time in times], 4)] if cost else []),
-        ])  # fmt: skip
-    heading = f"Until the median of three validations was at a {metric.label}"
-    lines = [CHOSEN] if any(time.chosen for time in reached) else []
-    lines += [] if timed or not rows else [f"time /: {WARNING}."]
-    return Section(heading, [*head, *(["cost"] if cost else [])], rows, lines)
-
-
-def equal_cost_section(comparison: Comparison) -> Section:
-    """The metric at validation, at the largest budget that every run has spent; of seconds if times can be compared."""
-    metric = find_metric(comparison.metric)
-    units = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
-    timed = of_one_hour(comparison.arms)
-    rows = []
-    for row in at_equal_cost(comparison.arms, metric):
-        if row["axis"] == "seconds" and not timed:
-            continue
-        places, unit = units[row["axis"]]
-        rows.append([
-            f"{row['budget']:,.{places}f} {unit}", row["arm"], metric.spread(row["mean"], row["deviation"])
-        ])  # fmt: skip
-    return Section(f"At equal cost, validation {metric.label}", ["after", "arm", metric.heading], rows)
+NOTES = {
+    "noise": "The last weights on {set}. Share: of the variance of {baseline}, with its 95 % interval. Shares need not "
+    "add up to 1: sources act together.",
+    "words": "The share of the references' words that is wrong or missing, and of how many; a mean over the runs.",
+    "loss": "Over all runs of all arms. Near 1, validation loss ranks the runs as WER does; the interval treats runs "
+    "as independent, although seeds of an arm are alike.",
+    "search": "No verdicts: each choice has one run, and a search prefers what was lucky. Whether the best is better, "
+    "runs with fresh seeds must say, in a sweep of their own.",
+    "chosen": "The targets were chosen from these curves: what every run reached, what half of them reached, and what "
+    "only the best one did. They were not declared beforehand, so they describe, and confirm nothing.",
+    "epochs": "Training batches alone, without validation and checkpoints. The first epoch fills caches and tunes "
+    "kernels: it is in no mean and no deviation. In brackets: 95 % over seeds.",
+}
+"""Lines below the tables."""
 
 
 def keys_section(comparison: Comparison) -> Section:
@@ -186,80 +87,208 @@ def keys_section(comparison: Comparison) -> Section:
     return Section("Keys that differ", lines=[difference.text for difference in differences])
 
 
-def epochs_section(comparison: Comparison) -> Section:
-    """Mean and deviations of an epoch's seconds, and their ratio to the baseline's (Ambroszczyk2019 §2.1, §2.5)."""
+def noise_section(comparison: Comparison) -> Section:
+    """The deviation that each source of chance gives alone, and its share of the variance of all together."""
+    return tabulate(
+        "Sources of noise",
+        noise_sources(comparison),
+        {
+            "arm": lambda row: row.arm,
+            "n": lambda row: str(row.n),
+            f"sd, {WER.amount}": lambda row: WER.text(row.deviation),
+            "share (95 %)": lambda row: "1" if row.share is None else ratio_text(row.share),
+        },
+        [NOTES["noise"].format(set=comparison.set, baseline=comparison.baseline)],
+    )
+
+
+def search_section(comparison: Comparison) -> Section:
+    """The runs in the order of what the search minimised, with the values that it varied; empty unless a search
+    proposed all of them.
+    """
+    tried = ranked(comparison.arms) if is_search(comparison.arms) else []
+    keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
+    metric, name = find_metric(comparison.metric), comparison.set
+
+    def add_key(key: str) -> Callable[[tuple[Arm, Record]], str]:
+        return lambda row: _round(row[0].levels.get(key, ""))
+
+    columns: dict[str, Callable[[tuple[Arm, Record]], str]] = {key: add_key(key) for key in keys}
+    columns["validation"] = lambda row: (
+        "diverged" if row[1].diverged_at is not None else WER.text(row[1].summary.best_validation_wer)
+    )
+    if name:
+        columns[name] = lambda row: metric.text(row[1].value(name, metric.name))
+    columns["epochs"] = lambda row: number(row[1].summary.epochs)
+    shown = f" {name}: {metric.heading} of the last weights." if name else ""
+    minimised = f"Validation: the best {WER.heading}, which the search minimises.{shown}"
+    return tabulate("What the search tried", tried, columns, [minimised, NOTES["search"]])
+
+
+def _round(value: str) -> str:
+    """A number with four digits: a search draws it with sixteen."""
+    try:
+        return f"{float(value):.4g}"
+    except ValueError:
+        return value
+
+
+def training_section(comparison: Comparison) -> Section:
+    """Parameters, epochs, times and validations of each arm; empty for systems that were trained elsewhere."""
+    measured = {row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}
+    if not any(row[column.key] is not None for row in measured.values() for column in TRAINING_COLUMNS):
+        return Section("Training")
+    columns = shown_columns(TRAINING_COLUMNS, [*measured.values()])
+    timed = of_one_hour(comparison.arms)
     rows = [
         [
-            times.arm,
-            str(times.runs),
-            str(times.epochs),
-            number(times.first, 1),
-            number(times.mean, 1),
-            number(times.over_epochs, 1),
-            number(times.over_runs, 1),
-            ratio_text(times.ratio),
+            str(row["arm"]),
+            str(row["n"]),
+            *(cell_text(row, column) if timed or column.key != TRAIN_SECONDS else "–" for column in columns),
         ]
-        for times in epoch_times(comparison.arms, comparison.baseline)
+        for row in measured.values()
     ]
-    head = ["arm", "n", "epochs", "first s", "s per epoch", "sd over epochs", "sd over seeds"]
-    line = (
-        "Training batches alone, without validation and checkpoints. The first epoch fills caches and tunes kernels: "
-        "it is in no mean and no deviation. In brackets: 95 % over seeds."
+    head = ["arm", "n", *(column.heading for column in columns)]
+    return Section("Training", head, rows, [] if timed else [f"train s: {WARNING}."])
+
+
+def frequency_section(comparison: Comparison) -> Section:
+    """Words that are wrong by how often training has them, a row for each arm and set (Ambroszczyk2019 §2.2)."""
+
+    def add_band(place: int) -> Callable[[WordFrequencies], str]:
+        return lambda row: f"{100 * row.wrong[place]:.1f} % of {row.words[place]:,.0f}" if row.words[place] else "–"
+
+    return tabulate(
+        "Wrong words by how often training has them",
+        word_frequencies(comparison.arms, comparison.sets),
+        {
+            "arm": lambda row: row.arm,
+            "set": lambda row: row.set,
+            **{band: add_band(place) for place, band in enumerate(BANDS)},
+        },
+        [NOTES["words"]],
     )
-    ratio = f"time / {comparison.baseline} (95 %)"
-    return Section("Seconds per epoch", [*head, ratio], rows, [line] if rows else [])
+
+
+def loss_section(comparison: Comparison) -> Section:
+    """Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
+    return tabulate(
+        "Validation loss against WER",
+        [(each, each.correlation) for each in loss_against_wer(comparison.arms, comparison.sets)],
+        {
+            "of": lambda row: row[0].name,
+            "n": lambda row: str(len(row[0].points)),
+            "rank correlation": lambda row: "NA" if row[1] is None else f"{row[1].value:.2f}",
+            "95 %": lambda row: "NA" if row[1] is None else f"{row[1].low:.2f} to {row[1].high:.2f}",
+        },
+        [NOTES["loss"]],
+    )
+
+
+GRADIENT_COLUMNS: Mapping[str, Callable[[Gradients], str]] = {
+    "arm": lambda row: row.arm,
+    "seed": lambda row: str(row.seed),
+    "steps": lambda row: number(row.steps),
+    "median": lambda row: f"{row.median:.3g}",
+    "95 %": lambda row: f"{row.high:.3g}",
+    "largest": lambda row: f"{row.largest:.3g}",
+    "at step": lambda row: number(row.largest_at),
+    "not finite": lambda row: number(row.not_finite),
+    "diverged at step": lambda row: "" if row.diverged_at is None else number(row.diverged_at),
+}
+
+
+def gradient_section(comparison: Comparison) -> Section:
+    """A row for the first seed of each arm and for every run that diverged (Ambroszczyk2019 §2.6)."""
+    heading = "Norm of the gradient before clipping, first seed and diverged runs"
+    return tabulate(heading, gradients(comparison.arms), GRADIENT_COLUMNS)
+
+
+def time_to_accuracy_section(comparison: Comparison) -> Section:
+    """Means over the seeds of an arm, and their ratio to the baseline's mean; NA where a seed never got that far."""
+    metric, reached = comparison.design.metric, times_to_accuracy(comparison)
+    timed = of_one_hour(comparison.arms)
+    groups: dict[tuple[str, float], list[TimeToAccuracy]] = {}
+    for time in reached:
+        groups.setdefault((time.arm, time.target), []).append(time)
+
+    def compare(times: list[TimeToAccuracy]) -> str:
+        ratio = relative_time(reached, times[0].arm, comparison.baseline, times[0].target)
+        return ratio_text(ratio) if timed else "–"
+
+    columns: dict[str, Callable[[list[TimeToAccuracy]], str]] = {
+        "arm": lambda times: times[0].arm,
+        f"target, {metric.unit}": lambda times: f"{metric.scale * times[0].target:.3g}",
+        "reached": lambda times: f"{sum(time.steps is not None for time in times)} of {len(times)}",
+        "seconds": lambda times: mean([time.seconds for time in times], 1),
+        f"time / {comparison.baseline}": compare,
+        "steps": lambda times: mean([time.steps for time in times], 1),
+        "audio h": lambda times: mean([time.audio_hours for time in times], 3),
+        "epochs": lambda times: mean([time.epochs for time in times], 1),
+    }
+    if any(time.cost is not None for time in reached):
+        columns["cost"] = lambda times: mean([time.cost for time in times], 4)
+    notes = [NOTES["chosen"]] if any(time.chosen for time in reached) else []
+    notes += [] if timed else [f"time /: {WARNING}."]
+    heading = f"Until the median of three validations was at a {metric.label}"
+    return tabulate(heading, [*groups.values()], columns, notes)
+
+
+UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
+"""Digits after the point and the unit of each axis of a budget."""
+
+
+def equal_cost_section(comparison: Comparison) -> Section:
+    """The metric at validation, at the largest budget that every run has spent; of seconds if times can be compared."""
+    metric, timed = find_metric(comparison.metric), of_one_hour(comparison.arms)
+    return tabulate(
+        f"At equal cost, validation {metric.label}",
+        [row for row in at_equal_cost(comparison.arms, metric) if timed or row["axis"] != "seconds"],
+        {
+            "after": lambda row: f"{row['budget']:,.{UNITS[row['axis']][0]}f} {UNITS[row['axis']][1]}",
+            "arm": lambda row: row["arm"],
+            metric.heading: lambda row: metric.spread(row["mean"], row["deviation"]),
+        },
+    )
+
+
+def epochs_section(comparison: Comparison) -> Section:
+    """Mean and deviations of an epoch's seconds, and their ratio to the baseline's (Ambroszczyk2019 §2.1, §2.5)."""
+    columns: dict[str, Callable[[EpochTimes], str]] = {
+        "arm": lambda times: times.arm,
+        "n": lambda times: str(times.runs),
+        "epochs": lambda times: str(times.epochs),
+        "first s": lambda times: number(times.first, 1),
+        "s per epoch": lambda times: number(times.mean, 1),
+        "sd over epochs": lambda times: number(times.over_epochs, 1),
+        "sd over seeds": lambda times: number(times.over_runs, 1),
+        f"time / {comparison.baseline} (95 %)": lambda times: ratio_text(times.ratio),
+    }
+    return tabulate("Seconds per epoch", epoch_times(comparison.arms, comparison.baseline), columns, [NOTES["epochs"]])
 
 
 def scaling_section(comparison: Comparison) -> Section:
     """Epochs and speed over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2, and their price."""
     rows = scaling(comparison.arms)
-    priced, named = any(row.price is not None for row in rows), any(row.series for row in rows)
-    head = [
-        *(["runs"] if named else []),
-        *("GPUs" if all(row.device == "GPU" for row in rows) else "processes", "n", "batch of each"),
-        *("minutes per epoch", "s of audio per second", "speed-up (95 %)", "efficiency %"),
-        *(["price of an epoch"] if priced else []),
-    ]
-    cells = [
-        [
-            *([row.series] if named else []),
-            str(row.processes),
-            str(row.n),
-            row.batch,
-            spread(row.epoch_seconds / 60, None if row.deviation is None else row.deviation / 60, 2),
-            "NA" if row.audio_hours_per_second is None else f"{3600 * row.audio_hours_per_second:,.0f}",
-            ratio_text(row.speed_up),
-            f"{100 * row.efficiency:.0f}",
-            *([number(row.price, 4)] if priced else []),
-        ]
-        for row in rows
-    ]
-    return Section("Scaling over processes that train together", head, cells, _scaling_notes(rows))
-
-
-def _scaling_notes(rows: Sequence[Scaling]) -> list[str]:
-    if not rows:
-        return []
-    base = "Speed-up: over the fewest processes of otherwise equal runs; efficiency: its share of the possible."
-    if len({(row.series, row.batch) for row in rows}) == len({row.series for row in rows}):
-        return [f"{base} Each process keeps its batch, so the batch of an update grows with their number."]
-    return [f"{base} The batch of each process differs: its effect on the time cannot be told from that of the number."]
-
-
-def training_section(comparison: Comparison) -> Section:
-    """Parameters, epochs, times and validations of each arm."""
-    measured = rate_rows(comparison, TRAINING_COLUMNS)
-    if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
-        return Section("Training")  # of systems that were trained elsewhere nothing is known
-    columns = shown_columns(TRAINING_COLUMNS, measured)
-    timed = of_one_hour(comparison.arms)
-    rows = {
-        row["arm"]: [
-            str(row["arm"]),
-            str(row["n"]),
-            *(cell_text(row, column) if timed or column.key != TRAIN_SECONDS else "–" for column in columns),
-        ]
-        for row in measured
+    processes = "GPUs" if all(row.device == "GPU" for row in rows) else "processes"
+    columns: dict[str, Callable[[Scaling], str]] = {
+        "runs": lambda row: row.series,
+        processes: lambda row: str(row.processes),
+        "n": lambda row: str(row.n),
+        "batch of each": lambda row: row.batch,
+        "minutes per epoch": lambda row: spread(row.epoch_seconds / 60, row.deviation and row.deviation / 60, 2),
+        "s of audio per second": lambda row: number(row.audio_hours_per_second and 3600 * row.audio_hours_per_second),
+        "speed-up (95 %)": lambda row: ratio_text(row.speed_up),
+        "efficiency %": lambda row: f"{100 * row.efficiency:.0f}",
+        "price of an epoch": lambda row: number(row.price, 4),
     }
-    head = ["arm", "n", *(column.heading for column in columns)]
-    return Section("Training", head, list(rows.values()), [] if timed or not rows else [f"train s: {WARNING}."])
+    if not any(row.series for row in rows):
+        del columns["runs"]
+    if all(row.price is None for row in rows):
+        del columns["price of an epoch"]
+    note = "Speed-up: over the fewest processes of otherwise equal runs; efficiency: its share of the possible."
+    if len({(row.series, row.batch) for row in rows}) == len({row.series for row in rows}):
+        note += " Each process keeps its batch, so the batch of an update grows with their number."
+    else:
+        note += " The batch of each process differs: its effect on the time cannot be told from that of the number."
+    return tabulate("Scaling over processes that train together", rows, columns, [note])
