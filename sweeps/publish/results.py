@@ -18,8 +18,7 @@ from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.same_hour import of_one_hour
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.training_report import sections
-from asr_ablations.report.training_tables import training_loss
+from asr_ablations.report.training_report import sections, training_loss
 from asr_ablations.runs.layout import EVALUATIONS, STANDING, runs_in
 from asr_ablations.runs.reader import read_standing, read_sweep, read_yaml
 from asr_ablations.runs.status import RESULTS, fate_of

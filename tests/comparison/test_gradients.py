@@ -8,7 +8,7 @@ import pytest
 from asr_ablations.comparison.derived_tables import gradients
 from asr_ablations.report.curves import STRETCHES, gradient_curve
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.training_tables import gradient_section
+from asr_ablations.report.training_report import gradient_section
 from asr_verdicts.comparison import Comparison
 from tests.helpers.comparison import comparison
 

@@ -16,11 +16,11 @@ from rich.console import Console
 
 from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.report import training_tables
-from asr_ablations.report.figures.inspected import as_address, draw_inspected
 from asr_ablations.report.inspection import (
     Inspected,
+    as_address,
     chosen,
+    draw_inspected,
     error_spans,
     letter_confusions,
     word_confusions,
@@ -173,7 +173,7 @@ def test_the_answer_shows_what_each_source_of_chance_gives(
 ) -> None:
     sources = [NoiseSource("all", 8, 0.02, None), NoiseSource("order", 8, 0.01, Range(0.25, 0.05, 1.25))]
     printed = io.StringIO()
-    monkeypatch.setattr(training_tables, "noise_sources", lambda _: sources)
+    monkeypatch.setattr(training_report, "noise_sources", lambda _: sources)
     print_answer(report_comparison(text_comparison), Console(file=printed, width=120))
     lines = printed.getvalue().splitlines()
     assert any(re.search(r"order +│ 8 │ +1\.00 │ +0\.25 \(0\.05 to 1\.25\)", line) for line in lines)

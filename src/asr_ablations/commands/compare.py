@@ -205,6 +205,6 @@ def inspect_single(comparison: "Comparison") -> "list[Inspected]":
 
 
 def write_inspected(inspected: "list[Inspected]", folder: Path) -> list[Path]:
-    from asr_ablations.report.figures.inspected import draw_inspected
+    from asr_ablations.report.inspection import draw_inspected
 
     return draw_inspected(inspected, folder) if inspected else []

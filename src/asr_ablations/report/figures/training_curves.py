@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from asr_ablations.comparison.derived_tables import observed
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
 from asr_ablations.report.curves import AXES, Band, arm_band, band, gradient_curve, metric_names, smoothed_loss
-from asr_ablations.report.training_tables import TRAINING_LOSS
+from asr_ablations.report.training_report import TRAINING_LOSS
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
 from asr_verdicts.metrics import LOSS, Metric, different_losses

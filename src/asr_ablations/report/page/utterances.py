@@ -10,10 +10,10 @@ import soundfile
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.report.figures.inspected import as_address
 from asr_ablations.report.inspection import (
     Inspected,
     OutsideCorpusError,
+    as_address,
     letter_confusions,
     recorded_audio,
     word_confusions,
