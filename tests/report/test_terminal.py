@@ -1,11 +1,13 @@
 """Texts of a comparison in the terminal."""
 
 import csv
+import html
 import io
 import json
 import re
 from base64 import b64decode
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from rich.console import Console
 
 from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.report import training_report
 from asr_ablations.report.inspection import (
     Inspected,
     as_address,
@@ -25,7 +28,6 @@ from asr_ablations.report.inspection import (
     letter_confusions,
     word_confusions,
 )
-from asr_ablations.report.page.content import DEFINITIONS
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.comparison import Comparison, compare
@@ -87,7 +89,9 @@ def test_the_page_defines_its_terms_in_the_words_of_the_documentation() -> None:
     table = text.partition("### Terms of the tables")[2].split("\n\n")[1]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     plain = {term: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "") for term, text in rows}
-    assert plain == DEFINITIONS
+    page = files("asr_ablations.report.page").joinpath("page.html").read_text(encoding="utf-8")
+    shown = re.findall(r"<dt>(.*)</dt>\n *<dd>(.*)</dd>", page)
+    assert plain == {html.unescape(term): html.unescape(text) for term, text in shown}
 
 
 @pytest.fixture(scope="module")
@@ -234,11 +238,8 @@ def test_errors_stand_where_the_hypothesis_has_them() -> None:
 
 def test_confusions_are_counted_the_most_frequent_first() -> None:
     rows = [row("a", "a cab", "a dab"), row("b", "cab", "dab"), row("c", "be", "b e")]
-    assert word_confusions(rows)[0] == {"reference": "cab", "hypothesis": "dab", "times": 2}
-    assert letter_confusions(rows) == [
-        {"reference": "c", "hypothesis": "d", "times": 2},
-        {"reference": "–", "hypothesis": "␣", "times": 1},
-    ]
+    assert word_confusions(rows)[0] == ["cab", "dab", "2"]
+    assert letter_confusions(rows) == [["c", "d", "2"], ["–", "␣", "1"]]
 
 
 @pytest.mark.parametrize("hypothesis", ["a", "", "b a"])

@@ -52,12 +52,8 @@ def steady_seconds(run: Record) -> float | None:
 
 def epoch_times(arms: Sequence[Arm], baseline: str) -> list[EpochTimes]:
     """A line for each arm that recorded them."""
-    means = {arm.name: _means(arm) for arm in arms}
+    means = {arm.name: _seconds(arm.runs) for arm in arms}
     return [_arm_times(arm, means, baseline) for arm in arms if means[arm.name]]
-
-
-def _means(arm: Arm) -> list[float]:
-    return [mean for run in arm.runs if (mean := steady_seconds(run)) is not None]
 
 
 def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> EpochTimes:
@@ -65,23 +61,22 @@ def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> Epo
     apart = all(len(seconds) > 1 for seconds in recorded)
     mean, over_runs = mean_and_deviation(means[arm.name])
     later = [seconds[1:] or seconds for seconds in recorded]
+    degrees = sum(len(seconds) - 1 for seconds in later)
+    squares = sum(float(np.var(seconds)) * len(seconds) for seconds in later)
     return EpochTimes(
         arm=arm.name,
         runs=len(recorded),
         epochs=sum(map(len, later)),
         first=float(np.mean([seconds[0] for seconds in recorded])) if apart else None,
         mean=mean,
-        over_epochs=_pooled_deviation(later),
+        over_epochs=math.sqrt(squares / degrees) if degrees else None,
         over_runs=over_runs,
         ratio=ratio_of_times(means[arm.name], means.get(baseline, []), itself=arm.name == baseline),
     )
 
 
-def _pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
-    """Within groups, weighted by their degrees of freedom."""
-    degrees = sum(len(group) - 1 for group in groups)
-    squares = sum(float(np.var(group)) * len(group) for group in groups)
-    return math.sqrt(squares / degrees) if degrees else None
+def _seconds(runs: Sequence[Record]) -> list[float]:
+    return [seconds for run in runs if (seconds := steady_seconds(run)) is not None]
 
 
 BATCH = ("batch.size", "batch.seconds", "batch.accumulate")
@@ -194,7 +189,3 @@ def _row(series: str, count: int, by_count: Runs) -> Scaling:
         efficiency=speed_up.value * fewest / count,
         price=mean / 3600 * float(np.mean(prices)) if len(prices) == len(own) else None,
     )
-
-
-def _seconds(runs: Sequence[Record]) -> list[float]:
-    return [seconds for run in runs if (seconds := steady_seconds(run))]

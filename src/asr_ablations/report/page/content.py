@@ -24,30 +24,6 @@ from asr_verdicts.report.answer import answer_tables, evidence_lines, finding_li
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.section import Section
 
-DEFINITIONS = {
-    "difference, interval": "The arm's mean minus the baseline's, in points (nats for the loss), on the utterances "
-    "that all runs have; ± its half-width at the level of the verdict.",
-    "p, Holm": "The p-value of the verdict's test before and after Holm's correction.",
-    "SE seeds, SE speakers": "The standard error from seeds alone, and from speakers (or other units) alone.",
-    "relative": "The difference as a share of the baseline's rate: the linearised logarithm of the ratio, with as many "
-    "degrees of freedom as speakers count (Kish 1965).",
-    "matched pairs p": "MAPSSWE (Gillick & Cox 1989; Pallett et al. 1990) on these trained models, after Holm's "
-    "correction. It ignores other seeds and decides nothing.",
-    "superiority": "The share of pairs of an arm's and a baseline's run in which the arm's is better "
-    "(comparison.json).",
-    "trimmed means": "Means without the best and the worst fifth of an arm's runs.",
-    "detectable": "The true difference that such an experiment shows with a power of 80 %, with a 90 % interval "
-    "because few seeds measure the noise badly.",
-    "repeated": "The chance that as many fresh seeds on the same test set give the same verdict (how good it is).",
-    "decides, describes": "Verdicts on sets that describe are corrected among themselves.",
-    "look, look (planned), repeated interval": "How many states of the sweep have been compared; in a plan, a number "
-    "of seeds per arm at which open questions are tested, and the interval there.",
-    "margin, grade": "The difference that would not matter, and the size of a shown difference against it.",
-    "chance of a verdict": "The predictive probability that the last look decides (Spiegelhalter, Freedman & Blackburn "
-    "1986).",
-}
-"""The terms of the tables, as docs/statistics.md defines them."""
-
 NOTES = ("Warnings", "Not finished")
 """Sections that stand with the answer."""
 PICTURES = {
@@ -101,7 +77,6 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
         },
         "notes": [asdict(section) for section in sections if section.heading in NOTES],
         "sections": [{**asdict(section), "figure": drawn.get(_picture(section))} for section in below],
-        "definitions": list(DEFINITIONS.items()),
         "axes": AXES,
         "metrics": metrics,
         "arms": [

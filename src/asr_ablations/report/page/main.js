@@ -33,7 +33,6 @@ function sections() {
     section.figure ? picture(section.figure, section.heading) : null,
     section.rows.length ? table(section, section.heading) : null,
     section.lines.length ? element("ul", { class: section.rows.length ? "hint" : "" }, ...items(section.lines)) : null)));
-  at("definitions").replaceChildren(...data.definitions.flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]));
 }
 
 function redraw() {
