@@ -1,5 +1,5 @@
 """The look of all figures: as wide as a column or a page of a journal, with text of 8 pt; arms differ in colour, line
-style, marker and hatch, so that they can be read in grey.
+style and marker, so that they can be read in grey.
 """
 
 import math
@@ -22,7 +22,6 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#3
 """Okabe and Ito's colours, which colour-blind readers can tell apart, with the yellow replaced."""
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
 COLUMN, PAGE = 84 / 25.4, 174 / 25.4
 """Widths of a figure, inches."""
 HEIGHT = 58 / 25.4
@@ -52,7 +51,6 @@ LOOK: Any = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "legend.handlelength": 2.8,
-    "hatch.linewidth": 0.6,
     "text.usetex": False,
     "text.parse_math": False,  # names of arms are no formulas
     "svg.fonttype": "none",

@@ -27,7 +27,7 @@ from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import UsageError
-from asr_verdicts.plotting import COLUMN, HATCHES, LINES, LOOK, MARKERS, PAGE, grid, legend, log_scale, panels
+from asr_verdicts.plotting import COLUMN, LINES, LOOK, MARKERS, PAGE, grid, legend, log_scale, panels
 from asr_verdicts.record import Record
 from tests.helpers.comparison import ARMS, EPOCHS, comparison, scaled
 
@@ -118,7 +118,7 @@ def test_many_panels_stand_below_each_other() -> None:
 
 
 def test_arms_can_be_distinguished_without_colour() -> None:
-    assert len(set(LINES)) == len(set(MARKERS)) == len(set(HATCHES)) == 8
+    assert len(set(LINES)) == len(set(MARKERS)) == 8
 
 
 def test_the_figure_names_every_arm(written: list[Path]) -> None:

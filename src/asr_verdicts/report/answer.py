@@ -37,9 +37,8 @@ SENTENCES = 2
 class AnswerRow:
     """An arm, or an effect of a factor. Texts for a table; "" for a cell without a value.
 
-    rate: mean ± standard deviation over seeds. value, low, high: of the difference as fractions, on the scale that
-    decides; None without an interval. level: of the interval in percent, 0 without one. outcome: "" for the baseline,
-    and for the arms of crossed factors.
+    rate: mean ± standard deviation over seeds. level: of the interval in percent, 0 without one. outcome: "" for the
+    baseline, and for the arms of crossed factors.
     """
 
     name: str
@@ -47,9 +46,6 @@ class AnswerRow:
     rate: str
     difference: str = ""
     interval: str = ""
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
     level: float = 0
     outcome: str = ""
 
@@ -93,13 +89,12 @@ def _row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metri
     if interval is None:
         return AnswerRow(name, runs, rate, difference, outcome=verdict.outcome)
     unit, fraction = verdict.scale.metric(metric), verdict.scale.fraction
-    value, low, high = fraction(interval.value), fraction(interval.low), fraction(interval.high)
-    difference = unit.text(value, sign=True)
+    low, high = fraction(interval.low), fraction(interval.high)
+    difference = unit.text(fraction(interval.value), sign=True)
     if not math.isfinite(high - low):
         return AnswerRow(name, runs, rate, difference, outcome=verdict.outcome)
     level = 100 * (1 - (2 if equal else 1) * verdict.procedure.alpha)
-    ends = format_interval(low, high, unit)
-    return AnswerRow(name, runs, rate, difference, ends, value, low, high, level, verdict.outcome)
+    return AnswerRow(name, runs, rate, difference, format_interval(low, high, unit), level, verdict.outcome)
 
 
 def answer_tables(comparison: Comparison) -> list[Section]:
