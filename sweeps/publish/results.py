@@ -15,8 +15,8 @@ import numpy as np
 from asr_ablations.commands.console import exit_code
 from asr_ablations.comparison.arm_differences import differences_of_arms, keys_text
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.comparison.same_hour import of_one_hour
 from asr_ablations.comparison.time_to_accuracy import times_to_accuracy
+from asr_ablations.comparison.training_times import ran_together
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.training_report import sections, training_loss
 from asr_ablations.runs.layout import EVALUATIONS, STANDING, runs_in
@@ -158,7 +158,7 @@ def format_section(published: Published, folder: Path) -> list[str]:
         f"Commit: {list_commits(runs)}. Runs: {describe_training(runs)}; {describe_days(runs)}.",
     ]
     declared = any(not time.chosen for time in times_to_accuracy(comparison))
-    timed = TIMED if declared and of_one_hour(comparison.arms) else ()
+    timed = TIMED if declared and ran_together(comparison.arms) else ()
     compared = sections(comparison)
     shown = [
         *(section for section in compared if section.heading.startswith(SHOWN)),

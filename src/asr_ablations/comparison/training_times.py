@@ -1,9 +1,10 @@
-"""Seconds of training per epoch, and their scaling over processes (Ambroszczyk2019 §2.1 and §2.5)."""
+"""Seconds of training per epoch, their scaling over processes (Ambroszczyk2019 §2.1 and §2.5), and which to compare."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -189,3 +190,40 @@ def _row(series: str, count: int, by_count: Runs) -> Scaling:
         efficiency=speed_up.value * fewest / count,
         price=mean / 3600 * float(np.mean(prices)) if len(prices) == len(own) else None,
     )
+
+
+HOUR = 3600.0
+"""Seconds between the starts of two runs whose times are compared, at most."""
+WARNING = "runs of the arms are not of the same hour and machine: their times are not compared"
+
+
+def ran_together(arms: Sequence[Arm]) -> bool:
+    """Return whether every run has one of every other arm that started within an hour of it on the same machine.
+
+    What else a machine does changes a time by far more than most choices do. Runs that do not say when they started, as
+    those of W&B, can be compared.
+    """
+    runs = {arm.name: [run for run in arm.runs if run.environment.started] for arm in arms}
+    return all(
+        any(_beside(run, other) for other in others)
+        for name, own in runs.items()
+        for run in own
+        for rest, others in runs.items()
+        if rest != name and others
+    )
+
+
+def _beside(one: Record, other: Record) -> bool:
+    if one.environment.resumed or other.environment.resumed:
+        return False  # a run that was continued has two starts
+    return abs(_start(one) - _start(other)) <= HOUR and _machine(one) == _machine(other)
+
+
+def _start(run: Record) -> float:
+    assert run.environment.started is not None
+    return datetime.fromisoformat(run.environment.started).timestamp()
+
+
+def _machine(run: Record) -> tuple[object, ...]:
+    hardware = run.environment.hardware
+    return hardware.processor, hardware.cores, hardware.threads, tuple(hardware.gpus)

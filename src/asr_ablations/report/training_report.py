@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 from asr_ablations.comparison.arm_differences import differences_of_arms
 from asr_ablations.comparison.derived_tables import Gradients, gradients, loss_against_wer, noise_sources, ranked
-from asr_ablations.comparison.same_hour import WARNING, of_one_hour
 from asr_ablations.comparison.time_to_accuracy import (
     TimeToAccuracy,
     at_equal_cost,
@@ -14,7 +13,7 @@ from asr_ablations.comparison.time_to_accuracy import (
     times_to_accuracy,
     validation_values,
 )
-from asr_ablations.comparison.training_times import EpochTimes, Scaling, epoch_times, scaling
+from asr_ablations.comparison.training_times import WARNING, EpochTimes, Scaling, epoch_times, ran_together, scaling
 from asr_ablations.comparison.word_frequencies import BANDS, WordFrequencies, word_frequencies
 from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.comparison import Comparison
@@ -152,7 +151,7 @@ def training_section(comparison: Comparison) -> Section:
     if not any(row[column.key] is not None for row in measured.values() for column in TRAINING_COLUMNS):
         return Section("Training")
     columns = shown_columns(TRAINING_COLUMNS, [*measured.values()])
-    timed = of_one_hour(comparison.arms)
+    timed = ran_together(comparison.arms)
     rows = [
         [
             str(row["arm"]),
@@ -220,7 +219,7 @@ def gradient_section(comparison: Comparison) -> Section:
 def time_to_accuracy_section(comparison: Comparison) -> Section:
     """Means over the seeds of an arm, and their ratio to the baseline's mean; NA where a seed never got that far."""
     metric, reached = comparison.design.metric, times_to_accuracy(comparison)
-    timed = of_one_hour(comparison.arms)
+    timed = ran_together(comparison.arms)
     groups: dict[tuple[str, float], list[TimeToAccuracy]] = {}
     for time in reached:
         groups.setdefault((time.arm, time.target), []).append(time)
@@ -253,7 +252,7 @@ UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds":
 
 def equal_cost_section(comparison: Comparison) -> Section:
     """The metric at validation, at the largest budget that every run has spent; of seconds if times can be compared."""
-    metric, timed = find_metric(comparison.metric), of_one_hour(comparison.arms)
+    metric, timed = find_metric(comparison.metric), ran_together(comparison.arms)
     return tabulate(
         f"At equal cost, validation {metric.label}",
         [row for row in at_equal_cost(comparison.arms, metric) if timed or row["axis"] != "seconds"],
