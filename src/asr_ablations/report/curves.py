@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,22 +55,17 @@ class Band:
 def curve(run: Record, metric: str, axis: str) -> Curve:
     """The values of a metric over one of AXES; empty where the run has none, or was recorded without that axis."""
     known = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
-    points = [(row, step + 1, value) for row, value in known if (step := _number(row, "step")) is not None]
-    steps = np.array([step for _, step, _ in points], float)
-    x = steps if axis == "step" else _at(run, axis, steps)
-    y = np.array([value for _, _, value in points], float)
-    return Curve(x, y) if len(x) == len(y) else _empty()
+    points = [(step + 1, value) for row, value in known if (step := _number(row, "step")) is not None]
+    return _place(run, axis, np.array([step for step, _ in points], float), [value for _, value in points])
 
 
 def loss_curve(run: Record, axis: str) -> Curve:
     """The training loss of every step over one of AXES; of a run without losses.csv, as from W&B, of every tenth."""
     try:
-        y = np.array([float(loss) for loss in read_losses(run.folder)])
+        losses = [float(loss) for loss in read_losses(run.folder)]
     except FileNotFoundError:
         return curve(run, "train/loss_step", axis)
-    steps = np.arange(1, len(y) + 1, dtype=float)
-    x = steps if axis == "step" else _at(run, axis, steps)
-    return Curve(x, y) if len(x) == len(y) else _empty()
+    return _place(run, axis, np.arange(1, len(losses) + 1, dtype=float), losses)
 
 
 def smoothed_loss(run: Record, axis: str) -> Curve:
@@ -106,10 +102,9 @@ def band(curves: Sequence[Curve]) -> Band | None:
     kept = [curve for curve in curves if len(curve.y)]
     if not kept:
         return None
-    length = max(len(curve.y) for curve in kept)
-    x = np.array([_padded(curve.x, length) for curve in kept])
-    y = np.array([_padded(curve.y, length) for curve in kept])
-    return Band(np.nanmean(x, 0), np.nanmean(y, 0), np.nanmin(y, 0), np.nanmax(y, 0))
+    x = np.array([*zip_longest(*(line.x for line in kept), fillvalue=np.nan)])
+    y = np.array([*zip_longest(*(line.y for line in kept), fillvalue=np.nan)])
+    return Band(np.nanmean(x, 1), np.nanmean(y, 1), np.nanmin(y, 1), np.nanmax(y, 1))
 
 
 def arm_band(arm: Arm, metric: str, axis: str) -> Band | None:
@@ -132,8 +127,10 @@ def smooth(values: ArrayLike, deviation: float) -> Values:
     return np.asarray(gaussian_filter1d(points, deviation, mode="nearest")) if len(points) else points
 
 
-def _at(run: Record, axis: str, steps: Values) -> Values:
-    """Positions on an axis at these steps, interpolated between the ends of epochs; empty where unknown."""
+def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Curve:
+    """Values of these steps over an axis, interpolated between the ends of epochs; empty where those are unknown."""
+    if axis == "step":
+        return Curve(steps, np.array(values, float))
     column = COLUMNS.get(axis, axis)
     ends: dict[float, float] = {}
     for row in run.metrics:
@@ -141,18 +138,15 @@ def _at(run: Record, axis: str, steps: Values) -> Values:
         if position is not None and step is not None and not _within_epoch(row):
             ends[step + 1] = position + (axis == "epoch")
     if not ends:
-        return np.zeros(0)
+        return _empty()
     known = sorted(ends)
-    return np.interp(steps, [0, *known], [0, *(ends[step] for step in known)])
+    x = np.interp(steps, [0, *known], [0, *(ends[step] for step in known)])
+    return Curve(x, np.array(values, float))
 
 
 def _within_epoch(row: Mapping[str, float | None]) -> bool:
     """True if a row belongs to a step: Lightning writes one every few steps besides those at the end of an epoch."""
     return row.get("train/loss_step") is not None
-
-
-def _padded(values: Values, length: int) -> Values:
-    return np.concatenate([values, np.full(length - len(values), np.nan)])
 
 
 def _number(row: Mapping[str, float | None], key: str) -> float | None:
