@@ -62,7 +62,8 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
     metrics, findings = _metrics(comparison), finding_lines(comparison)
     sections = [*report.sections, *confusion_sections(comparison)]
     sections += [*_config_sections(comparison), *_environment_sections(comparison)]
-    below = [section for section in sections if section.heading not in NOTES and section.lines != findings]
+    told = [*NOTES, *(section.heading for section in sections if findings and section.lines == findings)]
+    below = [section for section in sections if section.heading not in told]
     return {
         "title": comparison.title,
         "question": comparison.question,
