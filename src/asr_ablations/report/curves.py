@@ -54,8 +54,8 @@ class Band:
 
 def curve(run: Record, metric: str, axis: str) -> Curve:
     """The values of a metric over one of AXES; empty where the run has none, or was recorded without that axis."""
-    known = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
-    points = [(step + 1, value) for row, value in known if (step := _number(row, "step")) is not None]
+    logged = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
+    points = [(step + 1, value) for row, value in logged if (step := _number(row, "step")) is not None]
     return _place(run, axis, np.array([step for step, _ in points], float), [value for _, value in points])
 
 
@@ -99,11 +99,11 @@ def throughput_curve(run: Record) -> Curve:
 
 def band(curves: Sequence[Curve]) -> Band | None:
     """The range of the curves of several seeds, epoch by epoch; a shorter curve just ends. None without a point."""
-    kept = [curve for curve in curves if len(curve.y)]
-    if not kept:
+    lines = [curve for curve in curves if len(curve.y)]
+    if not lines:
         return None
-    x = np.array([*zip_longest(*(line.x for line in kept), fillvalue=np.nan)])
-    y = np.array([*zip_longest(*(line.y for line in kept), fillvalue=np.nan)])
+    x = np.array([*zip_longest(*(line.x for line in lines), fillvalue=np.nan)])
+    y = np.array([*zip_longest(*(line.y for line in lines), fillvalue=np.nan)])
     return Band(np.nanmean(x, 1), np.nanmean(y, 1), np.nanmin(y, 1), np.nanmax(y, 1))
 
 
@@ -139,8 +139,7 @@ def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Cu
             ends[step + 1] = position + (axis == "epoch")
     if not ends:
         return _empty()
-    known = sorted(ends)
-    x = np.interp(steps, [0, *known], [0, *(ends[step] for step in known)])
+    x = np.interp(steps, [0, *sorted(ends)], [0, *(ends[step] for step in sorted(ends))])
     return Curve(x, np.array(values, float))
 
 

@@ -29,9 +29,9 @@ def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
     for panel, measure in zip(axes, measures, strict=True):
         for number, arm in enumerate(arms):
             for place, target in enumerate(targets):
-                own = [time for time in times if time.arm == arm.name and time.target == target]
+                of_arm = [time for time in times if time.arm == arm.name and time.target == target]
                 look = {**line(number), "label": "" if place else arm.name}
-                _draw_times(panel, place - 0.5 + (number + 0.5) / len(arms), 1 / len(arms), own, measure, look)
+                _draw_times(panel, place - 0.5 + (number + 0.5) / len(arms), 1 / len(arms), of_arm, measure, look)
         panel.set_xticks(range(len(targets)), [comparison.design.metric.target_text(target) for target in targets])
         panel.set_ylabel(f"{MEASURES[measure]} to the target")
         panel.margins(y=0.2)
@@ -66,11 +66,11 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
     labels = ["minutes per epoch", f"speed-up over {counts[0]}", "price of an epoch"]
     figure, axes = grid(3 if any(row.price is not None for row in rows) else 2)
     for number, name in enumerate(dict.fromkeys(row.series for row in rows)):
-        own = [row for row in rows if row.series == name]
+        series = [row for row in rows if row.series == name]
         look = {**line(number), **marker(number), "capsize": 3, "label": name or "measured"}
-        minutes = [(row.processes, row.epoch_seconds / 60, *[(row.deviation or 0.0) / 60] * 2) for row in own]
-        prices = [(row.processes, row.price, 0.0, 0.0) for row in own if row.price is not None]
-        for panel, points in zip(axes, (minutes, [_speed_up(row) for row in own], prices), strict=False):
+        minutes = [(row.processes, row.epoch_seconds / 60, *[(row.deviation or 0.0) / 60] * 2) for row in series]
+        prices = [(row.processes, row.price, 0.0, 0.0) for row in series if row.price is not None]
+        for panel, points in zip(axes, (minutes, [_speed_up(row) for row in series], prices), strict=False):
             x, y, *lengths = np.array(points).reshape(-1, 4).T
             panel.errorbar(x, y, yerr=lengths, **look)
     axes[1].plot(counts, [count / counts[0] for count in counts], ":", color="#777777", label="ideal")

@@ -29,7 +29,8 @@ NOTES = ("Warnings", "Not finished")
 PICTURES = {
     "Looks": "looks",
     "What the search tried": "search",
-    "Error rates of": "seeds",
+    "Error rates of the": "seeds",
+    "Error rates,": "seeds",
     "Until the median": "time_to_accuracy",
     "Scaling": "scaling",
 }
@@ -62,8 +63,8 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
     metrics, findings = _metrics(comparison), finding_lines(comparison)
     sections = [*report.sections, *confusion_sections(comparison)]
     sections += [*_config_sections(comparison), *_environment_sections(comparison)]
-    told = [*NOTES, *(section.heading for section in sections if findings and section.lines == findings)]
-    below = [section for section in sections if section.heading not in told]
+    above = [*NOTES, *(section.heading for section in sections if findings and section.lines == findings)]
+    below = [section for section in sections if section.heading not in above]
     return {
         "title": comparison.title,
         "question": comparison.question,
@@ -101,11 +102,13 @@ def _picture(section: Section) -> str:
 def _metrics(comparison: Comparison) -> dict[str, str]:
     """Columns of metrics.csv and of the machine with their titles, those of the compared metric first."""
     kinds, titles = [comparison.metric, *METRICS], {}
-    validated = [name.split("/", 2)[1:] for name in metric_names(comparison, "validation/")]
-    for set_, kind in sorted(validated, key=lambda name: (kinds.index(name[1]) if name[1] in kinds else 9, name)):
+    validated = [name.partition("/")[2].rpartition("/") for name in metric_names(comparison, "validation/")]
+    for set_, slash, kind in sorted(
+        validated, key=lambda name: (kinds.index(name[2]) if name[2] in kinds else 9, name)
+    ):
         metric = METRICS.get(kind)
         title = f"{metric.label} of {set_}, {metric.unit}" if metric else f"{kind.replace('_', ' ')} of {set_}"
-        titles[f"validation/{set_}/{kind}"] = title
+        titles[f"validation/{set_}{slash}{kind}"] = title
     for name in metric_names(comparison, "train/"):
         titles[name] = f"{name.partition('/')[2].replace('_', ' ')} in training"
     machine = {f"machine/{column}": f"machine: {title}" for column, title in MACHINE.items()}
@@ -120,10 +123,10 @@ def _run(run: Record, metrics: Iterable[str], first: bool) -> dict[str, object]:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
         values = drawn["step"].y
         if len(values):
-            kept = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).astype(int))
-            points = {axis: _rounded(line.x[kept]) for axis, line in drawn.items() if len(line.x)}
+            every = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).astype(int))
+            points = {axis: _rounded(line.x[every]) for axis, line in drawn.items() if len(line.x)}
             kind = METRICS.get(metric.rpartition("/")[2])
-            series[metric] = {**points, "y": _rounded(values[kept] * (kind.scale if kind else 1))}
+            series[metric] = {**points, "y": _rounded(values[every] * (kind.scale if kind else 1))}
     return {"seed": run.seed, "series": series}
 
 
