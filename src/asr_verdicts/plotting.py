@@ -1,5 +1,5 @@
 """The look of all figures: as wide as a column or a page of a journal, with text of 8 pt; arms differ in colour, line
-style, marker and hatch, so that they can be read in grey.
+style and marker, so that they can be read in grey.
 """
 
 import math
@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -21,7 +22,6 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#3
 """Okabe and Ito's colours, which colour-blind readers can tell apart, with the yellow replaced."""
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
 COLUMN, PAGE = 84 / 25.4, 174 / 25.4
 """Widths of a figure, inches."""
 HEIGHT = 58 / 25.4
@@ -51,7 +51,6 @@ LOOK: Any = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "legend.handlelength": 2.8,
-    "hatch.linewidth": 0.6,
     "text.usetex": False,
     "text.parse_math": False,  # names of arms are no formulas
     "svg.fonttype": "none",
@@ -106,9 +105,15 @@ def marker(arm: int) -> Json:
     return {"marker": MARKERS[arm % 8], "markersize": 4.5, "markerfacecolor": "white", "color": COLOURS[arm % 8]}
 
 
-def bar(arm: int) -> Json:
-    """Options of Axes.bar for the arm with this number."""
-    return {"facecolor": COLOURS[arm % 8] + "bb", "edgecolor": "#222222", "linewidth": 0.7, "hatch": HATCHES[arm % 8]}
+def draw_strip(panel: Axes, x: float, width: float, values: Iterable[float], look: Json, *, mean: bool = True) -> None:
+    """A dot per value; a line at their mean with a band of ± their standard deviation, unless not `mean`."""
+    ends, numbers = [x - 0.35 * width, x + 0.35 * width], np.array([*values])
+    panel.plot(x + 0.5 * width * (np.linspace(0, 1, len(numbers)) - 0.5), numbers, "o", color="black", markersize=3)
+    middle = numbers.mean() if mean and len(numbers) else np.nan
+    panel.plot(ends, [middle, middle], **look)
+    if mean and len(numbers) > 1:
+        deviation = numbers.std(ddof=1)
+        panel.fill_between(ends, middle - deviation, middle + deviation, color=look["color"], alpha=0.15, linewidth=0)
 
 
 LEADING = (1, 2, 5)

@@ -13,8 +13,7 @@ from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.layouts import lay_out
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
 from asr_ablations.evaluation.request import decoder_name
-from asr_ablations.report.training_columns import TRAINING_COLUMNS
-from asr_ablations.report.training_report import sections
+from asr_ablations.report.training_report import TRAINING_COLUMNS, sections
 from asr_ablations.runs.records import read_run
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.comparison import Comparison, compare

@@ -22,8 +22,7 @@ from asr_ablations.comparison.training_times import (
     steady_seconds,
 )
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.training_report import report_comparison, sections
-from asr_ablations.report.training_tables import search_section
+from asr_ablations.report.training_report import report_comparison, search_section, sections
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison, compare

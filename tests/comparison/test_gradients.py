@@ -3,12 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from asr_ablations.comparison.derived_tables import gradients
-from asr_ablations.report.figures import training_curves, write_figures
-from asr_ablations.report.training_tables import gradient_section
+from asr_ablations.report.curves import STRETCHES, gradient_curve
+from asr_ablations.report.figures import write_figures
+from asr_ablations.report.training_report import gradient_section
 from asr_verdicts.comparison import Comparison
 from tests.helpers.comparison import comparison
 
@@ -43,24 +43,25 @@ def test_the_largest_norm_stands_with_its_step_and_where_the_run_diverged(explod
 def test_the_table_and_the_figure_show_it(exploding: Comparison, tmp_path: Path) -> None:
     section = gradient_section(exploding)
     assert section.rows[1][2:] == ["7", "3", "8e+05", "1e+06", "5", "2", "7"]
-    write_figures(exploding, tmp_path, ["gradient_norm"])
-    text = (tmp_path / "gradient_norm.svg").read_text()
-    assert all(f">{arm.name}<" in text for arm in exploding.arms[:2])
-    assert f">{exploding.arms[2].name}<" not in text
+    write_figures(exploding, tmp_path, ["loss_by_step", "loss_by_epoch"])
+    assert ">norm of the gradient<" in (tmp_path / "loss_by_step.svg").read_text()
+    assert ">norm of the gradient<" not in (tmp_path / "loss_by_epoch.svg").read_text()
 
 
-def test_no_explosion_falls_between_two_points() -> None:
+def test_no_explosion_falls_between_two_points(exploding: Comparison) -> None:
     """100,000 steps are drawn as 500 points, one of which is the one high norm among them."""
-    norms = np.ones(100_000)
+    norms = [1.0] * 100_000
     norms[77_777] = 1e4
-    steps, drawn = training_curves.largest_of_stretches(norms)
-    assert len(drawn) == training_curves.STRETCHES
-    assert steps[drawn.argmax()] == 77_778
-    assert drawn.max() == 1e4
+    run = exploding.arms[0].runs[0]
+    write(run.folder, norms)
+    drawn = gradient_curve(run)
+    assert len(drawn.y) == STRETCHES
+    assert drawn.x[drawn.y.argmax()] == 77_778
+    assert drawn.y.max() == 1e4
 
 
 def test_runs_without_norms_have_no_row(tmp_path: Path) -> None:
     compared = comparison(tmp_path, seeds=1)
     (compared.arms[0].runs[0].folder / "losses.csv").write_text("batch,loss\n0,1.5\n")
     assert gradient_section(compared).rows == []
-    assert training_curves.draw_gradient_norm(compared, tmp_path) == []
+    assert len(gradient_curve(compared.arms[0].runs[0]).y) == 0

@@ -14,8 +14,7 @@ from asr_ablations.comparison.wandb_runs import evidence_of, fetch, from_runs, t
 from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
-from asr_ablations.report.training_columns import TRAINING_COLUMNS
-from asr_ablations.report.training_report import sections
+from asr_ablations.report.training_report import TRAINING_COLUMNS, sections
 from asr_ablations.runs.reader import read_config, read_utterances
 from asr_ablations.runs.sweep_history import evidence
 from asr_ablations.tools.typed_json import as_json

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.comparison.same_hour import WARNING, of_one_hour
+from asr_ablations.comparison.training_times import WARNING, ran_together
 from asr_ablations.report.training_report import sections
 from asr_verdicts.arms import Arm
 from asr_verdicts.design import Options
@@ -40,12 +40,12 @@ def test_each_run_has_one_of_every_other_arm_beside_it(
         Arm("lstm", [run("rnn=lstm", seed, minutes) for seed, minutes in enumerate(lstm)]),
         Arm("gru", [run("rnn=gru", seed, minutes) for seed, minutes in enumerate(gru)]),
     ]
-    assert of_one_hour(arms) is together
-    assert of_one_hour(arms[:1])
+    assert ran_together(arms) is together
+    assert ran_together(arms[:1])
 
 
 def test_another_machine_is_another_clock() -> None:
-    assert not of_one_hour([Arm("lstm", [run("rnn=lstm", 0, 0)]), Arm("gru", [run("rnn=gru", 0, 1, cores=8)])])
+    assert not ran_together([Arm("lstm", [run("rnn=lstm", 0, 0)]), Arm("gru", [run("rnn=gru", 0, 1, cores=8)])])
 
 
 def test_no_table_holds_times_of_different_hours_against_each_other(tmp_path: Path) -> None:

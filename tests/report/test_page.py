@@ -1,11 +1,11 @@
-"""The interactive page: its content, and in a browser."""
+"""The page: its content, and in a browser."""
 
 import base64
 import itertools
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 import soundfile
 
+from asr_ablations.report.figures import write_figures
 from asr_ablations.report.page import embedded, render, write_page
 from asr_ablations.report.page.content import content
 from asr_ablations.report.page.utterances import recording, worst
+from asr_ablations.report.training_report import report_comparison
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.record import Record, SetResult
 from tests.helpers import invented_records
@@ -26,6 +28,12 @@ from tests.helpers.comparison import FACTOR, comparison, scaled, searched
 from tests.helpers.planned import planned
 
 MARKUP = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u2028"
+
+
+def drawn(compared: Comparison, folder: Path, figures: Sequence[str] = ()) -> Path:
+    """The file of a comparison's page, with these figures in it."""
+    written = write_figures(compared, folder, figures) if figures else []
+    return write_page(report_comparison(compared), folder, written)[0]
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +66,14 @@ def of_corpus(root: Path | None) -> Record:
 
 
 def test_one_file_below_three_megabytes(handmade: Comparison, tmp_path: Path) -> None:
-    (path,) = write_page(handmade, tmp_path)
+    path = drawn(handmade, tmp_path)
     assert path == tmp_path / "index.html"
     assert list(tmp_path.iterdir()) == [path]
     assert 1.5e6 < path.stat().st_size < 3e6
 
 
 def test_the_page_refers_to_nothing_outside(handmade: Comparison) -> None:
-    text = re.sub(r'(?s)<script type="text/plain" id="plotly">.*?</script>', "", render(handmade))
+    text = re.sub(r'(?s)<script type="text/plain" id="plotly">.*?</script>', "", render(report_comparison(handmade)))
     assert not re.findall(r"""(?:src|href)=["']?(?!data:|#)[^"'\s>]+""", text)
     assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}
 
@@ -82,23 +90,24 @@ def test_text_of_a_run_cannot_leave_the_data(handmade: Comparison) -> None:
         verdicts=[replace(handmade.verdicts[0], sentence=MARKUP)],
         arms=[replace(first, runs=[replace(first.runs[0], summary=odd)]), *others],
     )
-    plain, attacked = Elements(render(handmade)), Elements(render(hostile))
+    plain, attacked = (Elements(render(report_comparison(each))) for each in (handmade, hostile))
     assert attacked.tags == plain.tags
     data = json.loads(attacked.data)
     assert data["title"] == MARKUP + "@@plotly@@"
     assert data["question"] == MARKUP
-    assert [data["rows"][0][key] for key in ("arm", "set", "n", "wer")] == [first.name, MARKUP, 1, None]
+    (rates,) = [each for each in data["sections"] if each["heading"].startswith("Error rates of")]
+    assert rates["rows"][0][:4] == [first.name, MARKUP, "1", "nan"]
 
 
 def test_arms_with_the_same_model_share_its_drawing(tmp_path: Path) -> None:
     compared = comparison(tmp_path)
-    assert content(compared)["networks"] == []  # records without a drawing
+    assert content(report_comparison(compared))["networks"] == []  # records without a drawing
     for arm, text in zip(compared.arms, ("a  1\n", MARKUP, "a  1\n"), strict=False):
         (arm.runs[0].folder / "model.txt").write_text(text, encoding="utf-8")
     first, second, *others = [arm.name for arm in compared.arms]
-    networks = content(compared)["networks"]
+    networks = content(report_comparison(compared))["networks"]
     assert networks == [{"arms": [first, *others[:1]], "drawing": "a  1\n"}, {"arms": [second], "drawing": MARKUP}]
-    assert Elements(render(compared)).tags.count("pre") == 0
+    assert Elements(render(report_comparison(compared))).tags.count("pre") == 0
 
 
 @pytest.mark.parametrize("value", [MARKUP, [float("inf")], {"a": np.float32(1.5)}, "\ud800", {"b": Path("x")}])
@@ -187,15 +196,20 @@ def test_recordings_keep_to_their_share_of_the_page(handmade: Comparison, monkey
     assert sum(bool(shown["audio"]) for shown in worst(handmade)) == 2
 
 
+def section(compared: Comparison, heading: str) -> dict[str, Any]:
+    return next(each for each in content(report_comparison(compared))["sections"] if each["heading"] == heading)
+
+
 def test_the_config_table_shows_what_differs(handmade: Comparison) -> None:
-    shown = {row["key"]: row for row in content(handmade)["config"]}
-    assert set(shown) == {"rnn._target_", "seed"}
-    assert shown["seed"]["arm rnn=gru"] == "0, 1, 2"
+    shown = section(handmade, "What differs in the configs")
+    assert {row[0] for row in shown["rows"]} == {"rnn._target_", "seed"}
+    assert shown["head"] == ["key", "rnn=lstm", "rnn=gru", "rnn=rnn"]
+    assert shown["rows"][1] == ["seed", *["0, 1, 2"] * 3]
 
 
 def test_environments_that_are_the_same_are_shown_once(handmade: Comparison) -> None:
-    (only,) = content(handmade)["environments"]
-    assert len(only["runs"]) == 9
+    (runs,) = [row for row in section(handmade, "Environment")["rows"] if row[0] == "runs"]
+    assert [len(cell.split(", ")) for cell in runs[1:]] == [9]
 
 
 OPTIONS = [
@@ -219,10 +233,10 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    return write_page(comparison(folder / "runs"), folder / "report")[0]
+    return drawn(comparison(folder / "runs"), folder / "report", ["differences"])
 
 
-def visit(browser: Any, file: Path, width: int = 1280, scheme: str = "light") -> SimpleNamespace:
+def visit(browser: Any, file: Path, width: int = 1280, scheme: str = "light", curves: bool = True) -> SimpleNamespace:
     """The page with its curves drawn, with its requests and errors on the way."""
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     requests: list[str] = []
@@ -231,7 +245,7 @@ def visit(browser: Any, file: Path, width: int = 1280, scheme: str = "light") ->
     page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(file.as_uri())
-    page.wait_for_selector("#utilisation .scatterlayer .trace", state="attached")
+    page.wait_for_selector("#curves .scatterlayer .trace" if curves else "[data-ready]", state="attached")
     return SimpleNamespace(page=page, requests=requests, errors=errors)
 
 
@@ -265,76 +279,53 @@ def test_the_verdict_comes_first(visited: SimpleNamespace) -> None:
         text.index("Answer")
         < text.index("No difference is shown between rnn=gru and rnn=lstm on test-clean")
         < text.index("Curves")
-        < text.index("Results")
+        < text.index("Error rates of the last weights")
     )
 
 
-def test_time_to_accuracy_has_the_metric_and_the_ratio(visited: SimpleNamespace) -> None:
-    rows = visited.page.locator("#reached tbody tr").all_inner_texts()
-    assert len(rows) == 9
-    assert all(row.split("\t")[1] == "WER" for row in rows)
-    assert [row.split("\t")[4] for row in rows if row.startswith("rnn=lstm")] == ["1.00"] * 3
+def cells(page: Any, heading: str) -> list[list[str]]:
+    rows = page.locator(f"section[aria-label^='{heading}'] tbody tr").all_inner_texts()
+    return [row.split("\t") for row in rows]
 
 
-def test_scaling_is_shown_if_it_was_measured(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
-    assert visited.page.is_hidden("#s-scaling")
-    shown = visit(browser, write_page(scaled(comparison(tmp_path / "runs", seeds=1)), tmp_path)[0])
-    cells = shown.page.locator("#scaling tbody tr").all_inner_texts()[2].split("\t")
-    assert (cells[0], cells[5], cells[6], cells[7]) == ("4", "324", "3.00", "75.00")
-    shown.page.close()
+def test_every_section_of_the_report_is_shown(visited: SimpleNamespace, handmade: Comparison) -> None:
+    """With the cells that the terminal shows."""
+    for each in report_comparison(handmade).sections:
+        if each.rows:
+            assert cells(visited.page, each.heading) == each.rows
+    assert cells(visited.page, "Scaling") == cells(visited.page, "Looks") == []
 
 
-def test_the_looks_of_a_plan_are_drawn_with_a_row_each(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
-    """A point per look of each question, within the margin as a band; a sweep without a plan has no such section."""
-    assert visited.page.is_hidden("#s-looks")
-    ended = planned()
-    whole = replace(comparison(tmp_path / "runs", seeds=1), course=ended.course)
-    shown = visit(browser, write_page(whole, tmp_path)[0])
-    shown.page.wait_for_selector("#looks-chart .scatterlayer .trace", state="attached")
-    rows = [row.split("\t") for row in shown.page.locator("#looks tbody tr").all_inner_texts()]
-    assert [(row[2], row[6]) for row in rows if row[0] == "rnn=rnn"] == [
-        ("3", "open"), ("5", "open"), ("8", "equivalent"),
-    ]  # fmt: skip
-    drawn = shown.page.evaluate(
-        """document.getElementById('looks-chart').data.filter((trace) => trace.hoverinfo !== 'skip')
-               .map((trace) => [trace.name, [...trace.y]])"""
-    )
-    expected = {name: [float(row[3].replace("−", "-")) for row in rows if row[0] == name] for name, _ in drawn}
-    assert list(expected) == ["rnn=gru", "rnn=rnn", "rnn=sru", "rnn=fsmn"]
-    assert all(points == pytest.approx(expected[name], abs=0.005) for name, points in drawn)
-    (band,) = shown.page.evaluate("document.getElementById('looks-chart').layout.shapes")
-    assert (band["y0"], band["y1"]) == (pytest.approx(-3), pytest.approx(3))
-    assert shown.errors == []
-    shown.page.close()
-
-
-def test_a_search_has_a_panel_for_each_hyperparameter(browser: Any, visited: SimpleNamespace, tmp_path: Path) -> None:
-    """On the scale that it drew from, the best marked; what was no search has no such section."""
-    assert visited.page.is_hidden("#s-search")
-    whole = comparison(tmp_path / "runs", seeds=1)
+def test_figures_stand_with_their_tables(browser: Any, tmp_path: Path) -> None:
+    """Those that were drawn; the differences stand in the answer."""
+    whole = comparison(tmp_path / "runs", seeds=2)
     design = replace(whole.design, layout=replace(whole.design.layout, factor=FACTOR))
-    tried = replace(whole, arms=[*searched(tmp_path), *whole.arms], design=design)
-    shown = visit(browser, write_page(tried, tmp_path)[0])
-    shown.page.wait_for_selector("#search-chart .scatterlayer .trace", state="attached")
-    chart = "document.getElementById('search-chart')"
-    drawn = shown.page.evaluate(f"{chart}.data.map((trace) => [trace.name, [...trace.x], [...trace.y]])")
-    assert drawn == [
-        ["optimizer.lr", [0.001, 0.003, 0.01], pytest.approx([40, 20, 30])], ["best", [0.003], [20]],
-        ["width", [64, 128, 64], pytest.approx([40, 20, 30])], ["best", [128], [20]],
-    ]  # fmt: skip
-    assert shown.page.evaluate(f"[{chart}.layout.xaxis.type, {chart}.layout.xaxis2.type]") == ["log", "linear"]
-    assert shown.errors == []
-    shown.page.close()
+    headings = {
+        "looks": ("Looks", replace(whole, course=planned().course)),
+        "search": ("What the search tried", replace(whole, arms=searched(tmp_path), design=design)),
+        "scaling": ("Scaling", scaled(whole)),
+        "time_to_accuracy": ("Until the median", whole),
+        "seeds": ("Error rates of", whole),
+    }
+    for name, (heading, compared) in headings.items():
+        shown = visit(browser, drawn(compared, tmp_path / name, [name, "differences"]), curves=name != "search")
+        picture = shown.page.locator(f"section[aria-label^='{heading}'] img")
+        assert picture.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 100
+        assert cells(shown.page, heading)
+        assert shown.page.locator("#answer img").count() == (name != "search")
+        assert shown.errors == []
+        shown.page.close()
 
 
 def test_a_click_and_a_key_sort_the_table(visited: SimpleNamespace) -> None:
     page = visited.page
-    column = "#results tbody td:nth-child(3)"
-    page.click("#results th:nth-child(3) button")
+    table = "section[aria-label^='Error rates of']"
+    column, head = f"{table} tbody td:nth-child(4)", f"{table} th:nth-child(4)"
+    page.click(f"{head} button")
     rising = [float(text.split()[0]) for text in page.locator(column).all_inner_texts()]
     assert rising == sorted(rising)
-    assert page.get_attribute("#results th:nth-child(3)", "aria-sort") == "ascending"
-    page.focus("#results th:nth-child(3) button")
+    assert page.get_attribute(head, "aria-sort") == "ascending"
+    page.focus(f"{head} button")
     page.keyboard.press("Enter")
     assert [float(text.split()[0]) for text in page.locator(column).all_inner_texts()] == rising[::-1]
 
@@ -378,11 +369,16 @@ def test_other_values_and_each_seed(visited: SimpleNamespace) -> None:
     assert visited.page.evaluate("document.getElementById('curves').layout.yaxis.type") == "log"
 
 
-def test_a_line_per_gpu_beside_the_mean(visited: SimpleNamespace) -> None:
-    visited.page.select_option("#resource", "gpu_percent")
-    names = visited.page.evaluate("document.getElementById('utilisation').data.map((line) => line.name)")
-    assert [name for name in names if "lstm" in name] == ["rnn=lstm", "rnn=lstm, GPU 0", "rnn=lstm, GPU 1"]
-    assert visited.page.locator("#resource option[value^=gpu_percent_]").count() == 0
+def test_the_machine_is_a_curve_of_the_first_seed_over_time(visited: SimpleNamespace) -> None:
+    """Another axis is not offered; each GPU is a value of its own beside the mean."""
+    page = visited.page
+    for metric in ("machine/gpu_percent", "machine/gpu_0", "machine/gpu_1"):
+        page.select_option("#metric", metric)
+        assert [line["name"] for line in curves(page)] == ["rnn=lstm", "rnn=gru", "rnn=rnn"]
+        assert page.locator("#axis option").all_inner_texts() == ["time in seconds"]
+        assert curves(page)[0]["x"][-1] == 99
+    page.select_option("#metric", "validation/dev-clean/wer")
+    assert page.locator("#axis option").count() == 4
 
 
 def test_audio_plays(visited: SimpleNamespace) -> None:
@@ -422,15 +418,14 @@ def test_every_control_is_reached_by_the_tab_key(visited: SimpleNamespace) -> No
     for _ in itertools.repeat(None, 90):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.closest('[id]')?.id"))
-    assert reached >= {"theme", "results", "metric", "axis", "seeds", "smoothing", "log", "arms"}
+    assert reached >= {"theme", "answer", "metric", "axis", "seeds", "smoothing", "log", "arms"}
 
 
 def test_markup_in_names_is_shown_as_text(browser: Any, tmp_path: Path) -> None:
     plain = comparison(tmp_path / "runs", seeds=1)
     name = "<img src=x onerror=alert(1)><b>"
     arms = [replace(plain.arms[0], name=name), *plain.arms[1:]]
-    file = write_page(replace(plain, arms=arms, title=name), tmp_path)[0]
-    visited = visit(browser, file)
+    visited = visit(browser, drawn(replace(plain, arms=arms, title=name), tmp_path))
     assert visited.page.inner_text("h1") == name
     assert visited.page.locator("main img, main b, svg img").count() == 0
     assert visited.errors == []

@@ -1,11 +1,13 @@
 """Texts of a comparison in the terminal."""
 
 import csv
+import html
 import io
 import json
 import re
 from base64 import b64decode
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,16 @@ from rich.console import Console
 
 from asr_ablations.comparison.derived_tables import NoiseSource
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.report import training_tables
-from asr_ablations.report.figures.inspected import as_address, draw_inspected
+from asr_ablations.report import training_report
 from asr_ablations.report.inspection import (
     Inspected,
+    as_address,
     chosen,
+    draw_inspected,
     error_spans,
     letter_confusions,
     word_confusions,
 )
-from asr_ablations.report.page.content import DEFINITIONS
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.tools.files import REPOSITORY
 from asr_verdicts.comparison import Comparison, compare
@@ -87,7 +89,9 @@ def test_the_page_defines_its_terms_in_the_words_of_the_documentation() -> None:
     table = text.partition("### Terms of the tables")[2].split("\n\n")[1]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     plain = {term: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "") for term, text in rows}
-    assert plain == DEFINITIONS
+    page = files("asr_ablations.report.page").joinpath("page.html").read_text(encoding="utf-8")
+    shown = re.findall(r"<dt>(.*)</dt>\n *<dd>(.*)</dd>", page)
+    assert plain == {html.unescape(term): html.unescape(text) for term, text in shown}
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +177,7 @@ def test_the_answer_shows_what_each_source_of_chance_gives(
 ) -> None:
     sources = [NoiseSource("all", 8, 0.02, None), NoiseSource("order", 8, 0.01, Range(0.25, 0.05, 1.25))]
     printed = io.StringIO()
-    monkeypatch.setattr(training_tables, "noise_sources", lambda _: sources)
+    monkeypatch.setattr(training_report, "noise_sources", lambda _: sources)
     print_answer(report_comparison(text_comparison), Console(file=printed, width=120))
     lines = printed.getvalue().splitlines()
     assert any(re.search(r"order +│ 8 │ +1\.00 │ +0\.25 \(0\.05 to 1\.25\)", line) for line in lines)
@@ -234,11 +238,8 @@ def test_errors_stand_where_the_hypothesis_has_them() -> None:
 
 def test_confusions_are_counted_the_most_frequent_first() -> None:
     rows = [row("a", "a cab", "a dab"), row("b", "cab", "dab"), row("c", "be", "b e")]
-    assert word_confusions(rows)[0] == {"reference": "cab", "hypothesis": "dab", "times": 2}
-    assert letter_confusions(rows) == [
-        {"reference": "c", "hypothesis": "d", "times": 2},
-        {"reference": "–", "hypothesis": "␣", "times": 1},
-    ]
+    assert word_confusions(rows)[0] == ["cab", "dab", "2"]
+    assert letter_confusions(rows) == [["c", "d", "2"], ["–", "␣", "1"]]
 
 
 @pytest.mark.parametrize("hypothesis", ["a", "", "b a"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from asr_ablations.comparison.validation_costs import validation_values
+from asr_ablations.comparison.time_to_accuracy import validation_values
 from asr_ablations.reproduction.original import load_original
 from asr_ablations.runs.identity import BEHAVIOUR
 from asr_ablations.runs.lease import Lease

@@ -156,6 +156,7 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     report = report_comparison(comparison)
     (print_comparison if options.full else print_answer)(report)
     written = write_texts(report, folder)
+    drawn: list[Path] = []
     if figures or not options.no_page:
         from asr_ablations.report.figures import write_figures
 
@@ -168,7 +169,7 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 
         with waiting("drawing utterances"):
             inspected = inspect_single(comparison)
-        written += [*write_inspected(inspected, folder), *write_page(comparison, folder, inspected)]
+        written += [*write_inspected(inspected, folder), *write_page(report, folder, drawn, inspected)]
     print_files(written, folder)
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
@@ -204,6 +205,6 @@ def inspect_single(comparison: "Comparison") -> "list[Inspected]":
 
 
 def write_inspected(inspected: "list[Inspected]", folder: Path) -> list[Path]:
-    from asr_ablations.report.figures.inspected import draw_inspected
+    from asr_ablations.report.inspection import draw_inspected
 
     return draw_inspected(inspected, folder) if inspected else []

@@ -1,14 +1,14 @@
 """Tables derived from a comparison: one arm over seeds, gradients, loss against WER, and the runs of a search."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
 from asr_ablations.comparison.rank_correlation import Correlation, spearman
-from asr_ablations.comparison.validation_costs import validation_values
+from asr_ablations.comparison.time_to_accuracy import validation_values
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.sweep_history import logarithmic
 from asr_verdicts.arms import Arm
@@ -44,14 +44,16 @@ def noise_sources(comparison: Comparison) -> list[NoiseSource]:
     if len(whole) < 2:
         return []
     variances = {name: float(np.var(of, ddof=1)) for name, of in values.items() if len(of) > 1}
-    rows = []
-    for name, variance in variances.items():
-        share = None
-        if name != baseline and variances[baseline]:
-            ratio, n = variance / variances[baseline], len(values[name])
-            share = Range(ratio, *variance_ratio_interval(ratio, n - 1, len(whole) - 1))
-        rows.append(NoiseSource(name, len(values[name]), math.sqrt(variance), share))
-    return rows
+
+    def share(name: str) -> Range | None:
+        if name == baseline or not variances[baseline]:
+            return None
+        ratio = variances[name] / variances[baseline]
+        return Range(ratio, *variance_ratio_interval(ratio, len(values[name]) - 1, len(whole) - 1))
+
+    return [
+        NoiseSource(name, len(values[name]), math.sqrt(variance), share(name)) for name, variance in variances.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -122,38 +124,28 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
     runs = [(arm, run) for arm in arms for run in arm.runs]
     if len(different_losses([run for _, run in runs])) > 1:
         return []
-    sets = [name for name in test_sets if name not in {validation_set(run) for _, run in runs}]
-    last = [
-        (
-            f"last weights, WER on {name}",
-            [_point(arm, _last_loss(run), run.value(name, WER.name)) for arm, run in runs],
-        )
-        for name in sets
-    ]
-    best = [_point(arm, _lowest(run, LOSS), _lowest(run, WER)) for arm, run in runs]
-    measured = [*last, ("lowest of all validations", best)]
-    return [_correlated(name, [point for point in points if point]) for name, points in measured if any(points)]
 
+    def correlate(name: str, values: Callable[[Record], tuple[float | None, float | None]]) -> LossAgainstWer:
+        measured = [(arm.name, *values(run)) for arm, run in runs]
+        points = [
+            Point(arm, loss, wer)
+            for arm, loss, wer in measured
+            if loss is not None and wer is not None and math.isfinite(loss)
+        ]
+        correlation = spearman([point.loss for point in points], [point.wer for point in points])
+        return LossAgainstWer(name, points, correlation)
 
-def _last_loss(run: Record) -> float | None:
-    name = validation_set(run)
-    return None if name is None else run.value(name, LOSS.name)
+    def read_last(name: str) -> Callable[[Record], tuple[float | None, float | None]]:
+        return lambda run: (run.value(validation_set(run) or "", LOSS.name), run.value(name, WER.name))
+
+    validated = {validation_set(run) for _, run in runs}
+    last = [correlate(f"last weights, WER on {name}", read_last(name)) for name in test_sets if name not in validated]
+    best = correlate("lowest of all validations", lambda run: (_lowest(run, LOSS), _lowest(run, WER)))
+    return [measured for measured in (*last, best) if measured.points]
 
 
 def _lowest(run: Record, metric: Metric) -> float | None:
     return min(validation_values(run, metric), default=None)
-
-
-def _point(arm: Arm, loss: float | None, wer: float | None) -> Point | None:
-    return None if loss is None or wer is None or not math.isfinite(loss) else Point(arm.name, loss, wer)
-
-
-def _correlated(name: str, points: list[Point]) -> LossAgainstWer:
-    return LossAgainstWer(name, points, spearman([point.loss for point in points], [point.wer for point in points]))
-
-
-OBJECTIVE = "best_validation_wer"
-"""The figure of a run's summary that a search minimises."""
 
 
 @dataclass(frozen=True)
@@ -194,12 +186,8 @@ def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
 def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, Record]]:
     """The runs that a search proposed with their arms, in the order of what it minimises; those that diverged last."""
     tried = [(arm, run) for arm in arms for run in arm.results if run.searched]
-    return sorted(tried, key=lambda one: _objective(one[1]))
-
-
-def _objective(run: Record) -> float:
-    best = run.summary.best_validation_wer
-    return math.inf if best is None else best
+    rates = [math.inf if (rate := run.summary.best_validation_wer) is None else rate for _, run in tried]
+    return [tried[place] for place in np.argsort(rates, kind="stable")]
 
 
 def _numbers(texts: list[str]) -> list[float] | list[str]:

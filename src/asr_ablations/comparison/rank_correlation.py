@@ -24,23 +24,17 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
 
     The interval is Fisher's, with the variance 1.06 / (n − 3) of ranks (Fieller, Hartley & Pearson 1957).
     """
-    return _correlation(_ranks(x), _ranks(y), 1.06)
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1; equal values share the mean of theirs."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    means: list[float] = (np.cumsum(counts) - (counts - 1) / 2)[places].tolist()
-    return means
-
-
-def _correlation(x: Sequence[float], y: Sequence[float], factor: float) -> Correlation | None:
-    """factor: the variance of Fisher's z is factor / (n − 3)."""
     n = len(x)
     if n < 4 or min(np.ptp(x), np.ptp(y)) == 0:
         return None
-    value = float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1))
+    value = float(np.clip(np.corrcoef(_ranks(x), _ranks(y))[0, 1], -1, 1))
     if abs(value) > 1 - 1e-12:
         return Correlation(value, value, value, n)
-    half = normal_bound(0.025) * math.sqrt(factor / (n - 3))
+    half = normal_bound(0.025) * math.sqrt(1.06 / (n - 3))
     return Correlation(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half), n)
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])

@@ -1,13 +1,14 @@
-"""Seconds of training per epoch, and their scaling over processes (Ambroszczyk2019 §2.1 and §2.5)."""
+"""Seconds of training per epoch, their scaling over processes (Ambroszczyk2019 §2.1 and §2.5), and which to compare."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
-from asr_ablations.comparison.validation_costs import Ratio, ratio_of_times
+from asr_ablations.comparison.time_to_accuracy import Ratio, ratio_of_times
 from asr_verdicts.arms import Arm
 from asr_verdicts.config import within
 from asr_verdicts.confounds import value_text
@@ -52,12 +53,8 @@ def steady_seconds(run: Record) -> float | None:
 
 def epoch_times(arms: Sequence[Arm], baseline: str) -> list[EpochTimes]:
     """A line for each arm that recorded them."""
-    means = {arm.name: _means(arm) for arm in arms}
+    means = {arm.name: _seconds(arm.runs) for arm in arms}
     return [_arm_times(arm, means, baseline) for arm in arms if means[arm.name]]
-
-
-def _means(arm: Arm) -> list[float]:
-    return [mean for run in arm.runs if (mean := steady_seconds(run)) is not None]
 
 
 def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> EpochTimes:
@@ -65,23 +62,22 @@ def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> Epo
     apart = all(len(seconds) > 1 for seconds in recorded)
     mean, over_runs = mean_and_deviation(means[arm.name])
     later = [seconds[1:] or seconds for seconds in recorded]
+    degrees = sum(len(seconds) - 1 for seconds in later)
+    squares = sum(float(np.var(seconds)) * len(seconds) for seconds in later)
     return EpochTimes(
         arm=arm.name,
         runs=len(recorded),
         epochs=sum(map(len, later)),
         first=float(np.mean([seconds[0] for seconds in recorded])) if apart else None,
         mean=mean,
-        over_epochs=_pooled_deviation(later),
+        over_epochs=math.sqrt(squares / degrees) if degrees else None,
         over_runs=over_runs,
         ratio=ratio_of_times(means[arm.name], means.get(baseline, []), itself=arm.name == baseline),
     )
 
 
-def _pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
-    """Within groups, weighted by their degrees of freedom."""
-    degrees = sum(len(group) - 1 for group in groups)
-    squares = sum(float(np.var(group)) * len(group) for group in groups)
-    return math.sqrt(squares / degrees) if degrees else None
+def _seconds(runs: Sequence[Record]) -> list[float]:
+    return [seconds for run in runs if (seconds := steady_seconds(run)) is not None]
 
 
 BATCH = ("batch.size", "batch.seconds", "batch.accumulate")
@@ -196,5 +192,38 @@ def _row(series: str, count: int, by_count: Runs) -> Scaling:
     )
 
 
-def _seconds(runs: Sequence[Record]) -> list[float]:
-    return [seconds for run in runs if (seconds := steady_seconds(run))]
+HOUR = 3600.0
+"""Seconds between the starts of two runs whose times are compared, at most."""
+WARNING = "runs of the arms are not of the same hour and machine: their times are not compared"
+
+
+def ran_together(arms: Sequence[Arm]) -> bool:
+    """Return whether every run has one of every other arm that started within an hour of it on the same machine.
+
+    What else a machine does changes a time by far more than most choices do. Runs that do not say when they started, as
+    those of W&B, can be compared.
+    """
+    runs = {arm.name: [run for run in arm.runs if run.environment.started] for arm in arms}
+    return all(
+        any(_beside(run, other) for other in others)
+        for name, own in runs.items()
+        for run in own
+        for rest, others in runs.items()
+        if rest != name and others
+    )
+
+
+def _beside(one: Record, other: Record) -> bool:
+    if one.environment.resumed or other.environment.resumed:
+        return False  # a run that was continued has two starts
+    return abs(_start(one) - _start(other)) <= HOUR and _machine(one) == _machine(other)
+
+
+def _start(run: Record) -> float:
+    assert run.environment.started is not None
+    return datetime.fromisoformat(run.environment.started).timestamp()
+
+
+def _machine(run: Record) -> tuple[object, ...]:
+    hardware = run.environment.hardware
+    return hardware.processor, hardware.cores, hardware.threads, tuple(hardware.gpus)

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asr_ablations.runs.metrics_files import by_second, read_utilisation
-from asr_ablations.runs.reader import read_losses
+from asr_ablations.runs.reader import read_gradient_norms, read_losses
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.record import Record
@@ -21,6 +22,14 @@ AXES = {
     "time": "time in seconds",
 }
 """The axes of a curve, with the unit."""
+SMOOTHED_STEPS = 10
+"""Standard deviation of the Gaussian filter over steps, the paper's (Baunsgaard2020 figure 7a)."""
+SMOOTHED_SAMPLES = 3
+"""Standard deviation of the filter over samples of utilisation, which are about a second apart."""
+POINTS = 2000
+"""Largest number of points of a line: a run may have 100,000 steps."""
+STRETCHES = 500
+"""Points of a line at most, each the largest norm of as many steps as it stands for: no explosion falls between two."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
 """Columns of metrics.csv, where they are not called as the axis."""
 
@@ -45,23 +54,35 @@ class Band:
 
 def curve(run: Record, metric: str, axis: str) -> Curve:
     """The values of a metric over one of AXES; empty where the run has none, or was recorded without that axis."""
-    known = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
-    points = [(row, step + 1, value) for row, value in known if (step := _number(row, "step")) is not None]
-    steps = np.array([step for _, step, _ in points], float)
-    x = steps if axis == "step" else _at(run, axis, steps)
-    y = np.array([value for _, _, value in points], float)
-    return Curve(x, y) if len(x) == len(y) else _empty()
+    logged = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
+    points = [(step + 1, value) for row, value in logged if (step := _number(row, "step")) is not None]
+    return _place(run, axis, np.array([step for step, _ in points], float), [value for _, value in points])
 
 
 def loss_curve(run: Record, axis: str) -> Curve:
     """The training loss of every step over one of AXES; of a run without losses.csv, as from W&B, of every tenth."""
     try:
-        y = np.array([float(loss) for loss in read_losses(run.folder)])
+        losses = [float(loss) for loss in read_losses(run.folder)]
     except FileNotFoundError:
         return curve(run, "train/loss_step", axis)
-    steps = np.arange(1, len(y) + 1, dtype=float)
-    x = steps if axis == "step" else _at(run, axis, steps)
-    return Curve(x, y) if len(x) == len(y) else _empty()
+    return _place(run, axis, np.arange(1, len(losses) + 1, dtype=float), losses)
+
+
+def smoothed_loss(run: Record, axis: str) -> Curve:
+    """The training loss after the filter, at no more than POINTS steps."""
+    steps = loss_curve(run, axis)
+    every = np.unique(np.linspace(0, len(steps.y) - 1, min(POINTS, len(steps.y))).astype(int))
+    return Curve(steps.x[every], smooth(steps.y, SMOOTHED_STEPS)[every])
+
+
+def gradient_curve(run: Record) -> Curve:
+    """Step, from 1, and norm of the largest finite norm in each of STRETCHES stretches of equal length."""
+    norms = np.array(read_gradient_norms(run.folder))
+    finite = np.where(np.isfinite(norms), norms, -np.inf)
+    stretches = [part for part in np.array_split(np.arange(len(norms)), STRETCHES) if len(part)]
+    at = np.array([part[np.argmax(finite[part])] for part in stretches], dtype=int)
+    at = at[np.isfinite(finite[at])]
+    return Curve(at + 1.0, norms[at])
 
 
 def throughput_curve(run: Record) -> Curve:
@@ -78,13 +99,12 @@ def throughput_curve(run: Record) -> Curve:
 
 def band(curves: Sequence[Curve]) -> Band | None:
     """The range of the curves of several seeds, epoch by epoch; a shorter curve just ends. None without a point."""
-    kept = [curve for curve in curves if len(curve.y)]
-    if not kept:
+    lines = [curve for curve in curves if len(curve.y)]
+    if not lines:
         return None
-    length = max(len(curve.y) for curve in kept)
-    x = np.array([_padded(curve.x, length) for curve in kept])
-    y = np.array([_padded(curve.y, length) for curve in kept])
-    return Band(np.nanmean(x, 0), np.nanmean(y, 0), np.nanmin(y, 0), np.nanmax(y, 0))
+    x = np.array([*zip_longest(*(line.x for line in lines), fillvalue=np.nan)])
+    y = np.array([*zip_longest(*(line.y for line in lines), fillvalue=np.nan)])
+    return Band(np.nanmean(x, 1), np.nanmean(y, 1), np.nanmin(y, 1), np.nanmax(y, 1))
 
 
 def arm_band(arm: Arm, metric: str, axis: str) -> Band | None:
@@ -107,8 +127,10 @@ def smooth(values: ArrayLike, deviation: float) -> Values:
     return np.asarray(gaussian_filter1d(points, deviation, mode="nearest")) if len(points) else points
 
 
-def _at(run: Record, axis: str, steps: Values) -> Values:
-    """Positions on an axis at these steps, interpolated between the ends of epochs; empty where unknown."""
+def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Curve:
+    """Values of these steps over an axis, interpolated between the ends of epochs; empty where those are unknown."""
+    if axis == "step":
+        return Curve(steps, np.array(values, float))
     column = COLUMNS.get(axis, axis)
     ends: dict[float, float] = {}
     for row in run.metrics:
@@ -116,18 +138,14 @@ def _at(run: Record, axis: str, steps: Values) -> Values:
         if position is not None and step is not None and not _within_epoch(row):
             ends[step + 1] = position + (axis == "epoch")
     if not ends:
-        return np.zeros(0)
-    known = sorted(ends)
-    return np.interp(steps, [0, *known], [0, *(ends[step] for step in known)])
+        return _empty()
+    x = np.interp(steps, [0, *sorted(ends)], [0, *(ends[step] for step in sorted(ends))])
+    return Curve(x, np.array(values, float))
 
 
 def _within_epoch(row: Mapping[str, float | None]) -> bool:
     """True if a row belongs to a step: Lightning writes one every few steps besides those at the end of an epoch."""
     return row.get("train/loss_step") is not None
-
-
-def _padded(values: Values, length: int) -> Values:
-    return np.concatenate([values, np.full(length - len(values), np.nan)])
 
 
 def _number(row: Mapping[str, float | None], key: str) -> float | None:

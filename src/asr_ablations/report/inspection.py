@@ -1,5 +1,7 @@
-"""A single run from the inside: the output of its model for chosen utterances, and its confusions."""
+"""A single run from the inside: what its model makes of chosen utterances, drawn over time, and its confusions."""
 
+import base64
+import io
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,11 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rapidfuzz.distance import Levenshtein
 
 from asr_ablations.data import audio
 from asr_verdicts.error_counts import Pair, align, recorded_errors
 from asr_verdicts.errors import UsageError
+from asr_verdicts.plotting import LOOK, PAGE, panels, save
 from asr_verdicts.record import Record, UtteranceRow
 
 
@@ -38,6 +44,13 @@ SHOWN = 15
 """Confusions in a table, the most frequent first."""
 NOTHING, SPACE = "–", "␣"
 """The signs for a missing word or letter, and for a space."""
+
+ROW = 1.8
+"""Height of one panel, inches; each utterance has two, one above the other."""
+LIKELY = 0.1
+"""A symbol that never is as probable as this has no row among the posteriors."""
+ERROR = "#d55e00"
+PAGE_DPI = 110
 
 Span = tuple[float, float]
 
@@ -128,14 +141,14 @@ def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
     return spans
 
 
-def word_confusions(rows: Iterable[UtteranceRow]) -> list[dict[str, object]]:
-    """The most frequent wrong pairs of words."""
+def word_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
+    """The most frequent wrong pairs of words, with how often they occur."""
     pairs = (pair for row in rows for pair in align(str(row["reference"]).split(), str(row["hypothesis"]).split()))
     return _counted(pair for pair in pairs if pair[0] != pair[1])
 
 
-def letter_confusions(rows: Iterable[UtteranceRow]) -> list[dict[str, object]]:
-    """The most frequent wrong pairs of letters."""
+def letter_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
+    """The most frequent wrong pairs of letters, with how often they occur."""
     wrong: list[Pair] = []
     for row in rows:
         reference, hypothesis = str(row["reference"]), str(row["hypothesis"])
@@ -145,11 +158,69 @@ def letter_confusions(rows: Iterable[UtteranceRow]) -> list[dict[str, object]]:
     return _counted(wrong)
 
 
-def _counted(pairs: Iterable[Pair]) -> list[dict[str, object]]:
+def _counted(pairs: Iterable[Pair]) -> list[list[str]]:
     counts = Counter(pairs)
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))[:SHOWN]
-    return [{"reference": _shown(a), "hypothesis": _shown(b), "times": count} for (a, b), count in frequent]
+    return [[_shown(a), _shown(b), str(count)] for (a, b), count in frequent]
 
 
 def _shown(text: str | None) -> str:
     return NOTHING if text is None else SPACE if text == " " else text
+
+
+def draw_inspected(inspected: Sequence[Inspected], folder: Path) -> list[Path]:
+    """utterance_worst, utterance_median and utterance_best."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with rc_context(LOOK):
+        return [path for seen in inspected for path in save(_figure(seen), folder, f"utterance_{seen.kind}")]
+
+
+def as_address(seen: Inspected) -> str:
+    """The same picture as a data: address, for a page."""
+    file = io.BytesIO()
+    with rc_context(LOOK):
+        _figure(seen).savefig(file, dpi=PAGE_DPI, format="png")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _figure(seen: Inspected) -> Figure:
+    figure, (spectrum, posteriors) = panels(1, 2, width=PAGE, height=ROW, sharex=True)
+    seconds = float(seen.row["duration"])
+    _draw_spectrum(spectrum, seen, seconds)
+    _draw_posteriors(posteriors, seen, seconds)
+    for (begin, end), text in error_spans(seen):
+        for panel in (spectrum, posteriors):
+            panel.axvspan(begin, max(end, begin + 0.02), color=ERROR, alpha=0.22, linewidth=0)
+        spectrum.annotate(
+            text, ((begin + end) / 2, 1), xycoords=("data", "axes fraction"), rotation=25, fontsize=7, color=ERROR,
+            ha="left", va="bottom",
+        )  # fmt: skip
+    posteriors.set_xlabel("time in seconds; shaded: where the hypothesis errs")
+    posteriors.set_xlim(0, seconds)
+    return figure
+
+
+def _draw_spectrum(panel: Axes, seen: Inspected, seconds: float) -> None:
+    bins = seen.features.shape[1]
+    panel.imshow(seen.features.T, origin="lower", aspect="auto", extent=(0, seconds, 0, bins), cmap="Greys")
+    panel.set_ylabel("feature, normalised")
+    panel.grid(False)
+
+
+def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
+    """A row for each symbol that is ever likely, and a dot for the most probable one of each frame, blanks left out."""
+    probabilities = np.exp(seen.log_probs[:, 1:])
+    rows = np.flatnonzero(probabilities.max(axis=0, initial=0) >= LIKELY).tolist()
+    panel.set_ylabel("posterior, best path")
+    panel.grid(False)
+    if not rows:
+        return
+    shown = probabilities[:, rows].T
+    extent = (0, seconds, -0.5, len(rows) - 0.5)
+    panel.imshow(shown, origin="lower", aspect="auto", extent=extent, cmap="Blues", vmin=0, vmax=1)
+    panel.set_yticks(range(len(rows)), [seen.symbols[row] for row in rows], fontsize=7)
+    best = seen.log_probs.argmax(axis=1)
+    place = {row + 1: number for number, row in enumerate(rows)}
+    frames = [frame for frame in range(len(best)) if best[frame] in place]
+    times = (np.array(frames) + 0.5) * seen.step
+    panel.plot(times, [place[int(best[frame])] for frame in frames], ".", color="#333333", markersize=3)

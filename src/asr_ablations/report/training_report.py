@@ -1,35 +1,309 @@
-"""The report on trainings: what is known of any systems, and what only trainings have."""
+"""The report on trainings: each table with its columns by title, and what comparison.json and timing.json hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from asr_ablations.comparison.derived_tables import gradients, loss_against_wer, noise_sources
-from asr_ablations.comparison.time_to_accuracy import at_equal_cost, times_to_accuracy
-from asr_ablations.comparison.training_times import epoch_times, scaling
-from asr_ablations.report.training_columns import TIMES, TRAINING_COLUMNS
-from asr_ablations.report.training_tables import (
-    epochs_section,
-    equal_cost_section,
-    frequency_section,
-    gradient_section,
-    keys_section,
-    loss_section,
-    noise_section,
-    scaling_section,
-    search_section,
-    time_to_accuracy_section,
-    training_section,
+from asr_ablations.comparison.arm_differences import differences_of_arms
+from asr_ablations.comparison.derived_tables import Gradients, gradients, loss_against_wer, noise_sources, ranked
+from asr_ablations.comparison.time_to_accuracy import (
+    TimeToAccuracy,
+    at_equal_cost,
+    ratio_text,
+    relative_time,
+    times_to_accuracy,
+    validation_values,
 )
+from asr_ablations.comparison.training_times import WARNING, EpochTimes, Scaling, epoch_times, ran_together, scaling
+from asr_ablations.comparison.word_frequencies import BANDS, WordFrequencies, word_frequencies
+from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
+from asr_verdicts.metrics import LOSS, WER, Metric, find_metric
+from asr_verdicts.record import Record
 from asr_verdicts.report.document import Report, report_verdicts, verdict_content
 from asr_verdicts.report.looks import spent_by
-from asr_verdicts.report.section import Section
-from asr_verdicts.report.sections import closing_sections, evidence_section, opening_sections, rate_sections
-from asr_verdicts.table_columns import RATE_COLUMNS, TableRow, rate_rows, validation_rows
+from asr_verdicts.report.section import Section, mean, number, spread, tabulate
+from asr_verdicts.report.sections import (
+    cell_text,
+    closing_sections,
+    evidence_section,
+    opening_sections,
+    rate_sections,
+    shown_columns,
+)
+from asr_verdicts.table_columns import RATE_COLUMNS, Column, rate_rows, validation_rows
 
+TRAINING_LOSS = "train/loss_epoch"
+"""A column of metrics.csv: the mean over the batches of an epoch, in nats."""
+TRAIN_SECONDS = "train_seconds"
+TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
+"""The columns that depend on the machine and its load."""
 REACHED_TIMES = ("seconds", "cost")
 SPENT_TIMES = ("hours", "untimed", "hours_saved", "hours_taken_over")
+
+
+def _last(values: Sequence[float]) -> float | None:
+    return values[-1] if values else None
+
+
+def training_loss(run: Record) -> float | None:
+    """The mean of the training loss over the batches of the last epoch, in nats; None if it was not recorded."""
+    return _last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
+
+
+def _validation(which: str, metric: Metric, read: Callable[[Record], float | None]) -> Column:
+    key, heading = f"{which}_validation_{metric.name}", f"{which} validation {metric.heading}"
+    return Column(key, lambda run, _: read(run), heading, metric=metric, deviation=True, always=metric is WER)
+
+
+TRAINING_COLUMNS = (
+    Column("parameters", lambda run, _: run.summary.parameters, "parameters"),
+    Column("epochs", lambda run, _: run.summary.epochs, "epochs", 1),
+    Column("steps", lambda run, _: run.summary.steps, "steps", 1),
+    Column("audio_hours", lambda run, _: run.summary.audio_hours_seen, "audio h", 2),
+    Column(TRAIN_SECONDS, lambda run, _: run.summary.seconds.get("train"), "train s", 1, deviation=True),
+    Column(
+        "training_loss",
+        lambda run, _: training_loss(run),
+        f"training {LOSS.heading}",
+        metric=LOSS,
+        deviation=True,
+        always=False,
+    ),
+    _validation("best", WER, lambda run: run.summary.best_validation_wer),
+    _validation("last", WER, lambda run: _last(validation_values(run, WER))),
+    _validation("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),
+    _validation("last", LOSS, lambda run: _last(validation_values(run, LOSS))),
+)
+"""In the order of the files; the training loss is shown if a run has it."""
+
+NOTES = {
+    "noise": "The last weights on {set}. Share: of the variance of {baseline}, with its 95 % interval. Shares need not "
+    "add up to 1: sources act together.",
+    "words": "The share of the references' words that is wrong or missing, and of how many; a mean over the runs.",
+    "loss": "Over all runs of all arms. Near 1, validation loss ranks the runs as WER does; the interval treats runs "
+    "as independent, although seeds of an arm are alike.",
+    "search": "No verdicts: each choice has one run, and a search prefers what was lucky. Whether the best is better, "
+    "runs with fresh seeds must say, in a sweep of their own.",
+    "chosen": "The targets were chosen from these curves: what every run reached, what half of them reached, and what "
+    "only the best one did. They were not declared beforehand, so they describe, and confirm nothing.",
+    "epochs": "Training batches alone, without validation and checkpoints. The first epoch fills caches and tunes "
+    "kernels: it is in no mean and no deviation. In brackets: 95 % over seeds.",
+}
+"""Lines below the tables."""
+
+
+def keys_section(comparison: Comparison) -> Section:
+    """The keys in which each arm differs from the baseline."""
+    differences = differences_of_arms(comparison.design, comparison.arms)
+    return Section("Keys that differ", lines=[difference.text for difference in differences])
+
+
+def noise_section(comparison: Comparison) -> Section:
+    """The deviation that each source of chance gives alone, and its share of the variance of all together."""
+    return tabulate(
+        "Sources of noise",
+        noise_sources(comparison),
+        {
+            "arm": lambda row: row.arm,
+            "n": lambda row: str(row.n),
+            f"sd, {WER.amount}": lambda row: WER.text(row.deviation),
+            "share (95 %)": lambda row: "1" if row.share is None else ratio_text(row.share),
+        },
+        [NOTES["noise"].format(set=comparison.set, baseline=comparison.baseline)],
+    )
+
+
+def search_section(comparison: Comparison) -> Section:
+    """The runs in the order of what the search minimised, with the values that it varied; empty unless a search
+    proposed all of them.
+    """
+    tried = ranked(comparison.arms) if is_search(comparison.arms) else []
+    keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
+    metric, name = find_metric(comparison.metric), comparison.set
+
+    def add_key(key: str) -> Callable[[tuple[Arm, Record]], str]:
+        return lambda row: _round(row[0].levels.get(key, ""))
+
+    columns: dict[str, Callable[[tuple[Arm, Record]], str]] = {key: add_key(key) for key in keys}
+    columns["validation"] = lambda row: (
+        "diverged" if row[1].diverged_at is not None else WER.text(row[1].summary.best_validation_wer)
+    )
+    if name:
+        columns[name] = lambda row: metric.text(row[1].value(name, metric.name))
+    columns["epochs"] = lambda row: number(row[1].summary.epochs)
+    shown = f" {name}: {metric.heading} of the last weights." if name else ""
+    minimised = f"Validation: the best {WER.heading}, which the search minimises.{shown}"
+    return tabulate("What the search tried", tried, columns, [minimised, NOTES["search"]])
+
+
+def _round(value: str) -> str:
+    """A number with four digits: a search draws it with sixteen."""
+    try:
+        return f"{float(value):.4g}"
+    except ValueError:
+        return value
+
+
+def training_section(comparison: Comparison) -> Section:
+    """Parameters, epochs, times and validations of each arm; empty for systems that were trained elsewhere."""
+    measured = {row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}
+    if not any(row[column.key] is not None for row in measured.values() for column in TRAINING_COLUMNS):
+        return Section("Training")
+    columns = shown_columns(TRAINING_COLUMNS, [*measured.values()])
+    timed = ran_together(comparison.arms)
+    rows = [
+        [
+            str(row["arm"]),
+            str(row["n"]),
+            *(cell_text(row, column) if timed or column.key != TRAIN_SECONDS else "–" for column in columns),
+        ]
+        for row in measured.values()
+    ]
+    head = ["arm", "n", *(column.heading for column in columns)]
+    return Section("Training", head, rows, [] if timed else [f"train s: {WARNING}."])
+
+
+def frequency_section(comparison: Comparison) -> Section:
+    """Words that are wrong by how often training has them, a row for each arm and set (Ambroszczyk2019 §2.2)."""
+
+    def add_band(place: int) -> Callable[[WordFrequencies], str]:
+        return lambda row: f"{100 * row.wrong[place]:.1f} % of {row.words[place]:,.0f}" if row.words[place] else "–"
+
+    return tabulate(
+        "Wrong words by how often training has them",
+        word_frequencies(comparison.arms, comparison.sets),
+        {
+            "arm": lambda row: row.arm,
+            "set": lambda row: row.set,
+            **{band: add_band(place) for place, band in enumerate(BANDS)},
+        },
+        [NOTES["words"]],
+    )
+
+
+def loss_section(comparison: Comparison) -> Section:
+    """Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
+    return tabulate(
+        "Validation loss against WER",
+        [(each, each.correlation) for each in loss_against_wer(comparison.arms, comparison.sets)],
+        {
+            "of": lambda row: row[0].name,
+            "n": lambda row: str(len(row[0].points)),
+            "rank correlation": lambda row: "NA" if row[1] is None else f"{row[1].value:.2f}",
+            "95 %": lambda row: "NA" if row[1] is None else f"{row[1].low:.2f} to {row[1].high:.2f}",
+        },
+        [NOTES["loss"]],
+    )
+
+
+GRADIENT_COLUMNS: Mapping[str, Callable[[Gradients], str]] = {
+    "arm": lambda row: row.arm,
+    "seed": lambda row: str(row.seed),
+    "steps": lambda row: number(row.steps),
+    "median": lambda row: f"{row.median:.3g}",
+    "95 %": lambda row: f"{row.high:.3g}",
+    "largest": lambda row: f"{row.largest:.3g}",
+    "at step": lambda row: number(row.largest_at),
+    "not finite": lambda row: number(row.not_finite),
+    "diverged at step": lambda row: "" if row.diverged_at is None else number(row.diverged_at),
+}
+
+
+def gradient_section(comparison: Comparison) -> Section:
+    """A row for the first seed of each arm and for every run that diverged (Ambroszczyk2019 §2.6)."""
+    heading = "Norm of the gradient before clipping, first seed and diverged runs"
+    return tabulate(heading, gradients(comparison.arms), GRADIENT_COLUMNS)
+
+
+def time_to_accuracy_section(comparison: Comparison) -> Section:
+    """Means over the seeds of an arm, and their ratio to the baseline's mean; NA where a seed never got that far."""
+    metric, reached = comparison.design.metric, times_to_accuracy(comparison)
+    timed = ran_together(comparison.arms)
+    groups: dict[tuple[str, float], list[TimeToAccuracy]] = {}
+    for time in reached:
+        groups.setdefault((time.arm, time.target), []).append(time)
+
+    def compare(times: list[TimeToAccuracy]) -> str:
+        ratio = relative_time(reached, times[0].arm, comparison.baseline, times[0].target)
+        return ratio_text(ratio) if timed else "–"
+
+    columns: dict[str, Callable[[list[TimeToAccuracy]], str]] = {
+        "arm": lambda times: times[0].arm,
+        f"target, {metric.unit}": lambda times: f"{metric.scale * times[0].target:.3g}",
+        "reached": lambda times: f"{sum(time.steps is not None for time in times)} of {len(times)}",
+        "seconds": lambda times: mean([time.seconds for time in times], 1),
+        f"time / {comparison.baseline}": compare,
+        "steps": lambda times: mean([time.steps for time in times], 1),
+        "audio h": lambda times: mean([time.audio_hours for time in times], 3),
+        "epochs": lambda times: mean([time.epochs for time in times], 1),
+    }
+    if any(time.cost is not None for time in reached):
+        columns["cost"] = lambda times: mean([time.cost for time in times], 4)
+    notes = [NOTES["chosen"]] if any(time.chosen for time in reached) else []
+    notes += [] if timed else [f"time /: {WARNING}."]
+    heading = f"Until the median of three validations was at a {metric.label}"
+    return tabulate(heading, [*groups.values()], columns, notes)
+
+
+UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
+"""Digits after the point and the unit of each axis of a budget."""
+
+
+def equal_cost_section(comparison: Comparison) -> Section:
+    """The metric at validation, at the largest budget that every run has spent; of seconds if times can be compared."""
+    metric, timed = find_metric(comparison.metric), ran_together(comparison.arms)
+    return tabulate(
+        f"At equal cost, validation {metric.label}",
+        [row for row in at_equal_cost(comparison.arms, metric) if timed or row["axis"] != "seconds"],
+        {
+            "after": lambda row: f"{row['budget']:,.{UNITS[row['axis']][0]}f} {UNITS[row['axis']][1]}",
+            "arm": lambda row: row["arm"],
+            metric.heading: lambda row: metric.spread(row["mean"], row["deviation"]),
+        },
+    )
+
+
+def epochs_section(comparison: Comparison) -> Section:
+    """Mean and deviations of an epoch's seconds, and their ratio to the baseline's (Ambroszczyk2019 §2.1, §2.5)."""
+    columns: dict[str, Callable[[EpochTimes], str]] = {
+        "arm": lambda times: times.arm,
+        "n": lambda times: str(times.runs),
+        "epochs": lambda times: str(times.epochs),
+        "first s": lambda times: number(times.first, 1),
+        "s per epoch": lambda times: number(times.mean, 1),
+        "sd over epochs": lambda times: number(times.over_epochs, 1),
+        "sd over seeds": lambda times: number(times.over_runs, 1),
+        f"time / {comparison.baseline} (95 %)": lambda times: ratio_text(times.ratio),
+    }
+    return tabulate("Seconds per epoch", epoch_times(comparison.arms, comparison.baseline), columns, [NOTES["epochs"]])
+
+
+def scaling_section(comparison: Comparison) -> Section:
+    """Epochs and speed over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2, and their price."""
+    rows = scaling(comparison.arms)
+    processes = "GPUs" if all(row.device == "GPU" for row in rows) else "processes"
+    columns: dict[str, Callable[[Scaling], str]] = {
+        "runs": lambda row: row.series,
+        processes: lambda row: str(row.processes),
+        "n": lambda row: str(row.n),
+        "batch of each": lambda row: row.batch,
+        "minutes per epoch": lambda row: spread(row.epoch_seconds / 60, row.deviation and row.deviation / 60, 2),
+        "s of audio per second": lambda row: number(row.audio_hours_per_second and 3600 * row.audio_hours_per_second),
+        "speed-up (95 %)": lambda row: ratio_text(row.speed_up),
+        "efficiency %": lambda row: f"{100 * row.efficiency:.0f}",
+        "price of an epoch": lambda row: number(row.price, 4),
+    }
+    if not any(row.series for row in rows):
+        del columns["runs"]
+    if all(row.price is None for row in rows):
+        del columns["price of an epoch"]
+    note = "Speed-up: over the fewest processes of otherwise equal runs; efficiency: its share of the possible."
+    if len({(row.series, row.batch) for row in rows}) == len({row.series for row in rows}):
+        note += " Each process keeps its batch, so the batch of an update grows with their number."
+    else:
+        note += " The batch of each process differs: its effect on the time cannot be told from that of the number."
+    return tabulate("Scaling over processes that train together", rows, columns, [note])
 
 
 def report_comparison(comparison: Comparison) -> Report:
@@ -40,7 +314,7 @@ def report_comparison(comparison: Comparison) -> Report:
     return Report(
         comparison,
         sections(comparison),
-        _rows(comparison),
+        rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS]),
         _content(comparison),
         _timing(comparison),
         answer=[noise] if noise.rows else [],
@@ -70,10 +344,6 @@ def sections(comparison: Comparison) -> list[Section]:
     return [section for section in every if section.rows or section.lines]
 
 
-def _rows(comparison: Comparison) -> list[TableRow]:
-    return rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
-
-
 def _content(comparison: Comparison) -> Json:
     """comparison.json, without times."""
     spent = spent_by(comparison)
@@ -81,7 +351,7 @@ def _content(comparison: Comparison) -> Json:
     equal = at_equal_cost(comparison.arms, comparison.design.metric)
     return {
         **verdict_content(comparison),
-        "rows": [_without(TIMES, row) for row in _rows(comparison)],
+        "rows": [_without(TIMES, row) for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])],
         "validated": [_without(TIMES, row) for row in validated],
         "reached": [_without(REACHED_TIMES, asdict(time)) for time in times_to_accuracy(comparison)],
         "equal": [row for row in equal if row["axis"] != "seconds"],
@@ -94,7 +364,7 @@ def _content(comparison: Comparison) -> Json:
 
 def _timing(comparison: Comparison) -> Json:
     """timing.json: times, and what follows from them: costs, ratios, and rates at equal seconds."""
-    arms = {row["arm"]: row for row in _rows(comparison)}
+    arms = {row["arm"]: row for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])}
     equal = at_equal_cost(comparison.arms, comparison.design.metric)
     spent = spent_by(comparison)
     return {

@@ -14,8 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.comparison.time_to_accuracy import curve, times_of_arms
 from asr_ablations.evaluation.evaluate import log_probs_of
-from asr_ablations.report.curves import smooth, throughput_curve
-from asr_ablations.report.figures.training_curves import SMOOTHED_STEPS
+from asr_ablations.report.curves import SMOOTHED_SAMPLES, smooth, throughput_curve
 from asr_ablations.runs.metrics_files import read_utilisation
 from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.trained_model import load_run
@@ -181,7 +180,7 @@ def _list_window(rows: Sequence[Json]) -> dict[str, Line]:
 def _list_throughput_over_time(run: Record) -> Line:
     samples = throughput_curve(run)
     parts = np.array_split(np.arange(len(samples.y)), min(POINTS, max(1, len(samples.y))))
-    values = smooth(samples.y, SMOOTHED_STEPS)
+    values = smooth(samples.y, SMOOTHED_SAMPLES)
     return {float(samples.x[part].mean()) / 60: float(values[part].mean()) for part in parts if len(part)}
 
 

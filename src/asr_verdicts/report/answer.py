@@ -1,12 +1,13 @@
 """The answer of a comparison: a row per arm, sorted by outcome, and what was found in a few lines."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from asr_verdicts.arms import shared_start
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import Metric, find_metric, format_interval
+from asr_verdicts.report.section import Section, tabulate
 from asr_verdicts.scales import RELATIVE
 from asr_verdicts.sentences import (
     grade_text,
@@ -26,6 +27,8 @@ ORDER: tuple[Outcome, ...] = (
     "no interaction shown", "open", "undecided", "not learned",
 )  # fmt: skip
 """Outcomes in the order of the table."""
+LONGEST = 19
+"""Characters of the longest heading that names the baseline: an interval has as many."""
 SENTENCES = 2
 """Verdicts up to which each gets its sentence; more are grouped by outcome."""
 
@@ -34,9 +37,8 @@ SENTENCES = 2
 class AnswerRow:
     """An arm, or an effect of a factor. Texts for a table; "" for a cell without a value.
 
-    rate: mean ± standard deviation over seeds. value, low, high: of the difference as fractions, on the scale that
-    decides; None without an interval. level: of the interval in percent, 0 without one. outcome: "" for the baseline,
-    and for the arms of crossed factors.
+    rate: mean ± standard deviation over seeds. level: of the interval in percent, 0 without one. outcome: "" for the
+    baseline, and for the arms of crossed factors.
     """
 
     name: str
@@ -44,9 +46,6 @@ class AnswerRow:
     rate: str
     difference: str = ""
     interval: str = ""
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
     level: float = 0
     outcome: str = ""
 
@@ -90,13 +89,46 @@ def _row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metri
     if interval is None:
         return AnswerRow(name, runs, rate, difference, outcome=verdict.outcome)
     unit, fraction = verdict.scale.metric(metric), verdict.scale.fraction
-    value, low, high = fraction(interval.value), fraction(interval.low), fraction(interval.high)
-    difference = unit.text(value, sign=True)
+    low, high = fraction(interval.low), fraction(interval.high)
+    difference = unit.text(fraction(interval.value), sign=True)
     if not math.isfinite(high - low):
         return AnswerRow(name, runs, rate, difference, outcome=verdict.outcome)
     level = 100 * (1 - (2 if equal else 1) * verdict.procedure.alpha)
-    ends = format_interval(low, high, unit)
-    return AnswerRow(name, runs, rate, difference, ends, value, low, high, level, verdict.outcome)
+    return AnswerRow(name, runs, rate, difference, format_interval(low, high, unit), level, verdict.outcome)
+
+
+def answer_tables(comparison: Comparison) -> list[Section]:
+    """A line per arm: its rate, and its difference to the baseline with the interval that decides. The effects of
+    crossed factors have a second table. Columns without a value are left out.
+    """
+    rows, effects = answer_rows(comparison), effect_rows(comparison)
+    relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
+    to = f"to {comparison.baseline}"
+    several = len({row.runs for row in rows}) > 1
+    arms: dict[str, Callable[[AnswerRow], str]] = {
+        "arm": lambda row: row.name,
+        "n": lambda row: str(row.runs) if several else "",
+        comparison.design.metric.heading: lambda row: row.rate,
+    }
+    return [
+        _tabulate(rows, arms, relative, to if len(to) <= LONGEST else "to baseline"),
+        *([_tabulate(effects, {"effect": arms["arm"]}, relative, "interval")] if effects else []),
+    ]
+
+
+def _tabulate(
+    rows: Sequence[AnswerRow], first: Mapping[str, Callable[[AnswerRow], str]], relative: bool, interval: str
+) -> Section:
+    """The first columns, then the difference with its interval and verdict; the level only if it is not the same."""
+    several = len({row.level for row in rows} - {0}) > 1
+    columns: dict[str, Callable[[AnswerRow], str]] = {
+        **first,
+        "difference, %" if relative else "difference": lambda row: row.difference,
+        interval: lambda row: row.interval and f"({row.interval})",
+        "level": lambda row: f"{row.level:g} %" if several and row.level else "",
+        "verdict": lambda row: row.outcome,
+    }
+    return tabulate("", rows, {head: cell for head, cell in columns.items() if any(map(cell, rows))})
 
 
 def set_line(comparison: Comparison) -> str:

@@ -1,4 +1,4 @@
-"""Figures of error rates: seeds as dots, differences with intervals, rates by set, looks."""
+"""Figures of error rates: seeds as dots, differences with intervals, looks."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,16 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
-from asr_verdicts.metrics import CER_LONGER, METRICS, WER, Metric, find_metric
-from asr_verdicts.one_arm import Description, descriptions, final_values
+from asr_verdicts.metrics import CER, LOSS, METRICS, WER, Metric, find_metric, measured_sets
+from asr_verdicts.one_arm import final_values
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.plotting import (
     COLOURS,
     LOOK,
-    bar,
+    draw_strip,
     grid,
     legend,
     line,
@@ -37,34 +36,34 @@ from asr_verdicts.verdict import SHOWN, Outcome, Verdict
 
 
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
-    """seeds: a panel per metric with a strip of dots per set, by seed; nothing where arms are compared."""
-    by_metric: dict[str, list[Description]] = {}
-    for description in descriptions(comparison):
-        by_metric.setdefault(description.metric.name, []).append(description)
-    if not by_metric:
+    """seeds: a panel per metric with a strip of dots per arm on each set, a dot per seed; of a single arm on the first
+    validation set too.
+    """
+    arms, alone = comparison.arms, len(comparison.arms) == 1
+    sets = measured_sets(LOSS, comparison.runs) if alone else comparison.sets
+    wanted = [each for each in METRICS.values() if alone or each in (WER, CER, LOSS, comparison.design.metric)]
+    measured = {
+        metric: [name for name in sets if any(final_values(arm, name, metric) for arm in arms)] for metric in wanted
+    }
+    measured = {metric: names for metric, names in measured.items() if names}
+    if not measured:
         return []
-    figure, axes = grid(len(by_metric))
-    for panel, own in zip(axes, by_metric.values(), strict=True):
-        for place, description in enumerate(own):
-            _strip(panel, place, comparison.arms[0], description)
-        panel.set_xticks(range(len(own)), [f"{each.set}\n(n = {each.spread.runs})" for each in own])
-        panel.set_xlim(-0.6, len(own) - 0.4)
-        panel.set_ylabel(f"{own[0].metric.label} in {own[0].metric.unit}")
+    figure, axes = grid(len(measured))
+    for panel, (metric, names) in zip(axes, measured.items(), strict=True):
+        for place, name in enumerate(names):
+            for number, arm in enumerate(arms):
+                values = metric.scale * np.array(final_values(arm, name, metric))
+                look = {**line(number), "label": "" if place or alone else arm.name}
+                draw_strip(panel, place - 0.5 + (number + 0.5) / len(arms), 1 / len(arms), values, look)
+        runs = [f"\n(n = {len(final_values(arms[0], name, metric))})" if alone else "" for name in names]
+        panel.set_xticks(range(len(names)), [f"{name}{count}" for name, count in zip(names, runs, strict=True)])
+        panel.set_xlim(-0.6, len(names) - 0.4)
+        panel.set_ylabel(f"{metric.label} in {metric.unit}")
         panel.grid(False, axis="x")
-    figure.suptitle("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
+    explain = figure.suptitle if alone else figure.supxlabel  # a legend stands above several arms
+    explain("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
+    legend(figure, axes[0])
     return save(figure, folder, "seeds")
-
-
-def _strip(panel: Axes, place: int, arm: Arm, description: Description) -> None:
-    scale = description.metric.scale
-    values = scale * np.array(final_values(arm, description.set, description.metric))
-    panel.plot(place + 0.5 * (np.linspace(0, 1, len(values)) - 0.5), values, "o", color="black", markersize=3)
-    ends = [place - 0.35, place + 0.35]
-    mean = scale * description.spread.mean
-    panel.plot(ends, [mean, mean], **line(0))
-    if description.spread.deviation is not None:
-        deviation = scale * description.spread.deviation.value
-        panel.fill_between(ends, mean - deviation, mean + deviation, color=line(0)["color"], alpha=0.15, linewidth=0)
 
 
 def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
@@ -108,43 +107,6 @@ def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], m
         panel.plot(middle, height, **{**shape, "linestyle": ""})
         return
     panel.errorbar(middle, height, xerr=[[max(0.0, middle - low)], [max(0.0, high - middle)]], **look)
-
-
-def draw_rates(comparison: Comparison, folder: Path) -> list[Path]:
-    """error_rates: a panel per metric; whiskers are the standard deviation over seeds."""
-    arms = comparison.arms
-    sets = [name for name in comparison.sets if any(_values(arm, name, WER) for arm in arms)]
-    wanted = [metric for metric in METRICS.values() if metric is not CER_LONGER or metric.name == comparison.metric]
-    shown = [metric for metric in wanted if any(_values(arm, name, metric) for arm in arms for name in sets)]
-    if not shown:
-        return []
-    figure, axes = grid(len(shown))
-    for panel, metric in zip(axes, shown, strict=True):
-        for number, arm in enumerate(arms):
-            _bars(panel, number, arm, [_values(arm, name, metric) for name in sets], 0.8 / len(arms))
-        panel.set_xticks(range(len(sets)), sets)
-        panel.set_ylabel(f"{metric.label} in {metric.unit}")
-        panel.grid(False, axis="x")
-    legend(figure, axes[0])
-    return save(figure, folder, "error_rates")
-
-
-def _bars(panel: Axes, number: int, arm: Arm, values_by_set: list[list[float]], width: float) -> None:
-    for place, values in enumerate(values_by_set):
-        if not values:
-            continue
-        x = place - 0.4 + width * (number + 0.5)
-        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        label = arm.name if place == 0 else ""
-        whisker = {"linewidth": 1, "capsize": 3}
-        panel.bar(x, float(np.mean(values)), width, label=label, yerr=deviation, error_kw=whisker, **bar(number))
-        spread = x + width * 0.12 * (np.arange(len(values)) - (len(values) - 1) / 2)
-        panel.plot(spread, values, "o", color="black", markersize=2.5)
-
-
-def _values(arm: Arm, name: str, metric: Metric) -> list[float]:
-    """The metric of every seed, in its unit."""
-    return [metric.scale * value for run in arm.runs if (value := run.value(name, metric.name)) is not None]
 
 
 STATES: dict[Outcome, tuple[str, str]] = {
@@ -223,9 +185,8 @@ Draw = Callable[[Comparison, Path], list[Path]]
 """Draws a figure into a folder, and returns its files; none if the comparison has no data for it."""
 FIGURES: dict[str, Draw] = {
     "differences": draw_differences,
-    "error_rates": draw_rates,
-    "looks": draw_looks,
     "seeds": draw_seeds,
+    "looks": draw_looks,
 }
 """By name, in the order of drawing."""
 

@@ -1,14 +1,14 @@
 """The looks of a sweep with a plan: a row per question and look, what the plan is, and what it took."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
 from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.planned_looks import Spent, spent
-from asr_verdicts.report.section import Section
+from asr_verdicts.report.section import Section, tabulate
 from asr_verdicts.scales import SCALES
 from asr_verdicts.verdict import Verdict
 
@@ -62,25 +62,21 @@ def looks_section(comparison: Comparison) -> Section:
         return Section("Looks")
     plan = comparison.course.followed
     metric = looks_metric(plan)
-    head = ["arm", "look", "seeds", f"{metric.label} difference", "interval", "for equality", "state", "chance"]
-    rows = [
-        [
-            row["arm"],
-            str(row["look"]),
-            str(row["seeds"]),
-            metric.text(row["difference"], sign=True),
-            format_interval(row["low"], row["high"], metric),
-            format_interval(row["equal_low"], row["equal_high"], metric),
-            row["state"],
-            "NA" if row["chance"] is None else f"{100 * row['chance']:.0f} %",
-        ]
-        for row in measured
-    ]
     line = (
         f"Seeds of each arm. The interval holds at all looks at once; the one for equality has to lie within "
         f"± {margin_text(plan)}. Chance: of a verdict by {plan.most} seeds, by the data so far."
     )
-    return Section("Looks", head, rows, [line])
+    columns: dict[str, Callable[[Json], str]] = {
+        "arm": lambda row: row["arm"],
+        "look": lambda row: str(row["look"]),
+        "seeds": lambda row: str(row["seeds"]),
+        f"{metric.label} difference": lambda row: metric.text(row["difference"], sign=True),
+        "interval": lambda row: format_interval(row["low"], row["high"], metric),
+        "for equality": lambda row: format_interval(row["equal_low"], row["equal_high"], metric),
+        "state": lambda row: row["state"],
+        "chance": lambda row: "NA" if row["chance"] is None else f"{100 * row['chance']:.0f} %",
+    }
+    return tabulate("Looks", measured, columns, [line])
 
 
 def margin_text(plan: VerdictPlan) -> str:

@@ -1,7 +1,10 @@
 """A titled table of text and lines, which every format shows in its own way."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -12,6 +15,14 @@ class Section:
     head: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+
+
+def tabulate(
+    heading: str, rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]], lines: Sequence[str] = ()
+) -> Section:
+    """A section with a column per title, whose cells are made from the rows; empty without rows."""
+    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    return Section(heading, [*columns], cells, [*lines] if rows else [])
 
 
 def spread(mean: float | None, deviation: float | None, places: int) -> str:

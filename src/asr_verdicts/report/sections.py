@@ -1,14 +1,14 @@
 """A comparison as sections, in the order of reading."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import CER_LONGER, SHARE, Metric, find_metric, format_interval, format_p
 from asr_verdicts.one_arm import lone_rates
 from asr_verdicts.report.answer import evidence_lines
 from asr_verdicts.report.looks import cost_section, looks_section
-from asr_verdicts.report.section import Section, number, spread
-from asr_verdicts.report.tables import description_section
+from asr_verdicts.report.section import Section, number, spread, tabulate
+from asr_verdicts.report.tables import description_section, read_path
 from asr_verdicts.scales import RELATIVE
 from asr_verdicts.sentences import units_text
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows, value_of
@@ -87,27 +87,33 @@ def cell_text(row: TableRow, column: Column) -> str:
 def difference_section(comparison: Comparison) -> Section:
     """The differences with their intervals and verdicts, on all test sets."""
     metric = find_metric(comparison.metric)
-    head = ["arm", "set", f"{metric.label} difference", "interval", "relative", "verdict"]
-    rows = [
-        [
-            verdict.arm,
-            verdict.set,
-            metric.text(verdict.difference, sign=True),
-            format_interval(verdict.low, verdict.high, metric),
-            relative_text(verdict),
-            verdict.outcome,
-        ]
-        for verdict in comparison.verdicts
-    ]
-    lines = [*evidence_lines(comparison), *_described(comparison)]
-    return Section(f"Differences to {comparison.baseline}", head, rows, lines if rows else [])
+    return tabulate(
+        f"Differences to {comparison.baseline}",
+        comparison.verdicts,
+        {
+            "arm": lambda verdict: verdict.arm,
+            "set": lambda verdict: verdict.set,
+            f"{metric.label} difference": lambda verdict: metric.text(verdict.difference, sign=True),
+            "interval": lambda verdict: format_interval(verdict.low, verdict.high, metric),
+            "relative": relative_text,
+            "verdict": lambda verdict: verdict.outcome,
+        },
+        [*evidence_lines(comparison), *_described(comparison)],
+    )
 
 
 def evidence_section(comparison: Comparison) -> Section:
     """The numbers behind the verdicts; docs/statistics.md defines the columns."""
     metric = find_metric(comparison.metric)
-    head = ["arm", "set", "p", "Holm", "SE seeds", "SE speakers", "detectable", "matched pairs p"]
-    rows = [_evidence(verdict, metric) for verdict in comparison.verdicts]
+
+    def format_error(part: str) -> Callable[[Verdict], str]:
+        return lambda verdict: metric.text(read_path(verdict, f"estimate.{part}.standard_error"))
+
+    def format_detectable(verdict: Verdict) -> str:
+        if (range_ := verdict.detectable) is None:
+            return "NA"
+        return f"{metric.text(range_.value)} ({metric.text(range_.low)} to {metric.text(range_.high)})"
+
     lines = [
         "An interval excludes 0 exactly if a difference is shown. SE: the standard error over seeds alone and over "
         "speakers alone. Detectable: the true difference that would be shown with a power of 80 %, with its 90 % "
@@ -115,24 +121,17 @@ def evidence_section(comparison: Comparison) -> Section:
         *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
         *_repeated(comparison.answer),
     ]
-    return Section("Evidence", head, rows, lines if rows else [])
-
-
-def _evidence(verdict: Verdict, metric: Metric) -> list[str]:
-    estimate, found = verdict.estimate, verdict.detectable
-    parts = (None, None) if estimate is None else (estimate.over_seeds, estimate.over_speakers)
-    range_ = "NA"
-    if found is not None:
-        range_ = f"{metric.text(found.value)} ({metric.text(found.low)} to {metric.text(found.high)})"
-    return [
-        verdict.arm,
-        verdict.set,
-        format_p(verdict.p),
-        format_p(verdict.p_adjusted),
-        *(metric.text(None if part is None else part.standard_error) for part in parts),
-        range_,
-        format_p(verdict.p_pairs_holm),
-    ]
+    columns: dict[str, Callable[[Verdict], str]] = {
+        "arm": lambda verdict: verdict.arm,
+        "set": lambda verdict: verdict.set,
+        "p": lambda verdict: format_p(verdict.p),
+        "Holm": lambda verdict: format_p(verdict.p_adjusted),
+        "SE seeds": format_error("over_seeds"),
+        "SE speakers": format_error("over_speakers"),
+        "detectable": format_detectable,
+        "matched pairs p": lambda verdict: format_p(verdict.p_pairs_holm),
+    }
+    return tabulate("Evidence", comparison.verdicts, columns, lines)
 
 
 def relative_text(verdict: Verdict) -> str:

@@ -1,11 +1,13 @@
 """Sections beside the main table of a comparison: contrasts, one arm over seeds, gradients, losses, search, times."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
 from asr_verdicts.one_arm import Description, descriptions
-from asr_verdicts.report.section import Section
+from asr_verdicts.report.section import Section, tabulate
 from asr_verdicts.scales import MOST_LOG
 from asr_verdicts.verdict import Verdict
 
@@ -30,14 +32,14 @@ def contrast_row(verdict: Verdict) -> Json:
     share of the baseline's rate; margin: on `scale`; superiority: P(a run of the arm is better than one of the
     baseline).
     """
-    row = {name: _read(verdict, path or name) for name, _, path in (column.partition("=") for column in COLUMNS)}
+    row = {name: read_path(verdict, path or name) for name, _, path in (column.partition("=") for column in COLUMNS)}
     if (relative := verdict.relative) is not None:  # of logarithms
         row |= {"relative": math.expm1(relative.value)}
         row |= {"relative_low": _ratio(relative.low), "relative_high": _ratio(relative.high)}
     return row
 
 
-def _read(node: object, path: str) -> object:
+def read_path(node: Any, path: str) -> Any:
     """The value at a dotted path; None if a part of the path is None."""
     for name in path.split("."):
         node = None if node is None else getattr(node, name)
@@ -50,26 +52,23 @@ def _ratio(logarithm: float) -> float | None:
 
 def description_section(comparison: Comparison) -> Section:
     """Mean, deviation with its interval, best and worst; empty where arms are compared."""
-    rows = [_row(description) for description in descriptions(comparison)]
-    head = ["metric", "set", "n", "mean", "sd", "sd, 95 %", "best", "worst"]
+    columns: dict[str, Callable[[Description], str]] = {
+        "metric": lambda row: row.metric.heading,
+        "set": lambda row: row.set,
+        "n": lambda row: str(row.spread.runs),
+        "mean": lambda row: row.metric.text(row.spread.mean),
+        "sd": lambda row: row.metric.text(read_path(row, "spread.deviation.value")),
+        "sd, 95 %": lambda row: (
+            "NA"
+            if (deviation := row.spread.deviation) is None
+            else f"{row.metric.text(deviation.low)} to {row.metric.text(deviation.high)}"
+        ),
+        "best": lambda row: row.metric.text(row.spread.best),
+        "worst": lambda row: row.metric.text(row.spread.worst),
+    }
     line = (
         "The last weights of runs that differ in the seed alone. Rates in percent, losses in nats. Nothing but chance "
         "differs between two such runs: a difference between single runs of other arms means little below twice the sd."
     )
     lost = [f"{len(arm.diverged)} of {len(arm.results)} runs diverged." for arm in comparison.arms if arm.diverged]
-    return Section("One arm over seeds", head, rows, [line, *lost] if rows else [])
-
-
-def _row(description: Description) -> list[str]:
-    metric, spread = description.metric, description.spread
-    deviation = spread.deviation
-    return [
-        metric.heading,
-        description.set,
-        str(spread.runs),
-        metric.text(spread.mean),
-        metric.text(None if deviation is None else deviation.value),
-        "NA" if deviation is None else f"{metric.text(deviation.low)} to {metric.text(deviation.high)}",
-        metric.text(spread.best),
-        metric.text(spread.worst),
-    ]
+    return tabulate("One arm over seeds", descriptions(comparison), columns, [line, *lost])

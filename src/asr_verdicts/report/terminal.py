@@ -1,6 +1,5 @@
 """A comparison in the terminal: the answer in 80 columns, or every table."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from textwrap import wrap
 
@@ -9,13 +8,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from asr_verdicts.comparison import Comparison
 from asr_verdicts.one_arm import lone_rates
-from asr_verdicts.report.answer import AnswerRow, answer_rows, effect_rows, evidence_lines, finding_lines, set_line
+from asr_verdicts.report.answer import answer_tables, evidence_lines, finding_lines, set_line
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.looks import cost_lines
 from asr_verdicts.report.section import Section
-from asr_verdicts.scales import RELATIVE
 from asr_verdicts.terminal import VERDICT_STYLES
 from asr_verdicts.terminal import console as standard_console
 
@@ -23,8 +20,6 @@ COLUMNS = 80
 """Width of the answer, which fits every terminal."""
 WARNINGS = 3
 """Warnings that the answer shows; the rest is counted."""
-LONGEST = 19
-"""Characters of the longest heading that names the baseline: an interval has as many."""
 BEST = 5
 """Runs of a search that the answer shows."""
 
@@ -43,8 +38,8 @@ def print_answer(report: Report, console: Console | None = None) -> None:
         for text in [*tried.lines, *([f"{more} more runs: --full shows them"] if more > 0 else [])]:
             _paragraph(console, text)
     else:
-        for table in _answer_tables(comparison):
-            console.print(Padding(table, (0, 0, 1, 2)), width=COLUMNS)
+        for section in answer_tables(comparison):
+            console.print(Padding(_plain_table(section), (0, 0, 1, 2)), width=COLUMNS)
     for noise in report.answer:
         console.print(_table(noise, Table(title=noise.heading, title_justify="left")), width=COLUMNS)
         for text in noise.lines:
@@ -66,54 +61,13 @@ def _paragraph(console: Console, text: str, indent: str = "", style: str = "") -
         console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _answer_tables(comparison: Comparison) -> list[Table]:
-    """A line per arm: its rate, and its difference to the baseline with the interval that decides. The effects of
-    crossed factors have a second table.
-    """
-    metric, rows, effects = comparison.design.metric, answer_rows(comparison), effect_rows(comparison)
-    relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
-    difference = "difference, %" if relative else "difference"
-    to = f"to {comparison.baseline}"
-    several = len({row.runs for row in rows}) > 1
-    columns = {
-        "arm": [row.name for row in rows],
-        "n": [str(row.runs) for row in rows if several],
-        metric.heading: [row.rate for row in rows],
-        difference: [row.difference for row in rows],
-        to if len(to) <= LONGEST else "to baseline": _intervals(rows),
-        "level": _levels(rows),
-        "verdict": [row.outcome for row in rows],
-    }
-    if not effects:
-        return [_plain_table(columns)]
-    of_effects = {
-        "effect": [row.name for row in effects],
-        difference: [row.difference for row in effects],
-        "interval": _intervals(effects),
-        "level": _levels(effects),
-        "verdict": [row.outcome for row in effects],
-    }
-    return [_plain_table(columns), _plain_table(of_effects)]
-
-
-def _intervals(rows: Sequence[AnswerRow]) -> list[str]:
-    return [row.interval and f"({row.interval})" for row in rows]
-
-
-def _levels(rows: Sequence[AnswerRow]) -> list[str]:
-    """The levels of the intervals; empty if all have the same one."""
-    several = len({row.level for row in rows} - {0}) > 1
-    return [f"{row.level:g} %" if row.level else "" for row in rows if several]
-
-
-def _plain_table(columns: Mapping[str, Sequence[str]]) -> Table:
-    """The columns that are not empty, without lines between them. Only the first one, of names, may be folded."""
+def _plain_table(section: Section) -> Table:
+    """The table without lines between its columns. Only the first one, of names, may be folded."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="", pad_edge=False)
-    shown = {head: cells for head, cells in columns.items() if any(cells)}
-    for number, head in enumerate(shown):
+    for number, head in enumerate(section.head):
         left = not number or head in ("verdict", "interval") or head.startswith("to ")
         table.add_column(head, justify="left" if left else "right", overflow="fold", no_wrap=number > 0)
-    for cells in zip(*shown.values(), strict=True):
+    for cells in section.rows:
         table.add_row(*map(Text, cells[:-1]), Text(cells[-1], style=VERDICT_STYLES.get(cells[-1], "")))
     return table
 

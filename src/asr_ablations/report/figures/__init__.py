@@ -5,16 +5,10 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from asr_ablations.report.figures.noise import draw_noise
-from asr_ablations.report.figures.search import draw_loss_against_wer, draw_search
-from asr_ablations.report.figures.training_curves import (
-    draw_by,
-    draw_gradient_norm,
-    draw_throughput,
-    draw_training_loss,
-)
-from asr_ablations.report.figures.training_times import draw_batch_phases, draw_scaling, draw_time_to_accuracy
-from asr_ablations.report.figures.utilisation import draw_phases, draw_utilisation
+from asr_ablations.report.figures.search import draw_search
+from asr_ablations.report.figures.training_curves import draw_by
+from asr_ablations.report.figures.training_times import draw_scaling, draw_time_to_accuracy
+from asr_ablations.report.figures.utilisation import draw_utilisation
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import choices
 from asr_verdicts.metrics import CER, CER_LONGER, LOSS, WER
@@ -28,20 +22,12 @@ CURVES: dict[str, Draw] = {
 }
 FIGURES: dict[str, Draw] = {
     "differences": of_verdicts.draw_differences,
-    "error_rates": of_verdicts.draw_rates,
+    "seeds": of_verdicts.draw_seeds,
     **CURVES,
     "looks": of_verdicts.draw_looks,
-    "seeds": of_verdicts.draw_seeds,
-    "sources_of_noise": draw_noise,
     "time_to_accuracy": draw_time_to_accuracy,
-    "loss_against_wer": draw_loss_against_wer,
-    "training_loss": draw_training_loss,
-    "gradient_norm": draw_gradient_norm,
-    "throughput": draw_throughput,
-    "utilisation": draw_utilisation,
-    "phases": draw_phases,
-    "batch_phases": draw_batch_phases,
     "scaling": draw_scaling,
+    "utilisation": draw_utilisation,
     "search": draw_search,
 }
 """By name, in the order of drawing: those that a reader wants first come first."""

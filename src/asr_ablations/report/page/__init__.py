@@ -10,31 +10,30 @@ from pathlib import Path
 
 from asr_ablations.report.inspection import Inspected
 from asr_ablations.report.page.content import content
-from asr_ablations.report.page.utterances import single
-from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import write
+from asr_verdicts.report.document import Report
 from asr_verdicts.report.files import plain
 
 _PLACE = re.compile(r"@@(\w+)@@")
 SCRIPTS = ("tables.js", "curves.js", "main.js")
 
 
-def write_page(comparison: Comparison, folder: Path, inspected: Sequence[Inspected] = ()) -> list[Path]:
-    """Write <folder>/index.html with its data, its code and plotly inside; its path. inspected: utterances of a single
-    run.
-    """
+def write_page(
+    report: Report, folder: Path, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()
+) -> list[Path]:
+    """Write <folder>/index.html with its data, its code, plotly and figures inside; its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
-    write(path, render(comparison, inspected))
+    write(path, render(report, figures, inspected))
     return [path]
 
 
-def render(comparison: Comparison, inspected: Sequence[Inspected] = ()) -> str:
+def render(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> str:
     """The text of the page."""
     parts = {
         "style": _own("style.css"),
         "script": "\n".join(_own(name) for name in SCRIPTS),
-        "data": embedded({**content(comparison), **single(comparison, inspected)}),
+        "data": embedded(content(report, figures, inspected)),
         "plotly": _plotly(),
     }
     pieces = _PLACE.split(_own("page.html"))  # text, name, text, …: inserted parts are not searched again

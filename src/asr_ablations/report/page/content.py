@@ -1,59 +1,50 @@
 """The content of the page, as plain values for JSON."""
 
+import base64
 import json
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from asr_ablations.comparison.derived_tables import hyperparameters
-from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
-from asr_ablations.comparison.training_times import EpochTimes, Scaling, epoch_times, scaling
-from asr_ablations.comparison.validation_costs import TimeToAccuracy, ratio_text
 from asr_ablations.report.curves import AXES, curve, metric_names, throughput_curve
-from asr_ablations.report.figures.utilisation import gpu_lines
-from asr_ablations.report.page.utterances import worst
-from asr_ablations.report.training_columns import TRAINING_COLUMNS
-from asr_ablations.runs.metrics_files import COLUMNS, TEXTS, by_second, read_utilisation
+from asr_ablations.report.figures.utilisation import count_gpu_lines
+from asr_ablations.report.inspection import Inspected
+from asr_ablations.report.page.utterances import confusion_sections, inspected_utterances, worst
+from asr_ablations.runs.metrics_files import by_second, read_utilisation
 from asr_ablations.runs.reader import read_model
 from asr_ablations.tools.typed_json import as_json
-from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.config import flatten
 from asr_verdicts.metrics import METRICS
-from asr_verdicts.one_arm import lone_rates
 from asr_verdicts.record import Record
-from asr_verdicts.report.answer import answer_rows, effect_rows, evidence_lines, finding_lines, set_line
-from asr_verdicts.report.looks import cost_section, furthest, look_rows, shown_margin
-from asr_verdicts.report.tables import contrast_row
-from asr_verdicts.table_columns import RATE_COLUMNS, rate_rows, validation_rows
+from asr_verdicts.report.answer import answer_tables, evidence_lines, finding_lines, set_line
+from asr_verdicts.report.document import Report
+from asr_verdicts.report.section import Section
 
-DEFINITIONS = {
-    "difference, interval": "The arm's mean minus the baseline's, in points (nats for the loss), on the utterances "
-    "that all runs have; ± its half-width at the level of the verdict.",
-    "p, Holm": "The p-value of the verdict's test before and after Holm's correction.",
-    "SE seeds, SE speakers": "The standard error from seeds alone, and from speakers (or other units) alone.",
-    "relative": "The difference as a share of the baseline's rate: the linearised logarithm of the ratio, with as many "
-    "degrees of freedom as speakers count (Kish 1965).",
-    "matched pairs p": "MAPSSWE (Gillick & Cox 1989; Pallett et al. 1990) on these trained models, after Holm's "
-    "correction. It ignores other seeds and decides nothing.",
-    "superiority": "The share of pairs of an arm's and a baseline's run in which the arm's is better "
-    "(comparison.json).",
-    "trimmed means": "Means without the best and the worst fifth of an arm's runs.",
-    "detectable": "The true difference that such an experiment shows with a power of 80 %, with a 90 % interval "
-    "because few seeds measure the noise badly.",
-    "repeated": "The chance that as many fresh seeds on the same test set give the same verdict (how good it is).",
-    "decides, describes": "Verdicts on sets that describe are corrected among themselves.",
-    "look, look (planned), repeated interval": "How many states of the sweep have been compared; in a plan, a number "
-    "of seeds per arm at which open questions are tested, and the interval there.",
-    "margin, grade": "The difference that would not matter, and the size of a shown difference against it.",
-    "chance of a verdict": "The predictive probability that the last look decides (Spiegelhalter, Freedman & Blackburn "
-    "1986).",
+NOTES = ("Warnings", "Not finished")
+"""Sections that stand with the answer."""
+PICTURES = {
+    "Looks": "looks",
+    "What the search tried": "search",
+    "Error rates of the": "seeds",
+    "Error rates,": "seeds",
+    "Until the median": "time_to_accuracy",
+    "Scaling": "scaling",
 }
-"""The terms of the tables, as docs/statistics.md defines them."""
-
+"""The figure that stands in a section, by the beginning of its heading."""
+MACHINE = {
+    "cpu_percent": "CPU, % of all cores",
+    "host_memory_gib": "host memory, GiB",
+    "disk_read_mib": "read from disk, MiB per sample",
+    "gpu_percent": "GPU, %",
+    "gpu_memory_gib": "GPU memory, GiB",
+    "gpu_power_watts": "GPU power, W",
+}
+"""Columns of utilisation.csv with their titles."""
+SPEED = "machine/speed"
 POINTS = 300
 """Largest number of points of a curve."""
 UNSHOWN = ("overrides", "outputs", "sweep", "ablation", "logger", "workers", "progress")
@@ -63,157 +54,112 @@ Numbers = list[float | None]
 Series = dict[str, Numbers]
 
 
-def content(comparison: Comparison) -> dict[str, object]:
-    """Everything except the page's own code. Values from run folders are text or numbers, never markup."""
-    columns = [*RATE_COLUMNS, *TRAINING_COLUMNS]
-    metrics = [*metric_names(comparison, "validation/"), *metric_names(comparison, "train/")]
+def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> dict[str, object]:
+    """Everything except the page's own code. Values from run folders are text or numbers, never markup. figures: the
+    files that were drawn; inspected: utterances of a single run.
+    """
+    comparison = report.comparison
+    drawn = {path.stem: _embed(path) for path in figures if path.suffix == ".svg"}
+    metrics, findings = _metrics(comparison), finding_lines(comparison)
+    sections = [*report.sections, *confusion_sections(comparison)]
+    sections += [*_config_sections(comparison), *_environment_sections(comparison)]
+    above = [*NOTES, *(section.heading for section in sections if findings and section.lines == findings)]
+    below = [section for section in sections if section.heading not in above]
     return {
         "title": comparison.title,
         "question": comparison.question,
         "source": comparison.design.layout.declared.source,
         "factor": comparison.design.layout.factor,
-        "metric": comparison.metric,
-        "metrics": {name: {**asdict(metric), "heading": metric.heading} for name, metric in METRICS.items()},
-        "baseline": comparison.baseline,
-        "verdicts": [verdict.sentence for verdict in comparison.answer],
-        "answer": _answer(comparison),
-        "definitions": list(DEFINITIONS.items()),
-        "warnings": comparison.warnings,
-        "unfinished": [[run.folder.name, run.reason] for run in comparison.unfinished],
-        "rows": rate_rows(comparison, columns),
-        "validated": validation_rows(comparison, columns),
-        "differences": [contrast_row(verdict) for verdict in comparison.verdicts],
-        "search": [asdict(tried) for tried in hyperparameters(comparison)],
-        "looks": look_rows(comparison),
-        "plan": _plan(comparison),
-        "equal": at_equal_cost(comparison.arms, comparison.design.metric),
-        "epochs": [_epochs(times) for times in epoch_times(comparison.arms, comparison.baseline)],
-        "scaling": [_scaled(row) for row in scaling(comparison.arms)],
-        "reached": _times_to_accuracy(comparison),
+        "answer": {
+            "set": set_line(comparison),
+            "figure": drawn.get("differences"),
+            "tables": [] if report.ranking else [asdict(table) for table in answer_tables(comparison)],
+            "findings": findings,
+            "evidence": [*evidence_lines(comparison), *([f"{comparison.scored}."] if comparison.scored else [])],
+        },
+        "notes": [asdict(section) for section in sections if section.heading in NOTES],
+        "sections": [{**asdict(section), "figure": drawn.get(_picture(section))} for section in below],
         "axes": AXES,
-        "arms": [{"name": arm.name, "runs": [_run(run, metrics) for run in arm.runs]} for arm in comparison.arms],
-        "utilisation": [{"arm": arm.name, "series": _utilisation(arm)} for arm in comparison.arms],
-        "networks": _networks(comparison),
-        "config": _config(comparison),
+        "metrics": metrics,
+        "arms": [
+            {"name": arm.name, "runs": [_run(run, metrics, run is arm.runs[0]) for run in arm.runs]}
+            for arm in comparison.arms
+        ],
         "worst": worst(comparison),
-        "environments": _environments(comparison),
+        "inspected": inspected_utterances(comparison, inspected),
+        "networks": _networks(comparison),
     }
 
 
-def _answer(comparison: Comparison) -> dict[str, object]:
-    """The table of the answer with what was found and how."""
-    scored = [f"{comparison.scored}."] if comparison.scored else []
-    return {
-        "set": set_line(comparison),
-        "rows": [asdict(row) for row in answer_rows(comparison)],
-        "effects": [asdict(row) for row in effect_rows(comparison)],
-        "margin": next((verdict.shown_margin for verdict in comparison.answer), None),
-        "findings": [*finding_lines(comparison), *(rate.sentence for rate in lone_rates(comparison))],
-        "evidence": [*evidence_lines(comparison), *scored],
-    }
+def _embed(figure: Path) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(figure.read_bytes()).decode()
 
 
-def _plan(comparison: Comparison) -> dict[str, object] | None:
-    """The plan's values for the chart of the looks, and its cost; None without a plan."""
-    rows = look_rows(comparison)
-    if not rows:
-        return None
-    plan = comparison.course.followed
-    reach = furthest(rows, shown_margin(plan))
-    return {"margin": shown_margin(plan), "reach": reach, "looks": plan.looks, "cost": cost_section(comparison).lines}
+def _picture(section: Section) -> str:
+    return next((name for start, name in PICTURES.items() if section.heading.startswith(start)), "")
 
 
-def _run(run: Record, metrics: Sequence[str]) -> dict[str, object]:
-    series: dict[str, Series] = {}
+def _metrics(comparison: Comparison) -> dict[str, str]:
+    """Columns of metrics.csv and of the machine with their titles, those of the compared metric first."""
+    kinds, titles = [comparison.metric, *METRICS], {}
+    validated = [name.partition("/")[2].rpartition("/") for name in metric_names(comparison, "validation/")]
+    for set_, slash, kind in sorted(
+        validated, key=lambda name: (kinds.index(name[2]) if name[2] in kinds else 9, name)
+    ):
+        metric = METRICS.get(kind)
+        title = f"{metric.label} of {set_}, {metric.unit}" if metric else f"{kind.replace('_', ' ')} of {set_}"
+        titles[f"validation/{set_}{slash}{kind}"] = title
+    for name in metric_names(comparison, "train/"):
+        titles[name] = f"{name.partition('/')[2].replace('_', ' ')} in training"
+    machine = {f"machine/{column}": f"machine: {title}" for column, title in MACHINE.items()}
+    gpus = {f"machine/gpu_{gpu}": f"machine: GPU {gpu}, %" for gpu in range(8)}
+    return {**titles, **machine, **gpus, SPEED: "machine: seconds of audio trained per second"}
+
+
+def _run(run: Record, metrics: Iterable[str], first: bool) -> dict[str, object]:
+    """The series of a run in their units by metric; of an arm's first run also what the machine did."""
+    series = _machine(run) if first else {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
         values = drawn["step"].y
-        kept = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).astype(int))
         if len(values):
-            points = {axis: _rounded(line.x[kept]) for axis, line in drawn.items() if len(line.x)}
-            series[metric] = {**points, "y": _rounded(values[kept])}
+            every = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).astype(int))
+            points = {axis: _rounded(line.x[every]) for axis, line in drawn.items() if len(line.x)}
+            kind = METRICS.get(metric.rpartition("/")[2])
+            series[metric] = {**points, "y": _rounded(values[every] * (kind.scale if kind else 1))}
     return {"seed": run.seed, "series": series}
 
 
-def _times_to_accuracy(comparison: Comparison) -> list[dict[str, object]]:
-    reached = times_to_accuracy(comparison)
-    groups: dict[tuple[str, float, str], list[TimeToAccuracy]] = defaultdict(list)
-    for time in reached:
-        groups[time.metric, time.target, time.arm].append(time)
-    rows = []
-    for (metric, target, arm), times in groups.items():
-        count = sum(time.steps is not None for time in times)
-        row: dict[str, object] = {"arm": arm, "metric": metric, "target": target, "seeds": f"{count} of {len(times)}"}
-        row["relative"] = ratio_text(relative_time(reached, arm, comparison.baseline, target))
-        for key in ("seconds", "steps", "audio_hours", "epochs", "cost"):
-            known = [value for time in times if (value := getattr(time, key)) is not None]
-            if known or key != "cost":  # which needs a price
-                row[key] = float(np.mean(known)) if len(known) == len(times) else None
-        rows.append(row)
-    return rows
-
-
-def _epochs(times: EpochTimes) -> dict[str, object]:
-    return {
-        "arm": times.arm,
-        "n": times.runs,
-        "epochs": times.epochs,
-        "first": times.first,
-        "seconds": times.mean,
-        "over_epochs": times.over_epochs,
-        "over_seeds": times.over_runs,
-        "ratio": ratio_text(times.ratio),
-    }
-
-
-def _scaled(row: Scaling) -> dict[str, object]:
-    """The row as the tables show it: minutes, seconds of audio per second, efficiency in percent."""
-    return {
-        **({"series": row.series} if row.series else {}),
-        "processes": row.processes,
-        "device": row.device,
-        "n": row.n,
-        "batch": row.batch,
-        "epoch_minutes": row.epoch_seconds / 60,
-        "audio_seconds_per_second": None if row.audio_hours_per_second is None else 3600 * row.audio_hours_per_second,
-        "speed_up": ratio_text(row.speed_up),
-        "efficiency %": 100 * row.efficiency,
-        **({} if row.price is None else {"price": row.price}),
-    }
-
-
-def _utilisation(arm: Arm) -> dict[str, Series]:
-    """Samples of the first seed, by column: seconds and values."""
-    if not arm.runs:
-        return {}
-    rows = by_second(read_utilisation(arm.runs[0].folder))
+def _machine(run: Record) -> dict[str, Series]:
+    """Samples of the machine over time."""
+    rows = by_second(read_utilisation(run.folder))
     rows = rows[:: max(1, len(rows) // POINTS)]
-    series = {}
-    for column in COLUMNS:
-        known = [row for row in rows if column not in ("seconds", "audio_hours", *TEXTS) and row[column] is not None]
-        if known:
-            series[column] = _series([row["seconds"] for row in known], [row[column] for row in known])
-    for gpu in range(gpu_lines(rows)):
-        known = [row for row in rows if len(row["gpu_percents"]) > gpu]
-        percents = [row["gpu_percents"][gpu] for row in known]
-        series[f"gpu_percent_{gpu}"] = _series([row["seconds"] for row in known], percents)
-    throughput = throughput_curve(arm.runs[0])
-    if len(throughput.y):
-        every = max(1, len(throughput.y) // POINTS)
-        series["audio_seconds_per_second"] = _series(throughput.x[::every], throughput.y[::every])
-    return series
+    lines = {
+        f"machine/{column}": [(row["seconds"], row[column]) for row in rows if row[column] is not None]
+        for column in MACHINE
+    }
+    for gpu in range(count_gpu_lines(rows)):
+        percents = [(row["seconds"], row["gpu_percents"]) for row in rows]
+        lines[f"machine/gpu_{gpu}"] = [(second, each[gpu]) for second, each in percents if len(each) > gpu]
+    speed = throughput_curve(run)
+    lines[SPEED] = [*zip(speed.x, speed.y, strict=True)][:: max(1, len(speed.y) // POINTS)]
+    return {
+        name: {"time": _rounded([x for x, _ in points]), "y": _rounded([y for _, y in points])}
+        for name, points in lines.items()
+        if points
+    }
 
 
-def _config(comparison: Comparison) -> list[dict[str, str]]:
+def _config_sections(comparison: Comparison) -> list[Section]:
     """Keys of the resolved configs that are not the same in all runs, with the values of each arm."""
     flat = {arm.name: [_texts(run.config) for run in arm.runs] for arm in comparison.arms}
     everything = [config for configs in flat.values() for config in configs]
     rows = []
     for key in sorted({key for config in everything for key in config if key.split(".")[0] not in UNSHOWN}):
-        values = {name: list(dict.fromkeys(config.get(key, "—") for config in all_)) for name, all_ in flat.items()}
-        if len({value for of_arm in values.values() for value in of_arm}) > 1:
-            rows.append({"key": key, **{f"arm {name}": ", ".join(of_arm) for name, of_arm in values.items()}})
-    return rows
+        values = [list(dict.fromkeys(config.get(key, "—") for config in configs)) for configs in flat.values()]
+        if len({value for of_arm in values for value in of_arm}) > 1:
+            rows.append([key, *(", ".join(of_arm) for of_arm in values)])
+    return [Section("What differs in the configs", ["key", *flat], rows)] if rows else []
 
 
 def _networks(comparison: Comparison) -> list[dict[str, object]]:
@@ -232,25 +178,22 @@ def _texts(node: dict[str, object]) -> dict[str, str]:
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in leaves}
 
 
-def _environments(comparison: Comparison) -> list[dict[str, object]]:
+def _environment_sections(comparison: Comparison) -> list[Section]:
     """Every different environment, with the runs that ran in it; none of systems."""
-    runs: dict[str, list[str]] = {}
-    values: dict[str, dict[str, str]] = {}
+    environments: dict[str, dict[str, str]] = {}
     for run in () if comparison.scored else comparison.runs:
-        environment = {
+        values = _texts({
             "versions": run.environment.versions,
             "hardware": as_json(run.environment.hardware),
             "commit": run.environment.code.commit,
             "uncommitted changes": bool(run.environment.code.dirty_diff),
-        }
-        key = json.dumps(environment, sort_keys=True, default=str)
-        values[key] = _texts(environment)
-        runs.setdefault(key, []).append(run.folder.name)
-    return [{"runs": names, "values": values[key]} for key, names in runs.items()]
-
-
-def _series(x: ArrayLike, y: ArrayLike) -> Series:
-    return {"x": _rounded(x), "y": _rounded(y)}
+        })  # fmt: skip
+        same = environments.setdefault(json.dumps(values, sort_keys=True), {**values, "runs": ""})
+        same["runs"] += f"{same['runs'] and ', '}{run.folder.name}"
+    keys = dict.fromkeys(key for values in environments.values() for key in values)
+    rows = [[key, *(values.get(key, "") for values in environments.values())] for key in keys]
+    head = ["", *(values.get("hardware.processor", "unknown machine") for values in environments.values())]
+    return [Section("Environment", head, rows)] if rows else []
 
 
 def _rounded(values: ArrayLike) -> Numbers:

@@ -10,10 +10,10 @@ import soundfile
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.report.figures.inspected import as_address
 from asr_ablations.report.inspection import (
     Inspected,
     OutsideCorpusError,
+    as_address,
     letter_confusions,
     recorded_audio,
     word_confusions,
@@ -23,6 +23,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.error_counts import align, recorded_errors, total_errors
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record, UtteranceRow
+from asr_verdicts.report.section import Section
 
 SHOWN = 10
 AUDIO_BYTES = 600_000
@@ -92,24 +93,30 @@ def _rate(rows: Sequence[UtteranceRow]) -> float:
     return total_errors(rows, "wer").rate
 
 
-def single(comparison: Comparison, inspected: Sequence[Inspected]) -> dict[str, object]:
-    """Empty lists for a comparison of several runs."""
+def confusion_sections(comparison: Comparison) -> list[Section]:
+    """The confused words and letters of a single run."""
     rows = [row for run in comparison.runs for row in run.utterances if row["set"] in comparison.sets]
-    alone = len(comparison.runs) == 1
-    return {
-        "inspected": [_utterance(comparison.runs[0], seen) for seen in inspected],
-        "words": word_confusions(rows) if alone else [],
-        "letters": letter_confusions(rows) if alone else [],
-    }
+    if len(comparison.runs) != 1 or not rows:
+        return []
+    note = ["The most frequent wrong pairs in the test sets; – stands for nothing, ␣ for a space."]
+    head = ["reference", "recognised as", "times"]
+    return [
+        Section("Confused words", head, word_confusions(rows), note),
+        Section("Confused letters", head, letter_confusions(rows), note),
+    ]
 
 
-def _utterance(run: Record, seen: Inspected) -> dict[str, object]:
-    return {
-        "kind": seen.kind,
-        "set": seen.row["set"],
-        "id": seen.row["id"],
-        "rate": recorded_errors(seen.row).rate,
-        "pairs": seen.pairs,
-        "picture": as_address(seen),
-        **recording(run, seen.row, AUDIO_BYTES),
-    }
+def inspected_utterances(comparison: Comparison, inspected: Sequence[Inspected]) -> list[dict[str, object]]:
+    return [
+        {
+            "kind": seen.kind,
+            "set": seen.row["set"],
+            "id": seen.row["id"],
+            "speaker": seen.row.get("speaker"),
+            "rate": recorded_errors(seen.row).rate,
+            "pairs": seen.pairs,
+            "picture": as_address(seen),
+            **recording(comparison.runs[0], seen.row, AUDIO_BYTES),
+        }
+        for seen in inspected
+    ]
