@@ -42,12 +42,13 @@ DEFINITIONS = {
     "superiority": "The share of pairs of an arm's and a baseline's run in which the arm's is better "
     "(comparison.json).",
     "trimmed means": "Means without the best and the worst fifth of an arm's runs.",
-    "detectable": "The true difference that such an experiment shows with a power of 80 %, with a 90 % interval "
+    "detectable": "The true difference that this experiment would show with a power of 80 %, with a 90 % interval "
     "because few seeds measure the noise badly.",
-    "repeated": "The chance that as many fresh seeds on the same test set give the same verdict (how good it is).",
-    "decides, describes": "Verdicts on sets that describe are corrected among themselves.",
-    "look, look (planned), repeated interval": "How many states of the sweep have been compared; in a plan, a number "
-    "of seeds per arm at which open questions are tested, and the interval there.",
+    "repeated": "The chance that as many fresh seeds on the same test set give the same verdict (its accuracy).",
+    "decides, describes": "Whether the verdict counts or only describes. Verdicts that describe are corrected "
+    "separately.",
+    "look, look (planned), repeated interval": "The number of times the sweep was compared; in a plan, a number of "
+    "seeds per arm at which open questions are tested, and the interval there.",
     "margin, grade": "The difference that would not matter, and the size of a shown difference against it.",
     "chance of a verdict": "The predictive probability that the last look decides (Spiegelhalter, Freedman & Blackburn "
     "1986).",
