@@ -44,9 +44,9 @@ DEFINITIONS = {
     "trimmed means": "Means without the best and the worst fifth of an arm's runs.",
     "detectable": "The true difference that this experiment would show with a power of 80 %, with a 90 % interval "
     "because few seeds measure the noise badly.",
-    "repeated": "The chance that as many fresh seeds on the same test set give the same verdict (its accuracy).",
-    "decides, describes": "Whether the verdict counts or only describes. Verdicts that describe are corrected "
-    "separately.",
+    "repeated": "The predicted chance that as many fresh seeds on the same test set give the same verdict.",
+    "decides, describes": "A verdict on the test set that decides, or one that only describes. Verdicts that describe "
+    "are corrected separately.",
     "look, look (planned), repeated interval": "The number of times the sweep was compared; in a plan, a number of "
     "seeds per arm at which open questions are tested, and the interval there.",
     "margin, grade": "The difference that would not matter, and the size of a shown difference against it.",
