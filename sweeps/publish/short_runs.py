@@ -47,7 +47,7 @@ def compare_lengths(short: Comparison, long: Comparison) -> str:
     shown = [pair for pair in pairs.values() if pair[0].outcome in SHOWN]
     again = sum(before.outcome == after.outcome for before, after in shown)
     opposite = [arm for arm, pair in pairs.items() if {verdict.outcome for verdict in pair} == {"better", "worse"}]
-    turned = f"turned round: {', '.join(opposite)}" if opposite else "none is turned round"
+    turned = f"reversed: {', '.join(opposite)}" if opposite else "none is reversed"
     tau, slope = format_range(measure_tau(*rates)), format_range(measure_slope(*rates))
     lines = [
         f"{same_sign} of {len(pairs)} differences have the same sign in both.",

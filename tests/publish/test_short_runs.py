@@ -63,7 +63,7 @@ def test_two_sweeps_side_by_side(tmp_path: Path) -> None:
     assert [line.split(" | ")[0] for line in text.splitlines()[2 : 2 + len(arms)]] == [f"| {arm}" for arm in arms]
     for line in (
         "2 of 2 differences have the same sign in both.", "Kendall's τ between the orders of the arms is 1.00 (",
-        "A difference of 1 in short runs is 1.00 (", "; none is turned round.",
+        "A difference of 1 in short runs is 1.00 (", "; none is reversed.",
     ):  # fmt: skip
         assert line in text, text
 
@@ -103,7 +103,7 @@ def test_the_command_prints_what_turns_round(
     printed = capsys.readouterr().out
     assert "0 of 1 differences have the same sign in both." in printed
     assert (
-        "Of 1 arms that short runs call better or worse, long runs call 0 the same; turned round: rnn=gru." in printed
+        "Of 1 arms that short runs call better or worse, long runs call 0 the same; reversed: rnn=gru." in printed
     )
     monkeypatch.setattr("sys.argv", ["short_runs", str(short)])
     assert exit_code(main) == 2
