@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# The papers' questions, of trainings to their end, on the built-in corpus, each with seeds added until it has its verdict:
-# `make answers`. AN4=<folder> SPEECHOCEAN762=<folder> make answers asks some of them on real speech, too.
+# Asks the papers' questions on the built-in corpus, with full trainings, adding seeds until each has its verdict:
+# `make answers`. AN4=<folder> SPEECHOCEAN762=<folder> make answers also asks some of them on real speech.
 #
-# Stated before any of these arms was trained:
-# - Recipe: conf/config.yaml as it is, to its end (six epochs, 8 to 10 % WER on the development speakers). A question about
-#   long training has its own number of epochs.
-# - A difference of 1 point of WER would not matter. At most 8 seeds of each arm, looks at 3, 5 and 8; 5 seeds where the
-#   order of nine arms is asked for.
-# - Each question has seeds of its own, from 200 on, its baseline's among them, so that the errors of no two answers go
-#   together. Nothing below 200 was used for the choice of the recipe but 100 to 102, on the development speakers.
-# - test-clean decides, test-other describes.
-# - Everything runs, whatever comes out: what is here is published. Where time is short, the last questions are dropped, so
-#   real speech stands before what the short runs answer in part.
-# The same command continues where it stopped. A line ends when each of its questions has its end; the records are written
-# into sweeps/records/ after every line.
+# Decided before any of these arms was trained:
+# - Recipe: conf/config.yaml unchanged, with all six epochs (8 to 10 % WER on the development speakers). Questions about long
+#   training have their own number of epochs.
+# - A difference of 1 point of WER does not matter. At most 8 seeds per arm, looks at 3, 5 and 8; 5 seeds if the order of
+#   nine arms is the question.
+# - Each question has its own seeds from 200 on, its baseline included, so that errors of different answers are
+#   independent. Of the seeds below 200 only 100 to 102 influenced the recipe, on the development speakers.
+# - test-clean decides; test-other is only described.
+# - Everything here is run and published, whatever the result. If time is short, the last questions are dropped; so
+#   real speech comes before questions that the short runs answer in part.
+# The same command continues where it stopped. A line ends once each of its questions is answered or its budget is spent.
+# After every line the records are written to sweeps/records/.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 recipe=(gpus=0 logger=csv)
@@ -21,7 +21,7 @@ plan=(until=verdict until.margin=1.0 until.seeds=8 until.share=false)
 failed=()
 more=("$@")
 
-keep() { # <sweep>: its record, and RESULTS.md
+keep() { # <sweep>: writes its record and RESULTS.md
 	PYTHONPATH=src:sweeps .venv/bin/python -m publish.results "outputs/$1" >/dev/null || failed+=("records of $1")
 }
 
@@ -38,11 +38,11 @@ answer() { # <sweep file> <first seed> [overrides]
 	train "$1" "${plan[@]}" "seed=range($2,$(($2 + 3)))" "${@:3}"
 }
 
-folder() { # [overrides]: the folder of the language model that they describe
+folder() { # [overrides]: makes the language model that they describe and prints its folder
 	.venv/bin/python src/lm.py "$@" | tee >(cat >&2) | sed -n 's/^language model *//p'
 }
 
-# <sweep> [overrides of its corpus]: its models searched without a language model, with one of words, with one of letters
+# <sweep> [overrides of its corpus]: decodes its models without a language model, with one of words, and with one of letters
 decoders() {
 	local sweep=$1 words letters
 	shift
