@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, ctc_loss, linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from asr_ablations.components.model.directions import Directions, reversal
+from asr_ablations.components.model.directions import Directions, reversal_indices
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.precision import set_tf32
 from asr_benchmarks.frameworks import network as kinds
@@ -127,7 +127,7 @@ class Cells(Recurrent):
         self.parts = nn.ModuleList(layer(sizes.input_sizes[n], sizes.hidden) for n, *_ in sizes.places())
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        flip = reversal(lengths, x.shape[1], x.device)[..., None] if self.sizes.directions == 2 else None
+        flip = reversal_indices(lengths, x.shape[1], x.device)[..., None] if self.sizes.directions == 2 else None
         outputs: list[torch.Tensor] = []
         for part, (_, side, _) in zip(self.parts, self.sizes.places(), strict=True):
             if side and flip is not None:
