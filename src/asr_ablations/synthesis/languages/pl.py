@@ -9,7 +9,7 @@ WORDS = load_words("pl")
 
 
 def feminine(entry: str) -> tuple[str, str, str, str]:
-    """Return nominative, accusative, genitive (= nominative plural), instrumental of a noun in -a after a hard stem."""
+    """Return nominative, accusative, genitive (= nominative plural) and instrumental of a noun: hard stem and -a."""
     if "/" in entry:
         nominative, accusative, genitive, instrumental = entry.split("/")
         return nominative, accusative, genitive, instrumental
@@ -18,8 +18,10 @@ def feminine(entry: str) -> tuple[str, str, str, str]:
 
 
 def adjective_forms(adjective: str) -> dict[str, str]:
-    """Return the forms of an adjective: M, F, N nominative; MA masculine animate accusative, FA feminine accusative;
-    ML, FL locative; P plural of things, animals and women.
+    """Return the forms of an adjective by their names.
+
+    M, F, N: nominative; MA: masculine animate accusative; FA: feminine accusative; ML, FL: locative; P: plural of
+    things, animals and women.
     """
     hard = re.search("[kg]i$", adjective)
     stem = adjective[:-1] if hard or adjective.endswith("y") else adjective
@@ -41,14 +43,14 @@ FORMS = ("INF", *PRESENT, *PAST)
 
 
 def present(infinitive: str) -> list[str]:
-    """Return the present forms of I, he and they of a regular verb in -ować or -ać."""
+    """Return the present forms for I, he and they of a regular verb in -ować or -ać."""
     if infinitive.endswith("ować"):
         return [infinitive[:-4] + ending for ending in ("uję", "uje", "ują")]
     return [infinitive[:-1] + ending for ending in ("m", "", "ją")]
 
 
 def past(infinitive: str) -> list[str]:
-    """Return the past forms of he, she and they of a verb whose infinitive ends in a vowel and ć."""
+    """Return the past forms for he, she and they of a verb whose infinitive ends in a vowel and ć."""
     stem = infinitive[:-1]
     if stem.endswith("ą"):
         return [stem + "ł", stem[:-1] + "ęła", stem[:-1] + "ęli"]
@@ -69,7 +71,7 @@ def _by_case(name: str, *cases: str, rows: Sequence[Sequence[str]]) -> dict[str,
 
 
 def categories() -> dict[str, list[str]]:
-    """Return the words of each category, the most frequent first."""
+    """Return the words of each category, most frequent first."""
     result = {name: text.split() for name, text in WORDS["words"].items()}
     for key, text in WORDS["nouns"].items():
         result |= _by_case(*key.split(), rows=[entry.split("/") for entry in text.split()])
@@ -96,7 +98,7 @@ def grammar() -> dict[str, list[tuple[float, list[str]]]]:
 
 
 def lengthen_prepositions(sentence: list[str]) -> list[str]:
-    """Replace "w" by "we" and "z" by "ze" before the groups of consonants that require it."""
+    """Replace "w" with "we" and "z" with "ze" before groups of consonants that require it."""
     following = [*sentence[1:], ""]
     result = []
     for word, after in zip(sentence, following, strict=True):
