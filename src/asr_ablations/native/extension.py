@@ -165,10 +165,8 @@ def compiler() -> list[str]:
 
 
 def build(target: str) -> Path:
-    """Return the library file of a target, named by a hash of sources, flags and compiler.
-
-    If several processes need it at once, one compiles and the others wait. A damaged file is compiled again. Raises
-    NativeError or OSError.
+    """Return the library file of a target, named by a hash of sources, flags and compiler. If several processes need it
+    at once, one compiles and the others wait. A damaged file is compiled again. Raises NativeError or OSError.
     """
     command = compiler()
     sources = {source.name: sha256(source) for source in [*SOURCES, Path(command[0]).resolve()]}

@@ -22,10 +22,8 @@ KINDS = {"lstm": (0, 4), "gru": (1, 3), "tanh": (2, 1), "clipped": (3, 1)}
 
 
 class Cell(NamedTuple):
-    """A recurrent layer of one direction, for the native library.
-
-    kind: of KINDS; weights: input and recurrent weights, and their biases, as torch.nn stacks them; ceiling: of
-    `clipped`.
+    """A recurrent layer of one direction, for the native library. kind: of KINDS; weights: input and recurrent weights,
+    and their biases, as torch.nn stacks them; ceiling: of `clipped`.
     """
 
     kind: str
@@ -64,9 +62,8 @@ class _Paths(ctypes.Structure):
 
 
 def usable(*tensors: torch.Tensor) -> bool:
-    """Return whether the library can process these tensors: plain float32 on a CPU, with gradients.
-
-    It cannot if operations are traced, exported, vectorised or counted.
+    """Return whether the library can process these tensors: plain float32 on a CPU, with gradients. It cannot if
+    operations are traced, exported, vectorised or counted.
     """
     return (
         active() is not None
@@ -232,9 +229,8 @@ def _norm(saved: Sequence[torch.Tensor], rest: Sequence[float]) -> _Norm:
 
 
 def dropout(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """Set each number of x to 0 with probability `rate` and multiply the others by 1 / (1 - rate).
-
-    One number from torch's global generator seeds all masks of the call.
+    """Set each number of x to 0 with probability `rate` and multiply the others by 1 / (1 - rate). One number from
+    torch's global generator seeds all masks of the call.
     """
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
     return _Dropout.apply(x, rate, seed)

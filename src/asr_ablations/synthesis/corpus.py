@@ -152,9 +152,8 @@ def _working_folder(folder: Path) -> Path:
 
 
 def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
-    """Return the jobs of the speakers of a split.
-
-    Utterance n of speaker k does not depend on the size, so a larger dev or test split contains the smaller one.
+    """Return the jobs of the speakers of a split. Utterance n of speaker k does not depend on the size, so a larger dev
+    or test split contains the smaller one.
     """
     folder = request.folder(root, split)
     seconds, utterances = 0.0, None

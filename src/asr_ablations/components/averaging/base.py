@@ -25,10 +25,8 @@ def copy_into(model: nn.Module, weights: Weights) -> None:
 
 
 class Averaging(WeightAveraging, ABC):
-    """Uses averaged weights in validation, the final evaluation and a checkpoint's state_dict.
-
-    Training continues from the trained weights. A checkpoint has them as trained_weights, and the state of the average
-    as averaging.
+    """Uses averaged weights in validation, the final evaluation and a checkpoint's state_dict. Training continues from
+    the trained weights. A checkpoint has them as trained_weights, and the state of the average as averaging.
     """
 
     def __init__(self) -> None:

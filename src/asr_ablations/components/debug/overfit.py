@@ -15,9 +15,8 @@ from asr_verdicts.error_counts import character_errors, sum_errors
 
 
 class Overfit(Debugging):
-    """Trains on one batch until its CER, without augmentation and dropout, is at most `cer`; prints the outcome.
-
-    Raises UsageError for a negative cer.
+    """Trains on one batch until its CER, without augmentation and dropout, is at most `cer`; prints the outcome. Raises
+    UsageError for a negative cer.
     """
 
     def __init__(self, folder: Path | None, *, cer: float) -> None:

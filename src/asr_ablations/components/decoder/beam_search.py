@@ -88,9 +88,8 @@ def best_texts(
 
 
 class LanguageModelSearch(ABC):
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts, with a language model.
-
-    Raises UsageError for values out of range.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts, with a language model. Raises UsageError for
+    values out of range.
     """
 
     searches = True

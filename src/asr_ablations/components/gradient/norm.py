@@ -11,10 +11,8 @@ from asr_ablations.training.contracts import Log
 
 
 def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: Log) -> torch.Tensor:
-    """Scale all gradients so that their common norm is at most `limit`; None means no limit.
-
-    Returns and logs the norm before scaling. Steps with a non-finite norm are left out of means. Does not wait for the
-    device.
+    """Scale all gradients so that their common norm is at most `limit`; None means no limit. Returns and logs the norm
+    before scaling. Steps with a non-finite norm are left out of means. Does not wait for the device.
     """
     limit = limit or math.inf
     norm = nn.utils.clip_grad_norm_(parameters, limit)

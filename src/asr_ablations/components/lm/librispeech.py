@@ -21,10 +21,8 @@ class Expected(TypedDict):
 
 
 class LibriSpeechModel:
-    """Installs the published model <address>/<name>.arpa.gz.
-
-    files: size and, if known, SHA-256 of every model. Raises UsageError if `name` is not among them, the download
-    fails, or its size or hash differs.
+    """Installs the published model <address>/<name>.arpa.gz. files: size and, if known, SHA-256 of every model. Raises
+    UsageError if `name` is not among them, the download fails, or its size or hash differs.
     """
 
     def __init__(self, *, name: str, address: str, files: Mapping[str, Expected]) -> None:

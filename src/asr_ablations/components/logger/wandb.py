@@ -104,9 +104,8 @@ def wandb_logger(
 
 
 class RunLogger(WandbLogger):
-    """Lightning's logger with the row number in metrics.csv as W&B's step.
-
-    So a resumed run sends only the rows that W&B's server lacks. options: of wandb.init.
+    """Lightning's logger with the row number in metrics.csv as W&B's step. So a resumed run sends only the rows that
+    W&B's server lacks. options: of wandb.init.
     """
 
     def __init__(self, run: Run, artifacts: Sequence[str], audio: int, options: Json) -> None:
@@ -118,9 +117,8 @@ class RunLogger(WandbLogger):
         self.log_summary({RECORD: json.dumps(describe_folder(run))})
 
     def _begin(self, *, offline: bool = False) -> "wandb.Run":
-        """Begin a part of W&B's run: an offline part has all rows, an online part only the missing ones.
-
-        Earlier parts are no longer sent.
+        """Begin a part of W&B's run: an offline part has all rows, an online part only the missing ones. Earlier parts
+        are no longer sent.
         """
         earlier = unsynced(self.run.folder, self.options["id"])
         experiment = begin(**self.options, offline=offline, resume="allow")
@@ -175,9 +173,8 @@ class RunLogger(WandbLogger):
         self.experiment.summary.update(dict(values))
 
     def finish(self, exit_code: int) -> None:
-        """End W&B's run: otherwise W&B shows a crashed run as finished.
-
-        If the server does not answer, save everything in an offline part.
+        """End W&B's run: otherwise W&B shows a crashed run as finished. If the server does not answer, save everything
+        in an offline part.
         """
         if not self._end(exit_code):
             print("W&B has not received everything: its server does not answer", file=sys.stderr, flush=True)
@@ -233,10 +230,8 @@ def _read_audio(recording: Recording) -> "wandb.Audio | None":
 
 
 def describe_folder(run: Run) -> Json:
-    """Collect what a comparison from W&B needs in addition to the config.
-
-    These are the run's start, its place in the sweep, the sweep's declaration, and each set's numbers of speakers: all,
-    and how many are in training.
+    """Collect what a comparison from W&B needs in addition to the config. These are the run's start, its place in the
+    sweep, the sweep's declaration, and each set's numbers of speakers: all, and how many are in training.
     """
     first = declared(run.folder.parent)
     sets = read_data(run.folder).sets.items()
@@ -262,8 +257,7 @@ def _read_start(run: Run) -> str:
 
 
 def run_id(run: Run) -> str:
-    """Hash the run's id, its sweep, and the time of its first start into a W&B id.
-
-    A resumed run keeps its W&B id; a run that starts anew gets another.
+    """Hash the run's id, its sweep, and the time of its first start into a W&B id. A resumed run keeps its W&B id; a
+    run that starts anew gets another.
     """
     return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), _read_start(run)]).encode()).hexdigest()[:8]

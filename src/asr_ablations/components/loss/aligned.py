@@ -109,7 +109,6 @@ class Aligned(Framewise):
 
 def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
     """Align labels to frames (T,), given log-probabilities (T, V) in nats; without labels, all frames are blanks.
-
     Raises ValueError if there are too few frames.
     """
     path = np.zeros(len(log_probs), dtype=np.int16)

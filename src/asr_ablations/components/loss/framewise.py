@@ -86,9 +86,8 @@ def align_linearly(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Te
 
 
 def insert_blanks(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Insert a blank between equal neighbours of transcripts: symbols (B, P), padded with blanks, and lengths (B,).
-
-    An empty transcript becomes one blank.
+    """Insert a blank between equal neighbours of transcripts: symbols (B, P), padded with blanks, and lengths (B,). An
+    empty transcript becomes one blank.
     """
     targets, device = batch.targets, batch.targets.device
     starts = batch.target_lengths.cumsum(0) - batch.target_lengths

@@ -120,7 +120,6 @@ class DeepSpeech2(nn.Module):
         return torch.tensor(self.active_layers)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
-        """Restore the number of active layers."""
         self.active_layers = int(state)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:

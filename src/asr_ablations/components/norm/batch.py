@@ -98,7 +98,6 @@ def local(sums: torch.Tensor) -> torch.Tensor:
 
 
 def at_least(count: float | torch.Tensor, least: int) -> float | torch.Tensor:
-    """Return the larger of the two."""
     return count.clamp(min=least) if isinstance(count, torch.Tensor) else max(count, float(least))
 
 
@@ -183,7 +182,7 @@ class BatchNorm(nn.Module):
                 count, whole = sums[-1:], sums[:-1] / sums[-1:].clamp(min=1)
                 squares = self.reduce(squares + positions * (mean - whole).square())
                 mean = whole
-            self._move(mean, squares, count)
+            self._update_running(mean, squares, count)
             at_least_one = at_least(count, 1)
             variance = squares / at_least_one
         reduce = None if self.reduce is local else self.reduce
@@ -192,8 +191,7 @@ class BatchNorm(nn.Module):
             rows, self.weight, self.bias, on_device, mean, variance, at_least_one, reduce, fused
         ).view(x.shape)
 
-    def _move(self, mean: torch.Tensor, squares: torch.Tensor, count: float | torch.Tensor) -> None:
-        """Update the running statistics."""
+    def _update_running(self, mean: torch.Tensor, squares: torch.Tensor, count: float | torch.Tensor) -> None:
         momentum = self.momentum * (count > 0)  # no change without a valid frame
         self.running_mean.lerp_(mean, momentum)
         self.running_variance.lerp_(squares / at_least(count - 1, 1), momentum)

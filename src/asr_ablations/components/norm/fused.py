@@ -66,9 +66,8 @@ def gradient_sums(
     low: float,
     high: float,
 ) -> torch.Tensor:
-    """Compute the gradients (2, D) of bias and weight.
-
-    These are sums over valid rows of the gradient that the clipping passes, alone and times the normalised x.
+    """Compute the gradients (2, D) of bias and weight. These are sums over valid rows of the gradient that the clipping
+    passes, alone and times the normalised x.
     """
     normalised = (x.float() - mean) * (variance + epsilon).rsqrt()
     y = normalised * weight.float() + bias.float()

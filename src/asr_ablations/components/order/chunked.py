@@ -28,7 +28,6 @@ class Chunked:
     def __call__(
         self, durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
     ) -> list[np.ndarray]:
-        """Cut batches of indices in random order."""
         return shuffled(durations, batch_size, epoch, generator)
 
     def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

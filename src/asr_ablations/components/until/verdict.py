@@ -66,10 +66,8 @@ class UntilVerdict:
         return self.margin
 
     def most_seeds(self, arms: int, hours_per_run: float | None) -> int:
-        """Return the most seeds of an arm that seeds, runs and hours all allow.
-
-        hours_per_run: the mean over the arms, None to ignore a budget in hours. Raises UsageError if the budget is too
-        small for any verdict.
+        """Return the most seeds of an arm that seeds, runs and hours all allow. hours_per_run: the mean over the arms,
+        None to ignore a budget in hours. Raises UsageError if the budget is too small for any verdict.
         """
         limits: dict[str, tuple[float | None, int | None]] = {"until.seeds": (self.seeds, self.seeds)}
         limits["until.runs"] = (self.runs, None if self.runs is None else self.runs // arms)

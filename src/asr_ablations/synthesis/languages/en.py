@@ -102,7 +102,6 @@ SPEAK = dict(zip(FORMS, words("speak spoke speaks speaking spoken"), strict=True
 
 
 def language() -> Language:
-    """Return the English language."""
     grammar = WORDS["grammar"]
     phrases = "".join(grammar["verb_phrases"].format(T=form, speak=SPEAK[form]) for form in FORMS)
     accents = {kind: words(voices) for kind, voices in WORDS["accents"].items()}

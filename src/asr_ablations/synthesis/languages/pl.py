@@ -18,10 +18,8 @@ def feminine(entry: str) -> tuple[str, str, str, str]:
 
 
 def adjective_forms(adjective: str) -> dict[str, str]:
-    """Return the forms of an adjective by their names.
-
-    M, F, N: nominative; MA: masculine animate accusative; FA: feminine accusative; ML, FL: locative; P: plural of
-    things, animals and women.
+    """Return the forms of an adjective by their names. M, F, N: nominative; MA: masculine animate accusative; FA:
+    feminine accusative; ML, FL: locative; P: plural of things, animals and women.
     """
     hard = re.search("[kg]i$", adjective)
     stem = adjective[:-1] if hard or adjective.endswith("y") else adjective
@@ -91,7 +89,6 @@ DRINK_FORMS = dict(zip(FORMS, words("pić piję pije piją pił piła pili"), st
 
 
 def grammar() -> dict[str, list[tuple[float, list[str]]]]:
-    """Return the Polish grammar."""
     phrases = [WORDS["grammar"]["verb_phrases"].format(T=form, drink=DRINK_FORMS[form]) for form in FORMS]
     phrases += [f"DO_{form}\n  2 WANT_{form} DO_INF\n" for form in PRESENT + PAST]
     return parse_grammar(WORDS["grammar"]["symbols"] + "".join(phrases))
@@ -111,6 +108,5 @@ def lengthen_prepositions(sentence: list[str]) -> list[str]:
 
 
 def language() -> Language:
-    """Return the Polish language."""
     accents = {kind: words(voices) for kind, voices in WORDS["accents"].items()}
     return Language(grammar(), categories(), lengthen_prepositions, accents)
