@@ -42,7 +42,7 @@ class Trainer(Protocol):
         """Train one step, from the batch to updated weights, and wait for the device. The loss is from before it."""
 
     def device_memory(self) -> int | None:
-        """Return the peak memory of a GPU in bytes; None on a CPU, or if the framework does not report it."""
+        """Return the peak memory of a GPU in bytes; None on a CPU or if not reported."""
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the framework's packages."""

@@ -43,7 +43,7 @@ FLAGS = (
     *("-std=c++17", "-O3", "-shared", "-fPIC", "-pthread", "-fopenmp-simd", "-mprefer-vector-width=512"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 )
-"""None of these flags lets the compiler assume that there are no NaNs, or change the order of sums."""
+"""None of these flags lets the compiler rule out NaNs, or change the order of sums."""
 EXTRA: tuple[str, ...] = ()
 """Additional flags, for a sanitizer."""
 COMPILERS = ("g++", "c++", "clang++")

@@ -226,7 +226,7 @@ class Network:
 
     @property
     def variable(self) -> bool:
-        """Whether utterances may differ in length."""
+        """True if utterances may differ in length."""
         return self.loss == "ctc" and self.shortest < self.shape[0]
 
     @property

@@ -171,7 +171,7 @@ class Measurements:
         self.notes += [f"{name}: {note}" for note in result.notes]
         if name == "loop":
             self.reached["loop_ratio"] = float(str(result.figures["ratio"]))
-        if name in GOALS:  # sharing has no goal: the gain of small models on one GPU is not known beforehand
+        if name in GOALS:  # sharing lacks a goal: the gain of small models on one GPU is not known beforehand
             goal, table, column, expected = GOALS[name]
             rows = [row for row in result.tables.get(table, []) if expected.items() <= row.items()]
             values = [row[column] for row in rows if row[column] is not None]

@@ -1,4 +1,4 @@
-"""Time from the start of an arm to the end of its first training step, for three ways to start it."""
+"""Time from the start of an arm to the end of its first step, for three ways to start it."""
 
 import copy
 import os

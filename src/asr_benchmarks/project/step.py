@@ -89,7 +89,7 @@ def step_speed(
 
 
 class MeasuredStep(BareTraining):
-    """A point of the grid: our step and, if the usual port has the model, the port's, over the same batches."""
+    """A point of the grid: our step and the usual port's (if it has the model) over the same batches."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus, steps: int) -> None:
         super().__init__(cfg, corpus)
@@ -167,7 +167,7 @@ class MeasuredStep(BareTraining):
         return passes * sum_hours(self.batches) / (device_clock(self.device) - started)
 
     def read_peak(self) -> int:
-        """Read peak memory in bytes: of the GPU since this point began, with the port; on a CPU, of the process."""
+        """Read peak memory in bytes: of the GPU since this point began, or of the process on a CPU."""
         return int(torch.cuda.max_memory_allocated()) if self.device.type == "cuda" else peak_memory()
 
     def _time_on_processor(self, way: str, native: str | bool) -> float:

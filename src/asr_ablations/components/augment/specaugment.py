@@ -16,7 +16,7 @@ class SpecAugment(NoAugmentation):
     """Masks normalised features (B, T, F) with 0, their mean; masks are drawn from (seed, epoch, utterance id).
 
     - bands: `frequency_masks` per utterance, of up to `frequency_width` bins
-    - spans: `time_masks` per utterance, of up to `time_width` frames and at most the share `time_share` of them
+    - spans: `time_masks` per utterance, of up to `time_width` frames and at most the share `time_share` of its frames
 
     Raises UsageError for counts and widths below 0, bands wider than the features, and shares outside 0 to 1.
     """

@@ -20,9 +20,10 @@ BLANK, SPACE = "<blank>", "<space>"
 
 
 class Lexicon:
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts of listed words. words: a file with one word
-    per line, or a folder written by src/lm.py; beam_width, prune_beams: as in Beam. Raises UsageError for values out of
-    range, an empty list, words with letters outside the alphabet, and if flashlight-text is not installed.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts of listed words.
+
+    words: a file with one word per line, or a folder written by src/lm.py; beam_width, prune_beams: as in Beam. Raises
+    UsageError for values out of range, a bad word list, and if flashlight-text is not installed.
     """
 
     searches = True

@@ -78,7 +78,7 @@ class PowerSpectrum(nn.Module):
         frames = waveforms.new_zeros(*level.shape, self.fft_size)
         inside = frames[..., : self.window_size]
         torch.sub(emphasised.unfold(-1, self.window_size, self.hop), level[..., None], out=inside)
-        if not self.starts_at_zero:  # in Kaldi, the first sample of a frame precedes itself
+        if not self.starts_at_zero:  # in Kaldi, a frame's first sample is its own predecessor
             starts = self.hop * torch.arange(level.shape[1], device=waveforms.device)
             inside[..., 0] = (1 - self.preemphasis) * waveforms[:, starts] - level
         inside.mul_(self.window)

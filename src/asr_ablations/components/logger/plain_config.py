@@ -17,7 +17,7 @@ HIDDEN = frozenset(
 def plain_config(config: Config) -> Config:
     """Flatten a resolved config: the name of every group's option, and all values by their dotted keys.
 
-    Keys that only concern the machine and nulls are left out; ~ replaces the home folder.
+    Nulls and keys that only concern the machine are left out; ~ replaces the home folder.
     """
     group_names = groups()
     plain: Config = {}

@@ -24,6 +24,6 @@ class TensorBoardRunLogger(TensorBoardLogger):
 
 def tensorboard_logger(run: Run) -> TensorBoardLogger:
     """Build a logger whose files are displayed by: tensorboard --logdir outputs"""
-    # this module keeps TensorBoard from importing TensorFlow, which takes seconds and prints warnings
+    # an empty module keeps TensorBoard from importing TensorFlow, which takes seconds and prints warnings
     sys.modules.setdefault(NO_TENSORFLOW, ModuleType(NO_TENSORFLOW))
     return TensorBoardRunLogger(save_dir=run.folder, name="", version="tensorboard")

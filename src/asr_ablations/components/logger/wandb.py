@@ -152,7 +152,7 @@ class RunLogger(WandbLogger):
         step: int | None = None,
         recordings: Sequence[Recording] = (),
     ) -> None:
-        """Log a table in the row of the next metrics, because metrics.csv has no row for tables."""
+        """Log a table in the row of the next metrics, because metrics.csv lacks rows for tables."""
         import wandb
 
         if step is None:

@@ -40,5 +40,5 @@ class CTC:
         return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return no rates: CTC has no labels for single frames."""
+        """Return no rates: CTC does not label single frames."""
         return {}

@@ -1,4 +1,4 @@
-"""CTC on a GPU that never waits for the device."""
+"""CTC on a GPU, without making the host wait for the device."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -22,8 +22,8 @@ MOST_IN_A_KERNEL = 10_001
 class Layer(nn.Module):
     """(x (B, T, D), lengths (B,)) → (B, T, D): half a feed-forward layer, attention, convolution, the other half.
 
-    The parts come from torchaudio's ConformerLayer, with `norm` instead of batch norm. Its own forward would let
-    padding into the convolution over time and into the statistics.
+    The parts come from torchaudio's ConformerLayer, with `norm` instead of batch norm. Its forward would let padding
+    into the convolution over time and into the statistics.
     """
 
     def __init__(self, width: int, feed_forward: int, heads: int, kernel: int, *, norm: NormFactory, dropout: float):

@@ -26,5 +26,5 @@ class MinGRU(nn.Module):
 
 
 def log_g(v: torch.Tensor) -> torch.Tensor:
-    """Compute log g(v) in the shape of v. The unused branch stays finite, because its gradient is multiplied by 0."""
+    """Compute log g(v) in the shape of v. The unused branch is finite too: its gradient is multiplied by 0."""
     return torch.where(v >= 0, (v.relu() + 0.5).log(), -softplus(-v))

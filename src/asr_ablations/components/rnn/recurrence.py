@@ -97,8 +97,9 @@ class GRURecurrence(torch.autograd.Function):
 
 
 class PlainRecurrence(torch.autograd.Function):
-    """(x (B, T, D), weights and biases as in nn.RNN, a non-linearity f) → (B, T, H), h' = f(W x + U h + b). apply_: f,
-    in place; slope: the derivatives of f.
+    """(x (B, T, D), weights and biases as in nn.RNN, a non-linearity f) → (B, T, H), h' = f(W x + U h + b).
+
+    apply_: f, in place; slope: the derivatives of f.
     """
 
     @staticmethod
