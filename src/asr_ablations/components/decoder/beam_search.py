@@ -65,8 +65,8 @@ def build_search(alphabet: Alphabet, language_model: AbstractLanguageModel | Non
 def best_text(search: BeamSearchDecoderCTC, row: np.ndarray, width: int, beams: float, symbols: float) -> str:
     """Return the best text of one utterance, from log-probabilities (T, 1 + letters) in nats.
 
-    Each frame prunes symbols more than `symbols` nats below certainty, except the best one; then prefixes more than
-    `beams` nats behind the best one; then all prefixes but the best `width`.
+    Each frame prunes symbols more than `symbols` nats below certainty, except the best one. Then it prunes prefixes
+    more than `beams` nats behind the best one, and finally all but the best `width`.
     """
     return next(iter(best_texts(search, row, width, beams, symbols)))
 

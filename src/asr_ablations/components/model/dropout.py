@@ -11,7 +11,7 @@ from asr_ablations.tools.checks import number
 class Dropout(nn.Module):
     """In training, zeroes each number of x with probability `rate` and multiplies the others by 1 / (1 - rate).
 
-    It is a module between layers, because the dropout argument of torch's recurrent layers has no effect on a single
+    It is a module between layers, because the dropout argument of torch's recurrent layers does nothing in a single
     layer. Masks come from the device's global torch generator, which assembly seeds for dropout alone: restoring its
     state (torch.set_rng_state) restores the masks. Raises UsageError unless 0 ≤ rate < 1.
     """

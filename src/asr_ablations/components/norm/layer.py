@@ -1,4 +1,4 @@
-"""Layer normalisation of each frame (Ba et al. 2016): other utterances and padding have no effect."""
+"""Layer normalisation of each frame (Ba et al. 2016): other utterances and padding do not matter."""
 
 import math
 from collections.abc import Sequence

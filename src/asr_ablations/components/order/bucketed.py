@@ -22,8 +22,8 @@ def by_bucket(
 ) -> list[np.ndarray]:
     """Cut batches of indices by increasing duration of their longest utterance.
 
-    The utterances are divided by duration into `buckets` buckets of equal count, and each bucket is shuffled. Those
-    left over after a bucket's full batches go into the next bucket.
+    The utterances are divided by duration into `buckets` buckets of equal count, and each bucket is shuffled.
+    Utterances left over after a bucket's full batches go into the next bucket.
     """
     by_duration = np.argsort(durations, kind="stable")
     batches: list[np.ndarray] = []

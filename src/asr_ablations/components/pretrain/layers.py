@@ -37,7 +37,7 @@ class GrowLayers(Pretraining):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         model = task_of(pl_module).model
         if not isinstance(model, GrowingModel):
-            raise UsageError(f"pretrain=layers: {type(model).__name__} has no layers that can be added later")
+            raise UsageError(f"pretrain=layers: {type(model).__name__} cannot add layers later")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # on_train_epoch_start is not called if a run is resumed within an epoch

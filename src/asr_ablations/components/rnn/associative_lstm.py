@@ -64,6 +64,6 @@ def bound(x: torch.Tensor) -> torch.Tensor:
 
 
 def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Multiply complex numbers (B, 2, …) element-wise, because torch has no complex bfloat16."""
+    """Multiply complex numbers (B, 2, …) element-wise, because torch lacks complex bfloat16."""
     (a, b), (c, d) = x.unbind(1), y.unbind(1)
     return torch.stack([a * c - b * d, a * d + b * c], dim=1)
