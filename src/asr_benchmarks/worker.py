@@ -39,7 +39,7 @@ class Trainer(Protocol):
     """Trains one network in one framework."""
 
     def step(self) -> Step:
-        """Train one step, from the batch to updated weights, and wait for the device. The loss is from before it."""
+        """Train one step, from the batch to updated weights, and wait for the device. The loss precedes the update."""
 
     def device_memory(self) -> int | None:
         """Return the peak memory of a GPU in bytes; None on a CPU or if not reported."""

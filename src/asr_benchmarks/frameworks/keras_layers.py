@@ -140,7 +140,7 @@ class Model(keras.Model):
         return x
 
     def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: object = None, training: bool = True) -> Any:
-        if self.network.loss == "ce":  # Keras's CTC ignores lengths
+        if self.network.loss == "ce":  # Keras's own CTC loss lacks lengths
             return ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True))
         labels = self.network.labels
         counts = ops.full((y.shape[0],), labels, dtype="int32")

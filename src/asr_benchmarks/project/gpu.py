@@ -26,7 +26,7 @@ WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize
 """Calls in which the host waits. A copy to pageable memory waits in a cudaStreamSynchronize."""
 
 BEFORE = 5
-"""Steps whose waits are not counted, because allocation, tuning and compilation wait once."""
+"""Steps whose waits are not counted, because allocation, tuning and compilation each wait once."""
 
 AT_LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
 """Goals that are lower bounds; the others are upper bounds."""

@@ -143,7 +143,7 @@ class MeasuredStep(BareTraining):
         return fill_row(COLUMNS, per_batch(ours.seconds), ours.spread, *speeds, *ported, *native)
 
     def measure_parts(self, frames: list[int]) -> dict[str, Any]:
-        """Measure the parts' shares of the step in %, and the layer's rate; None if its time is constant in frames."""
+        """Measure the parts' shares of the step in %, and the layer's rate; None if its time does not grow."""
         peak = self.read_peak()
         # the whole step again, right before its parts, so that other work on the machine disturbs both alike
         whole = 0.0

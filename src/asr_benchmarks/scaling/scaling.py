@@ -146,7 +146,7 @@ def list_published() -> list[Row]:
 def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
     """Write notes on the rows: backend, threads, other work on the machine, failures, noise, sources."""
     backend = "GPUs, NCCL" if gpus else "processes on the CPU, gloo"
-    lines = [f"ranks are {backend}, with {threads} threads each; R: hours of audio trained per second by all ranks"]
+    lines = [f"ranks are {backend}; threads per rank: {threads}; R: hours of audio trained per second by all ranks"]
     largest = max(point.ranks for point in points)
     if not gpus and largest * threads > cores():
         lines.append(f"{largest} ranks of {threads} threads share {cores()} cores; more ranks than cores gain nothing")
@@ -198,7 +198,7 @@ class RankSteps:
 
 
 class StepClock(pl.Callback):
-    """Times `steps` steps after `warmup` others. It waits for the device only before and after, like a run."""
+    """Times `steps` steps after `warmup` others. Waits for the device only before and after: a run never waits."""
 
     def __init__(self, warmup: int, steps: int) -> None:
         self.warmup, self.steps = warmup, steps
