@@ -384,10 +384,10 @@ def test_a_cut_native_library_is_compiled_again(kept: int, tmp_path: Path, monke
     """Loading a cut library would end the process by SIGBUS, or another target would be taken."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(extension, "compile_to", lambda path, command, options: path.write_bytes(b"a library" * 5000))
-    path = extension.built("avx2")
+    path = extension.build("avx2")
     whole = path.read_bytes()
     path.write_bytes(whole[:kept])
-    assert extension.built("avx2") == path
+    assert extension.build("avx2") == path
     assert path.read_bytes() == whole
 
 
@@ -397,15 +397,15 @@ def test_a_native_library_is_of_its_sources_flags_and_compiler(tmp_path: Path, m
     (tmp_path / "source.cpp").write_text("int x;")
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
-    paths = [extension.built("avx2"), extension.built("avx512")]
+    paths = [extension.build("avx2"), extension.build("avx512")]
     monkeypatch.setattr(extension, "FLAGS", (*extension.FLAGS, "-g"))
-    paths.append(extension.built("avx2"))
+    paths.append(extension.build("avx2"))
     monkeypatch.setattr(extension, "SOURCES", [tmp_path / "source.cpp"])
-    paths.append(extension.built("avx2"))
+    paths.append(extension.build("avx2"))
     monkeypatch.setattr(extension, "compiler", lambda: [str(tmp_path / "one")])
-    paths.append(extension.built("avx2"))
+    paths.append(extension.build("avx2"))
     (tmp_path / "one").write_text("new")
-    paths.append(extension.built("avx2"))
+    paths.append(extension.build("avx2"))
     monkeypatch.setattr(extension, "compiler", lambda: [str(tmp_path / "one"), "-m64"])
-    paths.append(extension.built("avx2"))
+    paths.append(extension.build("avx2"))
     assert len({path.stem.rpartition("-")[2] for path in paths}) == len(paths)

@@ -1,4 +1,4 @@
-"""Run the benchmark that a config describes, and record its result."""
+"""Runs the benchmark of a config, and records its result."""
 
 import os
 import platform
@@ -22,9 +22,9 @@ from asr_benchmarks.tables import FRAMEWORKS, Result, show, write_report
 from asr_verdicts.files import write_json
 
 CPUS = Path("/sys/devices/system/cpu")
-"""Where Linux shows how it clocks the cores; virtual machines mostly show nothing."""
+"""Linux's folder with the clock settings of the cores; it is mostly empty on virtual machines."""
 
-UNFINISHED = "unfinished: the benchmark was ended before the rest was measured"
+UNFINISHED = "unfinished: the benchmark ended before the rest was measured"
 
 
 def measure(cfg: DictConfig) -> Path:
@@ -41,14 +41,14 @@ def measure(cfg: DictConfig) -> Path:
 
 
 def _run_benchmark(cfg: DictConfig, record: Run) -> Result:
-    """The benchmark's result, written to the run folder. A benchmark may also yield what it has measured so far, again
-    and again: if it is ended, the latest of these results is kept.
+    """Run the benchmark and write its result to the run folder. A benchmark may also yield its result so far
+    repeatedly; if it ends early, the latest of these remains.
     """
     before, file = _read_load(), record.folder / RESULT
     benchmark = build(cfg.benchmark)
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
-    silence_lightning()  # after the imports: Lightning sets what it says by itself
+    silence_lightning()  # after the imports, because Lightning sets its log levels
     measured: Result | Iterator[Result] = benchmark(cfg)
     latest = unfinished = None
     try:
@@ -59,7 +59,7 @@ def _run_benchmark(cfg: DictConfig, record: Run) -> Result:
     except BaseException:
         if unfinished is not None:
             write_report(file, record.name, unfinished)
-            print(f"what was measured by then is in {record.folder}")
+            print(f"unfinished result in {record.folder}")
         raise
     latest = latest or Result(machine=describe_machine(before))
     write_report(file, record.name, latest)
@@ -67,19 +67,19 @@ def _run_benchmark(cfg: DictConfig, record: Run) -> Result:
 
 
 def describe_machine(load_before: str) -> dict[str, object]:
-    """The machine that was measured, its GPUs' links (Baunsgaard2020 figure 5), and how busy it was."""
-    described, installed = hardware(), {"python": platform.python_version()}
-    for package in FRAMEWORKS[1:]:  # as far as they are installed (Braun2018 table 1)
+    """Describe the machine, its GPUs' links (Baunsgaard2020 figure 5), and its load."""
+    machine, installed = hardware(), {"python": platform.python_version()}
+    for package in FRAMEWORKS[1:]:  # if installed (Braun2018 table 1)
         with suppress(PackageNotFoundError):
             installed[package] = version(package)
-    links = ", ".join(f"{pair} {link}" for pair, link in (described.links or {}).items())
-    connected = {"buses": ", ".join(described.buses or []), "links": links}
-    if described.gpus:
+    links = ", ".join(f"{pair} {link}" for pair, link in (machine.links or {}).items())
+    connected = {"buses": ", ".join(machine.buses or []), "links": links}
+    if machine.gpus:
         connected["driver"] = read_driver_version()
     return {
-        **{key: getattr(described, key) for key in ("processor", "cores", "threads")},
+        **{key: getattr(machine, key) for key in ("processor", "cores", "threads")},
         **read_clocking(CPUS),
-        "gpus": ", ".join(described.gpus) or "none",
+        "gpus": ", ".join(machine.gpus) or "none",
         **{name: text for name, text in connected.items() if text},
         **installed,
         "load before": load_before,
@@ -88,7 +88,7 @@ def describe_machine(load_before: str) -> dict[str, object]:
 
 
 def read_clocking(cpus: Path) -> dict[str, object]:
-    """The governor that chooses the cores' clock, and its range (Braun2018 §3.4); empty where it is not shown."""
+    """Read the governor of the cores' clock, and its range (Braun2018 §3.4); empty if the system hides them."""
     governors = sorted({path.read_text().strip() for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")})
     ranges = {
         limit: [int(path.read_text()) / 1e6 for path in cpus.glob(f"cpu[0-9]*/cpufreq/scaling_{limit}_freq")]
@@ -101,7 +101,6 @@ def read_clocking(cpus: Path) -> dict[str, object]:
 
 
 def read_driver_version() -> str:
-    """Version of the GPU driver."""
     import pynvml
 
     try:
@@ -112,5 +111,5 @@ def read_driver_version() -> str:
 
 
 def _read_load() -> str:
-    """Mean number of processes that wanted a core during the last minute."""
+    """Read the mean number of processes that wanted a core during the last minute."""
     return f"{os.getloadavg()[0]:.2f}"

@@ -1,4 +1,4 @@
-"""A benchmark's result as tables: in the terminal, in Markdown, and several results side by side."""
+"""Tables of a benchmark's result: in the terminal, in Markdown, and several results side by side."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,26 +19,26 @@ from asr_verdicts.report.formats import table as markdown_table
 from asr_verdicts.terminal import console
 
 Row: TypeAlias = dict[str, Any]
-"""A row of a table, by column: text, a number, or None where a value is not known."""
+"""A row of a table, by column: text, a number, or None if unknown."""
 
 Table: TypeAlias = Sequence[Row]
 
 PUBLISHED = "published"
-"""How the names of tables and lines begin that hold the numbers of a paper, the same for every machine."""
+"""Prefix of tables and lines with published numbers, which do not depend on the machine."""
 
 FRAMEWORKS = ("python", "torch", "jax", "keras", "tensorflow", "tensorflow-cpu", "returnn")
-"""What a result's machine says the version of, where it is installed."""
+"""Packages whose versions a result records, if they are installed."""
 
 
 def published(name: str) -> Any:
-    """The content of published/<name>.yaml. Measurements in it are decimal numbers, by which no table is matched."""
+    """Read published/<name>.yaml. Its measurements are decimal numbers, which never identify rows."""
     return yaml.safe_load((Path(__file__).parent / "published" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 @dataclass
 class Result:
     """The measurements of a benchmark: single figures, rows by table, notes, plots, and the machine. relative: columns
-    by table that are also shown in % of the first result's where several stand side by side.
+    by table that comparisons also show in % of the first result.
     """
 
     figures: dict[str, object] = field(default_factory=dict)
@@ -49,13 +49,13 @@ class Result:
     machine: dict[str, object] = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        """The content of result.json: figures and tables by name, then the other fields."""
+        """Return the content of result.json: figures and tables by name, then the other fields."""
         others = {name: getattr(self, name) for name in OTHERS}
         return {**self.figures, **self.tables, **others}
 
     @classmethod
     def from_json(cls, content: Json) -> "Result":
-        """The result that a result.json holds: lists are tables, single values are figures."""
+        """Return the result in a result.json: lists are tables, single values are figures."""
         others = {key: content[key] for key in OTHERS if key in content}
         named = {key: value for key, value in content.items() if key not in OTHERS}
         figures = {key: value for key, value in named.items() if not isinstance(value, (list, dict))}
@@ -63,16 +63,16 @@ class Result:
 
 
 OTHERS = ("notes", "plots", "relative", "machine")
-"""The fields of a result that result.json holds under their own names."""
+"""Fields of a result that have their own names in result.json."""
 
 
 def fill_row(columns: str, *values: Any) -> Row:
-    """A row of a table whose columns are declared as `one | another`."""
+    """Build a row from values and column names such as `first | second`."""
     return dict(zip(columns.split(" | "), values, strict=True))
 
 
 def tables(result: Result) -> dict[str, Table]:
-    """The tables of a result that have rows; its single figures are the first."""
+    """Return the tables of a result that have rows; the first contains its single figures."""
     figures = [{"figure": name, "value": value} for name, value in result.figures.items()]
     return {name: rows for name, rows in {"figures": figures, **result.tables}.items() if rows}
 
@@ -93,7 +93,7 @@ def show(title: str, result: Result) -> None:
 
 
 def markdown(title: str, result: Result, figures: Sequence[str] = ()) -> str:
-    """The report of a result. figures: file names of the plots beside it."""
+    """Write the report of a result as Markdown. figures: file names of its plots, in the same folder."""
     parts = [f"# {title}"]
     if result.machine:
         parts.append("\n".join(f"- {key}: {value}" for key, value in result.machine.items()))
@@ -107,7 +107,7 @@ def markdown(title: str, result: Result, figures: Sequence[str] = ()) -> str:
 
 
 def text(value: object) -> str:
-    """A value as a table shows it: decimal numbers with four digits, large ones whole, None as a dash."""
+    """Format a value for a table: decimal numbers with four digits, large ones whole, None as a dash."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -120,8 +120,8 @@ def _spell(name: str) -> str:
 
 
 def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
-    """The tables of all results, each once. Rows are matched by the columns without decimal numbers; a decimal column
-    stands once per result, with the result's name behind its own, and a paper's only once.
+    """Join the tables of all results by name. Rows are matched by their columns without decimal numbers. A decimal
+    column appears once per result, with the result's name appended; published columns appear only once.
     """
     tables_of = {name: tables(result) for name, result in results.items()}
     relative = {title: columns for result in results.values() for title, columns in result.relative.items()}
@@ -132,15 +132,15 @@ def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
 
 
 def _join_rows(table_of: Mapping[str, Table], title: str, relative: Mapping[str, Sequence[str]]) -> Table:
-    """Several results' tables as one. relative: columns that are also shown in % of the first result's."""
+    """Join several results' tables. relative: columns that are also shown in % of the first result."""
     rows = [row for table in table_of.values() for row in table]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     measured = [column for column in columns if any(isinstance(row.get(column), float) for row in rows)]
-    named = [column for column in columns if column not in measured]
-    by_place = {name: {_place(row, named): row for row in table} for name, table in table_of.items()}
+    keys = [column for column in columns if column not in measured]
+    by_place = {name: {_place(row, keys): row for row in table} for name, table in table_of.items()}
     joined: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
-        joined.setdefault(_place(row, named), {column: row.get(column) for column in named})
+        joined.setdefault(_place(row, keys), {column: row.get(column) for column in keys})
     base, *later = by_place
     for column in measured:
         values = {name: {place: row.get(column) for place, row in by_place[name].items()} for name in by_place}
@@ -157,13 +157,13 @@ def _join_rows(table_of: Mapping[str, Table], title: str, relative: Mapping[str,
     return list(joined.values())
 
 
-def _place(row: Row, named: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(row.get(column)) for column in named)
+def _place(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(row.get(column)) for column in keys)
 
 
 def results(path: Path) -> list[Path]:
-    """The result files under a path: the file itself, that of a run, or those of all runs of a sweep; empty if there
-    are none. Folders whose name ends in .1, .2, … hold earlier measurements and are left out.
+    """List the result files of a path, which is a file, a run or a sweep. Folders whose name ends in .1, .2, … contain
+    earlier measurements and are left out.
     """
     if path.is_file():
         return [path] if path.suffix == ".json" else []
@@ -173,7 +173,7 @@ def results(path: Path) -> list[Path]:
 
 
 def read(files: Sequence[Path]) -> dict[str, Result]:
-    """Each result by what distinguishes it from the others. Raises UsageError for a file that is no result."""
+    """Read results, named by their differences. Raises UsageError for a file that is not a result."""
     contents = [_read_result(file) for file in files]
     names = _add_versions(_name_files(files), contents)
     return {
@@ -191,7 +191,7 @@ def compare_results(files: Sequence[Path], folder: Path) -> list[Path]:
 
 
 def write_report(file: Path, title: str, result: Result) -> list[Path]:
-    """Write a result to a file, with report.md and the plots beside it, and return the paths."""
+    """Write a result to a file, with report.md and plots in the same folder, and return the paths."""
     write_json(file, result.to_json())
     figures = draw(result.plots, file.parent)
     report = file.with_name(REPORT)
@@ -210,25 +210,25 @@ def _read_result(file: Path) -> Result:
 
 
 def _name_files(files: Sequence[Path]) -> list[str]:
-    """Name results by the keys that vary between their runs, else by their files."""
+    """Name results by the keys that vary between their runs, or by their files."""
     if all((file.parent / OVERRIDES).is_file() for file in files):
         return what_varies([read_overrides(file.parent) for file in files])
     return [file.parent.name if file.name == RESULT else file.stem for file in files]
 
 
 def _add_versions(names: Sequence[str], contents: Sequence[Result]) -> list[str]:
-    """The names, with the versions of frameworks that differ between equal ones (Braun2018 table 1)."""
-    pairs, named = list(zip(names, contents, strict=True)), []
+    """Add versions of frameworks to equal names if they differ (Braun2018 table 1)."""
+    pairs, complete = list(zip(names, contents, strict=True)), []
     for name, result in pairs:
         alike = [other.machine for other_name, other in pairs if other_name == name]
         differing = [key for key in FRAMEWORKS if len({str(machine.get(key)) for machine in alike}) > 1]
         versions = ", ".join(f"{key} {result.machine.get(key, 'not installed')}" for key in differing)
-        named.append(versions if name == "default" and versions else " ".join(filter(None, [name, versions])))
-    return named
+        complete.append(versions if name == "default" and versions else " ".join(filter(None, [name, versions])))
+    return complete
 
 
 def _join(by_name: Mapping[str, Result]) -> Result:
-    """Several results as one; a single result stays as it is."""
+    """Join several results; a single result is not changed."""
     if len(by_name) == 1:
         return next(iter(by_name.values()))
     properties = dict.fromkeys(key for result in by_name.values() for key in result.machine)
@@ -241,7 +241,7 @@ def _join(by_name: Mapping[str, Result]) -> Result:
 
 
 def join_plots(by_name: Mapping[str, Result]) -> list[Plot]:
-    """Plots of the same title as one. Each line is named after its result, too, unless a paper published it."""
+    """Join plots of the same title. Names of lines get their result's name, except for published lines."""
     joined: dict[str, Plot] = {}
     for name, result in by_name.items():
         for shown in result.plots:
@@ -252,7 +252,7 @@ def join_plots(by_name: Mapping[str, Result]) -> list[Plot]:
 
 
 def show_arms(folders: Sequence[Path]) -> None:
-    """Print and write the results of a sweep of benchmarks side by side, as its last step."""
+    """Print and write the results of a sweep of benchmarks side by side, as the sweep's last step."""
     measured = [folder / RESULT for folder in folders if (folder / RESULT).is_file()]
     if measured:
         print("wrote", *compare_results(measured, folders[0].parent / COMPARISON), sep="\n  ")

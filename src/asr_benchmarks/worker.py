@@ -1,5 +1,6 @@
-"""What trains in a process of its own, so that one framework's threads, memory and settings do not affect another's:
-the one protocol of all benchmarks that compare frameworks.
+"""Worker processes, so that one framework's threads, memory and settings do not affect another's.
+
+All benchmarks that compare frameworks use this protocol.
 """
 
 import os
@@ -26,7 +27,7 @@ Key = TypeVar("Key")
 
 
 class Step(NamedTuple):
-    """A measured step: its seconds, its mean loss in nats, and the frames and updates that an engine counted in it."""
+    """A measured step: its seconds, mean loss in nats, and number of frames and updates."""
 
     seconds: float
     loss: float
@@ -38,17 +39,17 @@ class Trainer(Protocol):
     """Trains one network in one framework."""
 
     def step(self) -> Step:
-        """Train one step, from the batch to updated weights, and wait for the device. The loss is that before it."""
+        """Train one step, from the batch to updated weights, and wait for the device. The loss precedes the update."""
 
     def device_memory(self) -> int | None:
-        """Peak memory of a GPU in bytes; None on a CPU, or if the framework does not report it."""
+        """Return the peak memory of a GPU in bytes; None on a CPU or if not reported."""
 
     def versions(self) -> dict[str, str]:
-        """Versions of the framework's packages."""
+        """Return the versions of the framework's packages."""
 
 
 class WorkerError(RuntimeError):
-    """The error of a worker process in one line; `trace` holds the whole traceback."""
+    """The error of a worker process in one line; `trace` has the whole traceback."""
 
     def __init__(self, line: str, trace: str = "") -> None:
         self.trace = trace
@@ -56,10 +57,13 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """An object made by `make`, which imports no framework here, in a fresh process; `call` runs one of its methods.
+    """Makes an object by `make` in a new process; `call` runs one of its methods.
 
-    threads: cores that it may use, None for all; environment: more variables; children: whether it starts processes of
-    its own; wait: whether to raise the errors of `make` now; several start at once if the first call does so.
+    - make: must not import a framework in this process
+    - threads: cores that the process may use, None for all
+    - environment: additional variables
+    - children: it starts processes itself
+    - wait: raise errors of `make` now, not at the first call; without it, several workers start at once
     """
 
     def __init__(
@@ -77,7 +81,7 @@ class Worker:
         added = {**limits, **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
-        # Ctrl-C reaches every process of a terminal; ending the workers is left to this one, unless they have children
+        # Ctrl-C reaches every process of a terminal; this process ends the workers, unless they have children
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, set() if children else {signal.SIGINT})
         try:
             self._process.start()
@@ -94,13 +98,13 @@ class Worker:
             self._await_ready()
 
     def call(self, method: str, *arguments: object) -> Any:
-        """The result of a method of the object. Raises WorkerError if the method raises or the process has ended."""
+        """Call a method of the object. Raises WorkerError if the method raises or the process has ended."""
         self._await_ready()
         self._pipe.send((method, arguments))
         return self._answer()
 
     def peak_memory(self) -> int:
-        """Largest memory of the process in bytes, its libraries included."""
+        """Return the peak memory of the process in bytes, including libraries."""
         return int(self.call(PEAK))
 
     def _await_ready(self) -> None:
@@ -138,14 +142,14 @@ class Worker:
 
 
 LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "NPROC")
-"""Variables that limit a framework's threads when it is loaded. JAX takes NPROC for the number of cores."""
+"""Variables that limit a framework's threads when it is loaded. JAX reads NPROC as the number of cores."""
 
 PEAK = "<peak memory>"
-"""The call that asks a worker for its memory, where others name a method."""
+"""The call that asks a worker for its memory, in place of a method's name."""
 
 
 class Group:
-    """`count` workers that act at the same time. ranks: whether they train one model, on any core, as torchrun's do."""
+    """`count` workers that work at the same time. ranks: they train one model, on any core, as under torchrun."""
 
     def __init__(self, make: Callable[[], object], count: int, threads: int, ranks: bool = False) -> None:
         with socket.socket() as listener:
@@ -160,7 +164,7 @@ class Group:
             self.workers.append(Worker(make, pinned, environment, wait=False))
 
     def call(self, method: str, *arguments: object) -> list[Any]:
-        """The results of a method of all objects. The first error ends every process: the others might wait for it."""
+        """Call a method of all objects. The first error ends every process, because others might wait for it."""
         with ThreadPoolExecutor(len(self.workers)) as pool:
             futures = [pool.submit(worker.call, method, *arguments) for worker in self.workers]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -183,14 +187,17 @@ VARIABLES = {
     "cpu": {**QUIET, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"},
     "gpu": {**QUIET, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"},
 }
-"""Hide the GPU while the CPU is measured, and keep a framework from taking its whole memory: several run at a time."""
+"""Hide the GPU from CPU measurements; keep frameworks from reserving a GPU's whole memory, because several share it."""
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """A way to train that a benchmark compares with others. trainer: the class of its Trainer within this package,
-    imported in its process alone; model: more arguments of that class; children: whether it starts processes of its
-    own; published: its counterpart in a paper.
+    """A way to train that a benchmark compares with others.
+
+    - trainer: the class of its Trainer within this package, imported only in its process
+    - model: additional arguments of that class
+    - children: it starts processes itself
+    - published: its counterpart in a paper
     """
 
     trainer: str
@@ -202,27 +209,27 @@ class Implementation:
     published: str | None = None
 
     def start(self, *arguments: object, device: str, threads: int | None, keys: Mapping[str, Any]) -> Worker:
-        """Make the Trainer in a process of its own. Raises WorkerError for what the class raises."""
+        """Make the Trainer in a separate process. Raises WorkerError if the class raises."""
         make = partial(make_trainer, self.trainer, *arguments, **keys, **self.model)
         return Worker(make, threads, {**VARIABLES[device], **self.environment}, self.children)
 
 
 def make_trainer(trainer: str, *arguments: object, **keys: object) -> Trainer:
-    """The Trainer of a class, such as frameworks.jax_lax.JaxTrainer."""
+    """Make a Trainer of a class, such as frameworks.jax_lax.JaxTrainer."""
     module, _, name = trainer.rpartition(".")
-    made: Trainer = getattr(import_module(f"asr_benchmarks.{module}"), name)(*arguments, **keys)
-    return made
+    instance: Trainer = getattr(import_module(f"asr_benchmarks.{module}"), name)(*arguments, **keys)
+    return instance
 
 
 def choose_runnable(
     implementations: Mapping[str, Implementation], device: str
 ) -> tuple[dict[str, Implementation], list[str]]:
-    """The implementations that this device and the installed packages can run, and a note for each other."""
+    """Choose implementations that this device and the installed packages can run, with a note for each other."""
     runnable, notes = dict(implementations), []
     for name, implementation in implementations.items():
         absent = [package for package in implementation.packages if find_spec(package) is None]
         if device not in implementation.devices:
-            notes.append(f"{name} left out: it runs on {' and '.join(implementation.devices)} only")
+            notes.append(f"{name} left out: it only runs on {' and '.join(implementation.devices)}")
         elif absent:
             notes.append(f"{name} left out, {' and '.join(absent)} not installed: pip install '.[benchmarks]'")
         else:
@@ -235,7 +242,7 @@ def choose_runnable(
 def run_workers(
     starts: Mapping[Key, Callable[[], Worker]], check: Callable[[Key, Worker], None], title: str, notes: list[str]
 ) -> Iterator[dict[Key, Worker]]:
-    """Start the workers and check each; one that cannot start or fails its check becomes a note."""
+    """Start the workers and check each. A worker that cannot start or fails its check becomes a note."""
     with ExitStack() as stack:
         workers: dict[Key, Worker] = {}
         with bar(title, len(starts)) as advance:
@@ -254,7 +261,7 @@ FIGURES = ("device_memory", "versions")
 
 
 class Measured(NamedTuple):
-    """The measurements of one worker. memory: peak bytes of its process; device_memory: of the GPU, where known."""
+    """The measurements of one worker. memory: peak bytes of its process; device_memory: of the GPU, None if unknown."""
 
     timing: Timing
     steps: list[Step]
@@ -264,7 +271,7 @@ class Measured(NamedTuple):
 
 
 def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, Measured]:
-    """Time the steps of all workers in turn. options: those of in_turn. Raises UsageError for one that fails."""
+    """Time the steps of all workers in turn. options: of in_turn. Raises UsageError if one fails."""
     steps: dict[Key, list[Step]] = {key: [] for key in workers}
 
     def measure(key: Key) -> float:

@@ -93,8 +93,8 @@ def run(tmp_path):
 
 def test_throughput_is_that_of_the_steps_and_of_everything(run):
     steps, everything = platform_tables.list_throughput(run)
-    assert steps == {"of": "training steps", "R": 0.0625, "times real time": 225.0, "utterances/s": 45.0}
-    assert everything == {"of": "with validations", "R": 0.05, "times real time": 180.0, "utterances/s": 36.0}
+    assert steps == {"part": "training steps", "R": 0.0625, "times real time": 225.0, "utterances/s": 45.0}
+    assert everything == {"part": "with validations", "R": 0.05, "times real time": 180.0, "utterances/s": 36.0}
 
 
 def test_utilisation_phases_and_energy(run):
@@ -117,7 +117,7 @@ def test_time_to_accuracy_is_kept_over_three_validations(run):
 
 
 def test_prices_as_bought_and_as_rented(run):
-    rows = {row["of"]: row["price"] for row in platform_tables.list_prices(run, {"total": 900, "gpus": None})}
+    rows = {row["item"]: row["price"] for row in platform_tables.list_prices(run, {"total": 900, "gpus": None})}
     assert (rows["the machine"], rows["its GPUs"], rows["its CPUs"]) == (900.0, None, None)
     assert (rows["an hour of the machine"], rows["this training"]) == (3.6, pytest.approx(0.04))
     assert rows["an hour of audio trained"] == pytest.approx(0.02)
@@ -175,7 +175,7 @@ def point(tmp_path, ranks, batch, *answers, failed=None):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("ranks", [2, 4], "1 among them"), ("ranks", [1, 1], "different whole numbers"),
+        ("ranks", [2, 4], "including 1"), ("ranks", [1, 1], "different whole numbers"),
         ("ranks", [1, 0], "different whole numbers"), ("total", 3, r"a multiple of each number of ranks, 1, 2"),
         ("warmup", 0, "1 or more: the first step"), ("batch", 0, "1 or more"), ("threads", "all", "1 or more"),
     ],

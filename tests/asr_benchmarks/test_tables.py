@@ -75,7 +75,7 @@ def test_a_row_tells_mean_median_and_the_spread_of_the_middle_half():
     assert row["sd ms"] == pytest.approx(1000 * statistics.stdev(timing.seconds))
     assert row["spread %"] == pytest.approx(100 * (0.4 - 0.2) / 0.3)
     assert noise_notes({"one": timing, "two": Timing((1.0, 1.05, 1.1))}) == [
-        "noisy, the middle half spreads over more than 10 % of the median: one 67 %"
+        "noisy (interquartile range above 10 % of the median): one 67 %"
     ]
 
 

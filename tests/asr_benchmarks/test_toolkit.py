@@ -102,7 +102,7 @@ def test_an_engine_of_another_device_and_one_without_its_packages_are_left_out_w
     runnable, notes = choose_runnable({**engines, "absent": absent}, "gpu")
     assert list(runnable) == ["plain"]
     assert notes == [
-        "tensorflow left out: it runs on cpu only",
+        "tensorflow left out: it only runs on cpu",
         "absent left out, no_such_toolkit not installed: pip install '.[benchmarks]'",
     ]
 

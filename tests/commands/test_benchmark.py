@@ -52,13 +52,13 @@ def test_gpu_measures_what_it_can_and_says_what_falls_short(corpora, tmp_path):
     options += [f"model.convolutions.{number}.channels=2" for number in range(2)]  # of 32
     _, _, result = measured(corpora, tmp_path, "gpu", *options)
     short, unknown, *others = result["notes"]
-    assert short.startswith(f"short of the goals: loop_ratio {result['loop_ratio']:.3g}, goal at most 1e-09")
+    assert short.startswith(f"missed goals: loop_ratio {result['loop_ratio']:.3g}, goal at most 1e-09")
     assert "port_ratio" not in short
     assert unknown == "not measured: waits_per_step, largest_loss_difference, efficiency_percent"
     left_out = [line.partition(": ")[2] for line in others if line.startswith("left out: ")]
-    assert "no figure is a GPU's: everything ran on the CPU, and the goals are for a GPU" in others
+    assert "everything ran on the CPU, but the goals are for a GPU" in others
     assert left_out == [
-        "tests: it needs 1 GPU", "losses: it needs 1 GPU", "waits: it needs 1 GPU", "scaling: it needs 2 GPUs",
+        "tests: needs 1 GPU", "losses: needs 1 GPU", "waits: needs 1 GPU", "scaling: needs 2 GPUs",
     ]  # fmt: skip
     assert result["port_ratio"] == min(row["port / ours"] for row in result["step_steps"])
     assert result["loader_hours_per_second"] > 0
@@ -186,7 +186,7 @@ def test_peer_goes_from_the_usual_port_to_ours_lever_by_lever(corpora, tmp_path)
 
 def test_peer_wants_a_model_that_the_port_has(corpora, tmp_path):
     done = expect(2, run(["src/benchmark.py", "benchmark=peer", *SHRUNKEN, "norm=layer"], corpora, tmp_path))
-    assert done.stderr.splitlines()[-1].startswith("error: benchmark=peer: the usual port has no such model")
+    assert done.stderr.splitlines()[-1].startswith("error: benchmark=peer: the usual port lacks this model")
 
 
 def test_one_that_is_terminated_says_so_and_keeps_what_it_has(corpora, tmp_path):
@@ -202,7 +202,7 @@ def test_one_that_is_terminated_says_so_and_keeps_what_it_has(corpora, tmp_path)
     (folder,) = run_folders(tmp_path)
     status = json.loads((folder / "status.json").read_text())
     assert (status["status"], status["reason"]) == ("failed", "interrupted: SIGTERM")
-    assert done.stdout == f"what was measured by then is in {folder}\n"
+    assert done.stdout == f"unfinished result in {folder}\n"
     kept = json.loads((folder / "result.json").read_text())
     assert 1 <= len(kept["steps"]) == len(kept["parts"]) < 12
     assert kept["notes"][0].startswith("unfinished")

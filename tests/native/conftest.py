@@ -35,7 +35,7 @@ def target(request: pytest.FixtureRequest) -> str:
 def native() -> str:
     """The best target of this processor, in use."""
     try:
-        extension.best()
+        extension.load_best()
     except extension.NativeError as reason:
         pytest.skip(f"no native library here: {reason}")
     return extension.use(extension.AUTO)

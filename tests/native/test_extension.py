@@ -35,7 +35,7 @@ def test_without_a_compiler_a_line_says_that_torch_does_the_work(
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert extension.use("auto") == extension.use("auto") == "none"
     assert capsys.readouterr().err == (
-        "native: no C++ compiler (CXX=no-such-compiler): PyTorch's operations do the same work, slower\n"
+        "native: no C++ compiler (CXX=no-such-compiler); using PyTorch's operations, which are slower\n"
     )
     assert not operations.usable(torch.zeros(1))
     with pytest.raises(UsageError, match="native=avx2: no C"):
@@ -49,7 +49,7 @@ def test_another_processor_takes_torch(
     monkeypatch.setattr(extension, "processor_words", lambda: frozenset({"asimd", "bf16"}))
     assert extension.use("auto") == "none"
     assert "no target for this processor" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="native=avx512: this processor has no avx512"):
+    with pytest.raises(UsageError, match="native=avx512: this processor lacks avx512"):
         extension.use("avx512")
 
 
@@ -63,7 +63,7 @@ def test_a_compiler_that_fails_is_quoted(
 
 
 def _compile(target: str) -> str:
-    return str(extension.built(target))
+    return str(extension.build(target))
 
 
 def test_two_processes_at_once_make_one_whole_file(native: str, elsewhere: Path) -> None:

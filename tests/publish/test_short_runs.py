@@ -102,9 +102,7 @@ def test_the_command_prints_what_turns_round(
     assert exit_code(main) == 0
     printed = capsys.readouterr().out
     assert "0 of 1 differences have the same sign in both." in printed
-    assert (
-        "Of 1 arms that short runs call better or worse, long runs call 0 the same; reversed: rnn=gru." in printed
-    )
+    assert "Of 1 arms that short runs call better or worse, long runs call 0 the same; reversed: rnn=gru." in printed
     monkeypatch.setattr("sys.argv", ["short_runs", str(short)])
     assert exit_code(main) == 2
 

@@ -1,9 +1,9 @@
 """The variants of an ablation: conf/<group>/<name>.yaml ↔ components/<group>/<name>.py.
 
-A contract is a Protocol that says what the object of a yaml must have: names of arguments, shapes, units, and what must
-hold. Where Lightning needs one of its own classes, it is a subclass of that class. A contract stands on the lowest
-floor that uses it. tests/components/test_contracts.py holds every option to the contract of its group; the tests of the
-group hold it to the promises of the docstring.
+A contract is a Protocol for the objects that a group's yamls build: argument names, shapes, units and promises. If
+Lightning requires one of its classes, the contract is a subclass of that class. A contract lies on the lowest floor
+that uses it. tests/components/test_contracts.py checks every option against its group's contract, and the tests of
+each group check the promises in the docstring.
 """
 
 CONTRACTS = {
@@ -33,4 +33,4 @@ CONTRACTS = {
     "trainer": "asr_ablations.training.contracts.ParallelTraining",
     "until": "asr_ablations.training.contracts.UntilFactory",
 }
-"""The contract of each group, by its dotted name, since a config is read without torch."""
+"""The contract of each group as a dotted name, because configs are read without torch."""

@@ -1,4 +1,4 @@
-// Functions of one number that the compiler turns into vector instructions, and tasks on several threads.
+// Functions of one number that the compiler vectorises, and tasks on several threads.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -13,16 +13,16 @@
 #include <thread>
 #include <vector>
 
-// A loop whose turns do not depend on each other.
+// A loop with independent iterations.
 #define EACH _Pragma("omp simd")
 
-// e^x within 2 units of the last place; 0 below -87, finite above 88. A NaN stays one: comparisons keep the second value.
+// e^x within 2 units in the last place; 0 below -87, finite above 88. NaN stays NaN: comparisons keep the second value.
 static inline float exponential(float x) {
-  float kept = x < -87.0f ? -87.0f : x;
-  kept = kept > 88.0f ? 88.0f : kept;
+  float clamped = x < -87.0f ? -87.0f : x;
+  clamped = clamped > 88.0f ? 88.0f : clamped;
   const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number
-  float whole = (kept * 1.44269504f + magic) - magic;
-  float r = kept - whole * 0.693359375f;  // ln 2 in two parts, the first of few bits, so that this is exact
+  float whole = (clamped * 1.44269504f + magic) - magic;
+  float r = clamped - whole * 0.693359375f;  // ln 2 in two parts; the first has few bits, so that this is exact
   r = r + whole * 2.12194440e-4f;
   float p = 1.9875691500e-4f;  // Cephes, expf
   p = p * r + 1.3981999507e-3f;
@@ -39,7 +39,7 @@ static inline float exponential(float x) {
 
 static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// tanh x with a relative error below 2e-7: by its series where 1 - 2 / (e^2x + 1) would lose digits (Cephes, tanhf).
+// tanh x with a relative error below 2e-7: a series is used if 1 - 2 / (e^2x + 1) would lose digits (Cephes, tanhf).
 static inline float hyperbolic_tangent(float x) {
   float far = 1.0f - 2.0f / (1.0f + exponential(x + x));
   float z = x * x;
@@ -52,7 +52,7 @@ static inline float hyperbolic_tangent(float x) {
   return z < 0.390625f ? near : far;
 }
 
-// ln x for 1 ≤ x ≤ 3, which sums of up to three powers lie in.
+// ln x for 1 ≤ x ≤ 3, the range of sums of up to three powers.
 static inline float logarithm(float x) {
   bool large = x > 1.41421356f, larger = x > 2.82842712f;
   float m = x * (larger ? 0.25f : large ? 0.5f : 1.0f);
@@ -72,7 +72,7 @@ static inline float logarithm(float x) {
 
 static inline long rounded_up(long n, long to) { return (n + to - 1) / to * to; }
 
-// Memory on cache lines. The numbers begin undefined.
+// Uninitialised memory on cache lines.
 template <class T>
 struct Buffer {
   T* data;
@@ -86,8 +86,8 @@ struct Buffer {
   void zero(long count) { std::memset(data, 0, count * sizeof(T)); }
 };
 
-// Calls task(0) to task(count - 1), on `threads` threads. Results never depend on their number: no two tasks write to
-// one place, and sums over tasks are taken afterwards, in the order of the tasks.
+// Calls task(0) to task(count - 1) on `threads` threads. Results do not depend on their number: no two tasks write to
+// the same place, and sums over tasks are computed afterwards, in the order of the tasks.
 template <class Task>
 static void in_parallel(long threads, long count, const Task& task) {
   std::atomic<long> next{0};
@@ -99,7 +99,7 @@ static void in_parallel(long threads, long count, const Task& task) {
     try {
       helpers.emplace_back(work);
     } catch (const std::system_error&) {
-      break;  // a limit on threads is reached: those that there are do the work
+      break;  // the limit on threads is reached: the existing ones do the work
     }
   }
   work();

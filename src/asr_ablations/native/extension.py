@@ -1,6 +1,6 @@
-"""The native library: which instructions of this processor it uses, and its file, compiled once per machine.
+"""The native library: its instruction set and its file, compiled once per machine.
 
-The key `native` chooses: auto takes the best target of this processor, or PyTorch's operations without a compiler.
+The key `native` chooses: auto uses the best target of this processor, or PyTorch's operations without a compiler.
 """
 
 import ctypes
@@ -28,9 +28,9 @@ TARGETS = {
     "avx512": _AVX512,
     "avx2": _AVX2,
 }
-"""Sets of instructions, the best first, each with the words that /proc/cpuinfo has for it."""
+"""Instruction sets, best first, each with its flags in /proc/cpuinfo."""
 MULTIPLY_BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""The targets with an instruction for products in bfloat16; the others round operands to it and multiply in float32."""
+"""Targets with an instruction for bfloat16 products; the others round operands to bfloat16 and multiply in float32."""
 CHOICES = (AUTO, False, *TARGETS)  # values of the key `native`
 MACHINES = {
     "amx_bf16": "-march=x86-64-v4 -mamx-tile -mamx-bf16",
@@ -42,41 +42,42 @@ FLAGS = (
     *("-std=c++17", "-O3", "-shared", "-fPIC", "-pthread", "-fopenmp-simd", "-mprefer-vector-width=512"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 )
-"""None of them lets the compiler take a NaN for impossible, or sum in another order than it is written."""
-EXTRA: tuple[str, ...] = ()  # further flags, those of a sanitizer
+"""None of these flags lets the compiler rule out NaNs, or change the order of sums."""
+EXTRA: tuple[str, ...] = ()  # additional flags, for a sanitizer
 COMPILERS = ("g++", "c++", "clang++")
-SECONDS = 600  # for the compiler: one that hangs must not hold up a run for ever
+SECONDS = 600  # time limit of the compiler: if it hangs, a run must not wait forever
 SOURCES = sorted([*Path(__file__).parent.glob("*.cpp"), *Path(__file__).parent.glob("*.h")])
-OTHERWISE = "PyTorch's operations do the same work, slower"
+OTHERWISE = "using PyTorch's operations, which are slower"
 
 
 class NativeError(Exception):
-    """The library cannot be had here; the message says why."""
+    """The library is not available here; the message gives the reason."""
 
 
 _active: tuple[str, ctypes.CDLL] | None = None
 
 
 def active() -> ctypes.CDLL | None:
-    """The library that this process uses; None for PyTorch's operations."""
+    """Return the library that this process uses; None for PyTorch's operations."""
     return None if _active is None else _active[1]
 
 
 def resolved() -> str:
-    """The target that this process uses, as it is recorded; none for PyTorch's operations."""
+    """Return the target that this process uses, as runs record it; "none" for PyTorch's operations."""
     return NONE if _active is None else _active[0]
 
 
 def check(value: object) -> None:
-    """Raises UsageError for a value that the key `native` does not have."""
+    """Raise UsageError if the key `native` cannot have this value."""
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in CHOICES):
         raise choices("native", value, [AUTO, "false", *TARGETS])
 
 
 def use(value: str | bool) -> str:
-    """Use what the key `native` says from now on, and return the target, or none; auto never fails.
+    """Apply a value of the key `native` from now on, and return the target, or "none".
 
-    Raises UsageError for a named target that this machine cannot run or compile.
+    auto never fails: if the library is not available, it prints the reason. Raises UsageError if this machine cannot
+    run or compile the given target.
     """
     global _active
     check(value)
@@ -84,12 +85,12 @@ def use(value: str | bool) -> str:
         _active = None
     else:
         try:
-            _active = best() if value == AUTO else (str(value), load(str(value)))
+            _active = load_best() if value == AUTO else (str(value), load(str(value)))
         except NativeError as reason:
             if value != AUTO:
                 raise UsageError(f"native={value}: {reason}") from reason
             _active = None
-            _say(f"native: {reason}: {OTHERWISE}")
+            _say(f"native: {reason}; {OTHERWISE}")
     return resolved()
 
 
@@ -99,10 +100,10 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def best() -> tuple[str, ctypes.CDLL]:
-    """The best target that this machine can run, and its library. Raises NativeError where it has none."""
+def load_best() -> tuple[str, ctypes.CDLL]:
+    """Return the best target that this machine can run, and its library. Raises NativeError if there is none."""
     words = processor_words()
-    reason = NativeError(f"no target for this processor ({platform.machine()}; {', '.join(TARGETS)} are there)")
+    reason = NativeError(f"no target for this processor ({platform.machine()}; expected {', '.join(TARGETS)})")
     for target in (name for name, needed in TARGETS.items() if words.issuperset(needed)):
         try:
             return target, load(target)
@@ -113,7 +114,7 @@ def best() -> tuple[str, ctypes.CDLL]:
 
 @cache
 def processor_words() -> frozenset[str]:
-    """The instructions that this processor has, in Linux's words; none elsewhere."""
+    """Read the processor's flags from /proc/cpuinfo; empty on other systems than Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -123,26 +124,26 @@ def processor_words() -> frozenset[str]:
 
 @cache
 def load(target: str) -> ctypes.CDLL:
-    """The library for a target, compiled where this machine has not yet. Raises NativeError."""
+    """Load the library for a target, and compile it on first use. Raises NativeError."""
     if not processor_words().issuperset(TARGETS[target]):
-        raise NativeError(f"this processor has no {target}")
-    if target == "amx_bf16":  # Linux grants tiles to those who ask
-        arch_prctl, request, tile_data = 158, 0x1023, 18  # of Linux on x86-64
+        raise NativeError(f"this processor lacks {target}")
+    if target == "amx_bf16":  # Linux grants tiles on request
+        arch_prctl, request, tile_data = 158, 0x1023, 18  # numbers of Linux on x86-64
         if ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) != 0:
             raise NativeError(f"the system does not grant {target}")
     try:
-        return ctypes.CDLL(str(built(target)))
+        return ctypes.CDLL(str(build(target)))
     except OSError as error:
         raise NativeError(" ".join(str(error).split())) from error
 
 
 def folder() -> Path:
-    """The folder of compiled libraries, shared by all checkouts of a user."""
+    """Return the folder of compiled libraries, which all checkouts of a user share."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "asr-ablations" / "native"
 
 
 def compiler() -> list[str]:
-    """The command of the C++ compiler: CXX where it is set. Raises NativeError where there is none."""
+    """Find the command of the C++ compiler: CXX if it is set. Raises NativeError if there is none."""
     if os.environ.get("CXX"):
         words = shlex.split(os.environ["CXX"])
         if words and (path := shutil.which(words[0])):
@@ -154,8 +155,10 @@ def compiler() -> list[str]:
     return [path]
 
 
-def built(target: str) -> Path:
-    """The file of a target, named by sources, flags and compiler; one process makes it. Raises NativeError, OSError."""
+def build(target: str) -> Path:
+    """Return the library file of a target, named by a hash of sources, flags and compiler. If several processes need it
+    at once, one compiles and the others wait. A damaged file is compiled again. Raises NativeError or OSError.
+    """
     command = compiler()
     sources = {source.name: sha256(source) for source in [*SOURCES, Path(command[0]).resolve()]}
     key = content_key(command=command, flags=[*FLAGS, *EXTRA, MACHINES[target]], sources=sources)
@@ -163,9 +166,9 @@ def built(target: str) -> Path:
     if _is_whole(path):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(path.with_suffix(".lock"), f"native: waits for another process, which compiles {target}"):
+    with one_at_a_time(path.with_suffix(".lock"), f"native: waiting for another process that compiles {target}"):
         if not _is_whole(path):
-            _say(f"native: compiles {target} with {command[0]}, once per machine (some 10 s)")
+            _say(f"native: compiling {target} with {command[0]}, once per machine (about 10 s)")
             with whole_file(path) as temporary:
                 compile_to(temporary, command, MACHINES[target].split())
             write(path.with_suffix(".sha256"), sha256(path))
@@ -173,7 +176,7 @@ def built(target: str) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether a compiled library has the hash recorded beside it: a cut one would kill the process (SIGBUS)."""
+    """Return whether a library matches the hash in its .sha256 file; a truncated one kills the process (SIGBUS)."""
     try:
         return path.with_suffix(".sha256").read_text(encoding="utf-8") == sha256(path)
     except (OSError, UnicodeDecodeError):
@@ -187,11 +190,11 @@ def compile_to(path: Path, command: list[str], options: list[str]) -> None:
     try:
         result = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise NativeError(f"{command[0]} had not ended after {SECONDS} s") from error
+        raise NativeError(f"{command[0]} did not finish within {SECONDS} s") from error
     if result.returncode:
         errors = [text for text in result.stderr.splitlines() if "error" in text] or result.stderr.splitlines() or ["?"]
         raise NativeError(f"{command[0]} failed: {errors[0]}")
 
 
-if __name__ == "__main__":  # `make install` compiles ahead of the first run
+if __name__ == "__main__":  # `make install` compiles before the first run
     use(AUTO)

@@ -1,9 +1,9 @@
-// What binding.py calls: no function throws, allocates for its caller, or keeps anything between two calls.
+// The functions that operations.py calls. None throws, allocates memory for its caller, or has a state between calls.
 #include "recurrence.h"
 #include "sequence.h"
 
 template <class Work>
-static int guarded(const Work& work) {  // 0, or 1 where memory or threads are refused
+static int guarded(const Work& work) {  // 0, or 1 if memory or threads are refused
   try {
     work();
     return 0;

@@ -1,7 +1,7 @@
-"""The native library's operations under autograd: each does what a part of a training step does in PyTorch.
+"""The native library's operations under autograd: each replaces a part of a training step in PyTorch.
 
-They are for training on a CPU in float32 or with bfloat16 products. Everything else (evaluation, export, other devices
-and types, transforms of functions) takes PyTorch's operations: `usable` says so.
+They are for training on a CPU in float32 or with bfloat16 products. If `usable` is false (evaluation, export, other
+devices and types, function transforms), PyTorch's operations are used.
 """
 
 import ctypes
@@ -18,13 +18,12 @@ from asr_ablations.native.extension import active
 
 _long, _pointer, _double = ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
 KINDS = {"lstm": (0, 4), "gru": (1, 3), "tanh": (2, 1), "clipped": (3, 1)}
-"""Number of each kind of cell in recurrence.h, and its gates."""
+"""The number in recurrence.h of each kind of cell, and its number of gates."""
 
 
 class Cell(NamedTuple):
-    """A recurrent layer of one direction as the library takes it.
-
-    kind: of KINDS; weights: of input and recurrence, and their biases, as torch.nn stacks them; ceiling: of `clipped`.
+    """A recurrent layer of one direction, for the native library. kind: of KINDS; weights: input and recurrent weights,
+    and their biases, as torch.nn stacks them; ceiling: of `clipped`.
     """
 
     kind: str
@@ -63,7 +62,7 @@ class _Paths(ctypes.Structure):
 
 
 def usable(*tensors: torch.Tensor) -> bool:
-    """Return whether the library takes these: plain float32 tensors on a CPU, with gradients, and no tracing."""
+    """Return whether the library can process these tensors: plain float32 on a CPU, with gradients, not traced."""
     return (
         active() is not None
         and torch.is_grad_enabled()
@@ -81,7 +80,7 @@ def usable(*tensors: torch.Tensor) -> bool:
 
 def _call(name: str, *arguments: object) -> None:
     library = active()
-    assert library is not None, "usable() says so first"
+    assert library is not None, "usable() must be true"
     if getattr(library, name)(*arguments):
         raise MemoryError(f"native {name}: out of memory")
 
@@ -99,7 +98,7 @@ def _lengths(lengths: torch.Tensor) -> torch.Tensor:
 
 
 def fits(cells: Sequence[Cell | None], x: torch.Tensor) -> bool:
-    """Return whether `recurrence` takes these cells of one layer and x: see `usable`."""
+    """Return whether `recurrence` can process these cells of one layer and x; see `usable`."""
     tensors = [x]
     for cell in cells:
         if cell is None:
@@ -111,10 +110,10 @@ def fits(cells: Sequence[Cell | None], x: torch.Tensor) -> bool:
 def recurrence(
     x: torch.Tensor, lengths: torch.Tensor, cells: Sequence[Cell], *, concatenate: bool, bfloat16: bool
 ) -> torch.Tensor:
-    """(x (B, T, D), lengths (B,)) → (B, T, H), the sum of one or two cells, of which the second reads each utterance
-    from its end; (B, T, 2 H) if concatenated. Rows past a length are 0.
+    """(x (B, T, D), lengths (B,)) → (B, T, H), the sum of one or two cells; (B, T, 2 H) if concatenated.
 
-    bfloat16: products are of numbers rounded to bfloat16, summed in float32; weights and states stay float32.
+    The second cell reads each utterance from its end. The output is 0 past a length. bfloat16: the factors of products
+    are rounded to bfloat16 and summed in float32; weights and states stay float32.
     """
     first = cells[0]
     sizes = torch.Size(x.shape), first.weights[1].shape[1]
@@ -177,8 +176,9 @@ def batch_norm(
     low: float,
     high: float,
 ) -> torch.Tensor:
-    """x (B, T, …, D) normalised over the valid positions and clipped to low..high, 0 elsewhere; moves the running mean
-    and variance. Two valid positions at least.
+    """Normalise x (B, T, …, D) over valid positions, clip it to low..high, and set padding to 0.
+
+    Updates the running mean and variance. Needs two or more valid positions.
     """
     return _BatchNorm.apply(x, weight, bias, _lengths(lengths), running, (momentum, epsilon, low, high))
 
@@ -227,8 +227,8 @@ def _norm(saved: Sequence[torch.Tensor], rest: Sequence[float]) -> _Norm:
 
 
 def dropout(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """Each number of x 0 with probability `rate`, the others times 1 / (1 - rate). One number of torch's global
-    generator seeds all masks of the call.
+    """Set each number of x to 0 with probability `rate` and multiply the others by 1 / (1 - rate). One number from
+    torch's global generator seeds all masks of the call.
     """
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
     return _Dropout.apply(x, rate, seed)
@@ -238,15 +238,15 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
         ctx.rate, ctx.seed = rate, seed
-        return _dropped(x, rate, seed)
+        return _drop(x, rate, seed)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return _dropped(gradients[0], ctx.rate, ctx.seed), None, None
+        return _drop(gradients[0], ctx.rate, ctx.seed), None, None
 
 
-def _dropped(x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
+def _drop(x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
     x = x.contiguous()
     y, lowest = torch.empty_like(x), min(round(rate * 2**32), 2**32 - 1)
     words = ctypes.c_uint32(lowest), ctypes.c_uint64(seed % 2**64), ctypes.c_float(1 / (1 - rate))
@@ -255,12 +255,13 @@ def _dropped(x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
 
 
 def ctc(log_probs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    """Nats (B,) of log_probs (B, T, V) for targets, concatenated, of counts (B,) labels each; blank is 0. Infinite
-    where the labels do not fit into the frames. Raises ValueError for a label outside 1 to V - 1, and for counts that
-    do not add up to the targets.
+    """Compute the CTC loss (B,) in nats of log_probs (B, T, V) for concatenated targets; blank is 0.
+
+    counts (B,): labels of each utterance. The loss is infinite if the labels do not fit into the frames. Raises
+    ValueError for a label outside 1 to V - 1, and if the counts do not add up to the number of targets.
     """
     if int(counts.sum()) != len(targets) or bool((counts < 0).any()):
-        raise ValueError(f"{len(targets)} targets: expected as many as the counts add up to, {int(counts.sum())}")
+        raise ValueError(f"{len(targets)} targets: expected {int(counts.sum())}, the sum of the counts")
     if len(targets) and not (int(targets.min()) > 0 and int(targets.max()) < log_probs.shape[2]):
         raise ValueError(f"labels {int(targets.min())} to {int(targets.max())}: expected 1 to {log_probs.shape[2] - 1}")
     return _CTC.apply(log_probs, targets, lengths, counts)

@@ -1,8 +1,8 @@
-// Matrix products: the left operand as it lies or transposed in blocks, the right one in panels that fill the registers.
+// Matrix products: the left operand unchanged or transposed in blocks, the right one in panels that fill the registers.
 //
-// The limit of the arithmetic: a core with two units for float32 takes 2 · LANES multiply-adds a cycle, and each needs an
-// operand of its own from memory unless it is used again. A tile of ROWS × 3 vectors stays in registers; per step of k
-// it takes 3 loads of the right operand and ROWS numbers of the left for 3 · ROWS vector instructions.
+// A core with two units for float32 computes 2 · LANES multiply-adds per cycle, and would need an operand from memory for
+// each if none were reused. So a tile of ROWS × 3 vectors stays in registers: a step of k loads 3 vectors of the right
+// operand and ROWS numbers of the left for 3 · ROWS vector instructions.
 #pragma once
 #include "elementary.h"
 #if defined(__AVX512BF16__) || defined(__AMX_BF16__)
@@ -15,13 +15,13 @@ constexpr long LANES = 16, ROWS = 8;  // 24 of 32 registers hold sums
 constexpr long LANES = 8, ROWS = 4;  // 12 of 16
 #endif
 constexpr long PANEL = 3 * LANES;
-constexpr long DEPTH = 128;  // words of k at a time: that part of a panel, 24 KB, stays in the first cache
+constexpr long DEPTH = 128;  // words of k at a time: this part of a panel, 24 KB, stays in the first-level cache
 #ifdef __AMX_BF16__
 constexpr long PAD = 32;  // numbers: a row of a tile of bfloat16
 #else
 constexpr long PAD = 16;
 #endif
-// Widths are rounded up to PAD, so that no loop over units has a rest, and no tile.
+// Widths are rounded up to PAD, so that loops over units and tiles have no remainder.
 
 typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef uint32_t WordLanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -37,10 +37,10 @@ static inline uint32_t upper_half(float x) {
   return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
-// What operands are made of. Products walk in words of 32 bits: a float32, or two bfloat16 that are neighbours in k.
+// Number formats of operands. Products use words of 32 bits: one float32, or two bfloat16 that are neighbours in k.
 struct Float32 {
   using Number = float;
-  static constexpr long PER_WORD = 1, DEEP = 1;  // DEEP: of how many words of k there is a multiple
+  static constexpr long PER_WORD = 1, DEEP = 1;  // DEEP: words of k are padded to a multiple of it
   static inline float narrow(float x) { return x; }
   static inline Lanes multiply_add(Lanes sum, uint32_t a, WordLanes b) {
     float number;
@@ -64,8 +64,8 @@ struct BFloat16 {
 #endif
 };
 #else
-// Without the instruction: rounded to bfloat16, multiplied in float32. The product of two is exact there, so only the
-// order of the sums differs.
+// Without the instruction, numbers are rounded to bfloat16 and multiplied in float32. Products of two are exact, so only
+// the order of the sums differs.
 struct BFloat16 : Float32 {
   static inline float narrow(float x) {
     uint32_t bits = upper_half(x) << 16;
@@ -85,7 +85,7 @@ static void narrow_row(const float* from, typename Op::Number* to, long count, l
   for (long i = count; i < width; i++) to[i] = 0;
 }
 
-// Gates of `size` units each, which lie `stride` apart in a padded row; the rows of a padded matrix that are no unit are 0.
+// Gates of `size` units each, `stride` apart in a padded row; rows of a padded matrix without a unit are 0.
 struct Gates {
   long count, size, stride;
   long padded() const { return count * stride; }
@@ -129,8 +129,8 @@ static void pack_rows(const Row& row, Panels<Op>& to) {
     const Number* parts[Op::PER_WORD];
     for (long part = 0; part < Op::PER_WORD; part++) {
       long k = word * Op::PER_WORD + part;
-      const Number* found = k < to.k ? row(k) : nullptr;
-      parts[part] = found ? found : zeros.data();
+      const Number* source = k < to.k ? row(k) : nullptr;
+      parts[part] = source ? source : zeros.data();
     }
     for (long n = 0; n < to.n; n += PANEL) {
       long width = std::min(PANEL, to.n - n);
@@ -146,14 +146,14 @@ static void pack_rows(const Row& row, Panels<Op>& to) {
   }
 }
 
-// The left operand: number (m, k) lies in word at + m * by_row + (word of k) * by_word; in blocks, row m of block b begins
-// at b * by_block instead.
+// The left operand: number (m, k) is in word at + m * by_row + (word of k) * by_word; in blocks, block b begins at
+// b * by_block instead.
 struct Left {
   const uint32_t* at;
   long by_row, by_word, by_block;
 };
 
-// The transpose of a source (k, m) with rows `stride` numbers apart, in blocks of ROWS; tiles take it by whole rows.
+// The transpose of a source (k, m) with rows `stride` numbers apart, in blocks of ROWS, or in whole rows for AMX tiles.
 template <class Op>
 struct Transposed {
   static constexpr bool BLOCKS = Op::DEEP == 1;
@@ -212,7 +212,7 @@ static inline void tile_of(long m, long deep, const uint32_t* a, const Left& lef
   if constexpr (M > 1) tile_of<Op, M - 1>(m, deep, a, left, b, sums, stride, add);
 }
 
-// Where a panel is wider than what is left of a row, sums go by a copy: nothing is written past an end.
+// If a panel is wider than the rest of a row, sums go through a copy, so that nothing is written past the end.
 struct Sums {
   float *place, *at;
   long stride, rows, width, step;  // step: from row to row of `at`
@@ -227,12 +227,12 @@ struct Sums {
   }
 };
 
-// to (m, right.n) = left · right, or what is there plus it. Each number is a sum in the order of k, whatever m is: an
-// utterance's result does not depend on its batch mates.
+// to (m, right.n) = left · right, or to += left · right if add. Each number is a sum in the order of k for any m, so an
+// utterance's result does not depend on others in the batch.
 template <class Op>
 static void multiply(long m, const Left& left, const Panels<Op>& right, float* to, long stride, bool add) {
   float copy[ROWS * PANEL] = {};
-  for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // once where there is no k: the sums are 0
+  for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // once if k is 0: the sums are 0
     for (long n = 0; n < right.n; n += PANEL)             // inside, so that this part of the left operand stays in a cache
       for (long row = 0; row < m; row += ROWS) {
         long rows = std::min(ROWS, m - row), block = left.by_block ? row / ROWS * left.by_block : row * left.by_row;
@@ -243,8 +243,8 @@ static void multiply(long m, const Left& left, const Panels<Op>& right, float* t
 }
 
 #ifdef __AMX_BF16__
-// By tiles: 16 rows of 32 numbers of the left operand times 16 words of 16 columns of a panel, 16 · 16 · 32 multiply-adds
-// in 16 cycles: 16 times as many a cycle as in float32. Six tiles of sums use a tile of a panel for two of the left.
+// With tiles: 16 rows of 32 numbers of the left operand times 16 words of 16 columns of a panel are 16 · 16 · 32
+// multiply-adds in 16 cycles, 16 times as many per cycle as in float32. Six tiles of sums use each tile of a panel twice.
 struct alignas(64) TileShapes {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t bytes[16] = {};
@@ -282,7 +282,7 @@ template <>
 void multiply<BFloat16>(long m, const Left& left, const Panels<BFloat16>& right, float* to, long stride, bool add) {
   alignas(64) float copy[32 * PANEL] = {};
   for (long row = 0, shaped = 0, rows; row < m; row += rows) {
-    // 32 rows at once, or 16, or the rest by itself: no tile reads or writes a row that there is not
+    // 32 rows at once, or 16, or the rest alone: no tile reads or writes a missing row
     const bool two = m - row >= 32;
     const long shape = std::min(16L, m - row);
     rows = two ? 32 : shape;

@@ -1,13 +1,13 @@
 // A recurrent layer of one or two directions over utterances of any length, and its gradient.
 //
-// Only valid frames are touched. Utterances are taken from the longest to the shortest, so that those which reach a step
-// are the first rows of its product. The rows of an utterance lie together: row(u, frame) = begin[u] + frame.
+// Only valid frames are processed. Utterances are sorted from the longest to the shortest, so that utterances that reach
+// a step are the first rows of its product. The rows of an utterance are contiguous: row(u, frame) = begin[u] + frame.
 #pragma once
 #include "products.h"
 
 enum Cell { LSTM, GRU, PLAIN, CLIPPED };  // CLIPPED: min(max(x, 0), ceiling)
 
-// As in binding.py. The order of the gates is torch's: LSTM i, f, g, o; GRU r, z, n.
+// As in operations.py. The order of the gates is torch's: LSTM i, f, g, o; GRU r, z, n.
 struct Layer {
   int64_t cell, directions, concatenated, batch, frames, inputs, units, threads;
   double ceiling;
@@ -15,7 +15,7 @@ struct Layer {
   const float* x;                                     // (batch, frames, inputs)
   const float *input[2], *hidden[2], *input_bias[2], *hidden_bias[2];
   float* output;                                      // (batch, frames, units, or twice as many if concatenated)
-  float* saved;                                       // saved_floats() of them, from the forward pass to the backward one
+  float* saved;                                       // recurrence_floats() numbers, from the forward to the backward pass
   const float* by_output;                             // gradients
   float *by_x, *by_input[2], *by_hidden[2], *by_input_bias[2], *by_hidden_bias[2];
 };
@@ -25,7 +25,7 @@ struct Recurrence {
   using Number = typename Op::Number;
   const Layer& layer;
   long G, H, HP, N, D, DP, R;                          // gates, units, padded units, G · HP, inputs, padded inputs, rows
-  long wide;                                           // numbers of a row of gradients: the GRU has one gate more
+  long wide;                                           // numbers in a row of gradients: the GRU has one more gate
   std::vector<long> order, length, begin;              // by rank: utterance, frames, first row
   Number* x;                                           // (R, DP)
   struct Direction {
@@ -68,7 +68,7 @@ struct Recurrence {
     return reinterpret_cast<const uint32_t*>(numbers + row * width);
   }
   Left left(const Number* rows, long width) const { return {reinterpret_cast<const uint32_t*>(rows), width / Op::PER_WORD, 1, 0}; }
-  // Ranks first..last of a share of the batch, for each thread of a direction one.
+  // Shares of the batch, one for each thread of a direction.
   long shares() const { return std::max<long>(1, std::min<long>(layer.batch, layer.threads / layer.directions)); }
 
   void forward() {
@@ -92,7 +92,7 @@ struct Recurrence {
     put_outputs(outputs.data);
   }
 
-  // Every `parts`-th utterance, so that all shares are equally long.
+  // Every `parts`-th utterance, so that all shares have about the same length.
   std::vector<long> ranks(long part, long parts) const {
     std::vector<long> mine;
     for (long rank = part; rank < layer.batch && length[rank]; rank += parts) mine.push_back(rank);
@@ -173,7 +173,7 @@ struct Recurrence {
     }
   }
 
-  // The sum of the directions, or one beside the other; 0 past a length.
+  // The sum or concatenation of the directions; 0 past a length.
   void put_outputs(const float* outputs) {
     long width = layer.concatenated ? layer.directions * H : H;
     in_parallel(layer.threads, layer.batch, [&](long rank) {
@@ -190,10 +190,10 @@ struct Recurrence {
     });
   }
 
-  // Gradients of a row: of the sums of all gates. The GRU's candidate has two, of U h + b and of W x + b: the order is
-  // n by U h, r, z, n by W x, so that each product reads one piece.
+  // A row has the gradients of the sums of all gates. The GRU's candidate has two, for U h + b and for W x + b: in the
+  // order n by U h, r, z, n by W x, each product reads one contiguous piece.
   long first_of_input() const { return layer.cell == GRU ? HP : 0; }
-  long hidden_gate(long padded_row) const {  // the gate of torch's order that a row of U's gradient belongs to
+  long hidden_gate(long padded_row) const {  // the gate, in torch's order, of a row of U's gradient
     long gate = padded_row / HP;
     return layer.cell == GRU ? (gate == 0 ? 2 : gate - 1) : gate;
   }
@@ -266,7 +266,7 @@ struct Recurrence {
   void backward_share(long d, long part, long parts, const Panels<Op>& hidden, Number* by_sums, float* by_bias) const {
     const std::vector<long> mine = ranks(part, parts);
     long B = long(mine.size());
-    Buffer<Number> later(B * N);                                   // gradients of the sums of the step after, for U
+    Buffer<Number> later(B * N);                                   // gradients of the sums of the next step, for U
     Buffer<float> by_h(B * HP), by_state(B * HP), row_sums(wide);  // by_state: of c
     by_h.zero(B * HP);
     by_state.zero(B * HP);
@@ -289,7 +289,7 @@ struct Recurrence {
     }
   }
 
-  // h: gradient of the output; leaves there what reaches the output before without a product, the GRU's part by z.
+  // h: gradient of the output; afterwards the part that reaches the previous output without a product, z in the GRU.
   void cell_backward(const Direction& keep, long at, const float* __restrict c_before, float* __restrict h, float* __restrict by_c, float* __restrict to) const {
     const float *__restrict a = keep.gates + at * N, *__restrict first = keep.state + at * HP, *__restrict second = keep.other + at * HP;
     const long P = HP;

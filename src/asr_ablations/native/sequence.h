@@ -4,8 +4,8 @@
 
 static inline long valid(int64_t length, long frames) { return std::min<long>(std::max<int64_t>(length, 0), frames); }
 
-// x (batch, frames, inner, channels). Rows of all channels are taken as one long row of `width` numbers, a multiple of
-// the channels, so that few channels fill vectors, too. Sums are float32 within an utterance, float64 over utterances.
+// x (batch, frames, inner, channels). Rows of all channels are joined to long rows of `width` numbers, a multiple of
+// the channels, so that few channels also fill vectors. Sums are float32 within an utterance, float64 over utterances.
 struct Norm {
   int64_t batch, frames, inner, channels, threads;
   const int64_t* lengths;
@@ -85,7 +85,7 @@ struct Norm {
     std::vector<float> centre = repeated(mean), scale = repeated(deviation), weights = repeated(weight), offset = repeated(bias);
     const float least = float(low), most = float(high);
     const float *m = centre.data(), *s = scale.data(), *w = weights.data(), *o = offset.data();
-    // what the clipping lets through, at its bounds, too; the same arithmetic as in the forward pass
+    // the gradient that the clipping passes, also at its bounds, with the same arithmetic as in the forward pass
     auto passed = [=](float normal, long i, float gradient) {
       float value = normal * w[i] + o[i];
       return value < least || value > most ? 0.0f : gradient;
@@ -124,8 +124,8 @@ struct Norm {
   }
 };
 
-// y[i] = x[i] · factor, or 0 where the 32 bits of i are below `lowest`: a hash of the place and of a seed in 64 bits
-// (murmur3's last rounds, twice), so that the backward pass draws the same and nothing is kept.
+// y[i] = x[i] · factor, or 0 if the 32 bits of i are below `lowest`. These are a hash of i and a 64-bit seed (murmur3's
+// last rounds, twice), so that the backward pass draws the same mask and needs no memory.
 static void dropout(long count, uint32_t lowest, uint64_t seed, float factor, const float* x, float* y) {
   const uint32_t low = uint32_t(seed), high = uint32_t(seed >> 32);
   EACH for (long i = 0; i < count; i++) {
@@ -142,14 +142,14 @@ static void dropout(long count, uint32_t lowest, uint64_t seed, float factor, co
 
 // CTC (Graves et al. 2006, §4.1) of log-probabilities (batch, frames, outputs) in nats; blank is 0.
 //
-// Logarithms of sums over paths are float64, what is added to them float32: a beginning that is 1e-800 as likely as
-// another may be the one that ends, so no probability itself would do, and float32 alone loses digits at 1,000 nats.
+// Logarithms of sums over paths are float64, their increments float32. A beginning that is 1e-800 as likely as another may
+// be the only one that can end, so probabilities would underflow; float32 alone would lose digits at 1,000 nats.
 struct Paths {
   int64_t batch, frames, outputs, threads;
   const float* log_probs;
   const int64_t *lengths, *targets, *counts;  // targets: concatenated, counts (batch,) of each
-  float* nats;                                // (batch,); infinite where no path fits into the frames
-  float* by_log_probs;                        // of nats, 0 past a length; NaN where nats are infinite, as torch's
+  float* nats;                                // (batch,); infinite if no path fits into the frames
+  float* by_log_probs;                        // of nats, 0 past a length; NaN if nats are infinite, as in torch
 
   static constexpr double NEVER = -1e300, UNLIKELY = -1e29;
 
@@ -179,30 +179,30 @@ struct Paths {
     double check = 0;
     for (long i = 0; i < T * V; i++) check += x[i] < -1e30f ? 0.0f : x[i];
     if (std::isnan(check)) return end(check);
-    // states -2 and -1 and S to W - 2 never occur: no loop asks whether a neighbour exists
+    // states -2 and -1 and S to W - 2 are impossible, so that no loop has to test whether a neighbour exists
     Buffer<double> alphas(T * W), here(W), after(W), skipping(W);
     Buffer<float> emitted(T * W);
     Buffer<int32_t> label(W);
-    double* skips = skipping.data + 2;  // 0 where the state two before may come directly before, NEVER else
+    double* skips = skipping.data + 2;  // 0 if the second state before may come directly before, otherwise NEVER
     for (long s = -2; s < W - 2; s++) {
       long state = s > 0 && s < S && s % 2 ? s / 2 : -1;
       label.data[s + 2] = state < 0 ? 0 : int32_t(labels[state]);
       skips[s] = state > 0 && labels[state] != labels[state - 1] ? 0.0 : NEVER;
     }
-    const int32_t* of = label.data + 2;
+    const int32_t* labels_of = label.data + 2;
     std::fill(alphas.data, alphas.data + T * W, NEVER);
     for (long t = 0; t < T; t++) {
       float* e = emitted.data + t * W + 2;
       const float* row = x + t * V;
       e[-2] = e[-1] = 0.0f;
-      EACH for (long s = 0; s < W - 2; s++) e[s] = row[of[s]] < -1e30f ? -1e30f : row[of[s]];
+      EACH for (long s = 0; s < W - 2; s++) e[s] = row[labels_of[s]] < -1e30f ? -1e30f : row[labels_of[s]];
     }
     alphas.data[2] = emitted.data[2];
     if (S > 1) alphas.data[3] = emitted.data[3];
     for (long t = 1; t < T; t++) {
       double *a = alphas.data + t * W + 2, *p = a - W;
       const float* e = emitted.data + t * W + 2;
-      const long from = std::max(0L, S - 2 * (T - t)), to = std::min(S, 2 * (t + 1));  // what can still end, can have begun
+      const long from = std::max(0L, S - 2 * (T - t)), to = std::min(S, 2 * (t + 1));  // states that can begin and end
       EACH for (long s = from; s < to; s++) a[s] = sum(p[s], p[s - 1], p[s - 2] + skips[s]) + e[s];
     }
     const double* last = alphas.data + (T - 1) * W + 2;
@@ -219,7 +219,7 @@ struct Paths {
       float* share = occupied.data();
       EACH for (long s = 0; s < S; s++) share[s] = exponential(float(a[s] + beta[s] - log_likelihood));
       float* g = gradient + t * V;
-      for (long s = 0; s < S; s++) g[of[s]] -= share[s];
+      for (long s = 0; s < S; s++) g[labels_of[s]] -= share[s];
       if (!t) break;
       double* b = after.data + 2;
       const float* e = emitted.data + t * W + 2;

@@ -1,4 +1,4 @@
-"""The built-in corpus: synthetic speakers read sentences of a grammar, in LibriSpeech's layout."""
+"""The built-in corpus: synthetic speakers read sentences from a grammar, in LibriSpeech's layout."""
 
 import hashlib
 import json
@@ -20,12 +20,12 @@ from asr_ablations.tools.signals import end_with, start_of
 from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import bar
 
-SPEED = 200  # seconds of speech per second and core: for plans only
-WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more than it saves
+SPEED = 200  # seconds of speech per second and core, only for estimates
+WORTH_PROCESSES = 5.0  # seconds of work; for less, starting processes costs more than it saves
 
 
 def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: str) -> None:
-    """Apply `work` to every job without a record, with progress; in one process per core if that is worth it."""
+    """Apply `work` to every job without a record, in one process per core if that is faster; show progress."""
     open_jobs = [job for job in jobs if not job.record.exists()]
     expected = sum(job.expected_seconds for job in open_jobs)
     processes = min(cores(), len(open_jobs))
@@ -50,7 +50,7 @@ def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: 
 def _do_in_processes(
     work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int
 ) -> None:
-    # spawn: the parent may hold threads or CUDA, which a fork would break.
+    # spawn: the parent may have threads or CUDA, which a fork would break
     parent = os.getpid(), start_of(os.getpid())
     with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent) as pool:
         futures = {pool.submit(work, job): job for job in jobs}
@@ -76,18 +76,20 @@ BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
 
 
 def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
-    """Generate these splits under `root` unless they are there, and continue where a run stopped.
+    """Generate splits under `root` unless they exist, and continue where a run stopped.
 
-    The same request gives the same bytes, and a split has the same bytes in every request that agrees on its own size.
-    The folder of a split (Request.folder) is whole whenever it is there: <speaker>/<chapter>/ with
-    <speaker>-<chapter>-<nnnn>.flac (16 kHz) and <speaker>-<chapter>.trans.txt (upper case), SPEAKERS.TXT and
-    split.json. vocabulary.txt lies beside the splits.
-    Raises ValueError for a language or a number of words that there is not, and for more than the disk has room for;
-    RuntimeError if espeak-ng fails.
+    The same request gives the same bytes; a split only depends on its own size. Each split has a folder
+    (Request.folder), which is complete if it exists:
+
+    - <speaker>/<chapter>/<speaker>-<chapter>-<nnnn>.flac (16 kHz), and <speaker>-<chapter>.trans.txt (upper case)
+    - SPEAKERS.TXT and split.json
+
+    vocabulary.txt is next to the splits. Raises ValueError for an unknown language or an impossible number of words,
+    UsageError if the disk is too small, and RuntimeError if espeak-ng fails.
     """
     if not _unfinished(root, request, splits):
         return
-    # Imported late: a complete corpus is returned in milliseconds.
+    # imported late, so that a complete corpus takes milliseconds
     from asr_ablations.synthesis.sentences import vocabulary
 
     spoken_words = vocabulary(request.language, request.words)
@@ -99,26 +101,26 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
         jobs = {}
         for split in _unfinished(root, request, splits):
             folder, (first, *others) = request.folder(root, split), plan(root, request, split)
-            if folder.exists():  # a run stopped between the last two steps of _finish
+            if folder.exists():  # a run was stopped between the last two steps of _finish_split
                 shutil.rmtree(first.folder)
             else:
                 first.prepare_folders()
                 jobs[folder] = [first, *others]
-        if jobs:  # all in one, since starting the processes costs seconds
+        if jobs:  # all splits at once, because starting the processes costs seconds
             names = ", ".join(folder.name for folder in jobs)
             (corpus / "vocabulary.txt").write_text("".join(f"{word}\n" for word in spoken_words), encoding="utf-8")
-            do_all(generate_speaker, [job for of_split in jobs.values() for job in of_split], f"Generating {names}")
-        for folder, of_split in jobs.items():
-            _finish(folder, of_split)
+            do_all(generate_speaker, [job for split_jobs in jobs.values() for job in split_jobs], f"Generating {names}")
+        for folder, split_jobs in jobs.items():
+            _finish_split(folder, split_jobs)
 
 
 LEAST_BYTES = 10_000
-"""Bytes of a second of speech as FLAC, at the least."""
+"""The fewest bytes of a second of speech as FLAC."""
 
 
 def _refuse_too_large(root: Path, request: Request, split: str) -> None:
-    """Raises UsageError for a split that the disk has no room for, unless it is begun already."""
-    if _in_the_making(request.folder(root, split)).exists():
+    """Raise UsageError if a split does not fit on the disk, unless it has already been started."""
+    if _working_folder(request.folder(root, split)).exists():
         return
     if split == "train":
         keys, seconds = f"data.hours={request.hours:g}", 3600 * request.hours
@@ -128,22 +130,24 @@ def _refuse_too_large(root: Path, request: Request, split: str) -> None:
         seconds = SECONDS_PER_UTTERANCE * speakers * sentences
     disk = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.exists())
     if LEAST_BYTES * seconds > (free := shutil.disk_usage(disk).free):
-        needed = f"{split} takes {amount(LEAST_BYTES * seconds)} or more"
-        raise UsageError(f"{keys}: {needed}, and {amount(free)} are free in {root}")
+        needed = f"{split} needs at least {amount(LEAST_BYTES * seconds)}"
+        raise UsageError(f"{keys}: {needed}, but only {amount(free)} are free in {root}")
 
 
 def _unfinished(root: Path, request: Request, splits: Sequence[str]) -> list[str]:
     folders = {split: request.folder(root, split) for split in splits}
-    return [split for split, folder in folders.items() if not folder.exists() or _in_the_making(folder).exists()]
+    return [split for split, folder in folders.items() if not folder.exists() or _working_folder(folder).exists()]
 
 
-def _in_the_making(folder: Path) -> Path:
-    """Return the working folder of a split, beside its own."""
+def _working_folder(folder: Path) -> Path:
+    """Return the folder in which a split is generated, next to its final one."""
     return folder.with_name(f".{folder.name}")
 
 
 def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
-    """Return the jobs of the speakers of a split. What speaker k says in utterance n does not depend on its size."""
+    """Return the jobs of the speakers of a split. Utterance n of speaker k does not depend on the size, so a larger dev
+    or test split contains the smaller one.
+    """
     folder = request.folder(root, split)
     seconds, utterances = 0.0, None
     if split == "train":
@@ -153,7 +157,7 @@ def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
         speakers, utterances = request.evaluation(split)
     return [
         SpeakerJob(
-            folder=_in_the_making(folder),
+            folder=_working_folder(folder),
             language=request.language,
             words=request.words,
             seed=request.seed,
@@ -166,8 +170,8 @@ def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
     ]
 
 
-def _finish(folder: Path, jobs: list[SpeakerJob]) -> None:
-    """Write SPEAKERS.TXT and split.json of a split whose speakers are complete, and move it to its own name."""
+def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
+    """Write SPEAKERS.TXT and split.json of a split with all speakers, and move it to its final folder."""
     from asr_ablations.synthesis import recordings
 
     first = jobs[0]

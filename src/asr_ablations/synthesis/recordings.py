@@ -41,9 +41,9 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes
 
 @contextmanager
 def _fresh_library() -> Iterator[ctypes.CDLL]:
-    # Trap: espeak-ng keeps the phase of its flutter, noise and glottal waves in static variables that neither
-    # espeak_Terminate nor espeak_Initialize resets, so the audio depends on everything spoken before in the process.
-    # Only unloading the library resets them: about 2 ms per utterance.
+    # espeak-ng stores the phase of its flutter, noise and glottal waves in static variables, which neither
+    # espeak_Terminate nor espeak_Initialize resets: the audio would depend on everything spoken before in the process.
+    # Only unloading the library resets them, which takes about 2 ms per utterance.
     library = ctypes.CDLL(espeakng_loader.get_library_path())
     library.espeak_Info.restype = ctypes.c_char_p
     data_path = espeakng_loader.get_data_path().encode()
@@ -64,12 +64,14 @@ def version() -> str:
 
 
 def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, word_gap: int = 0) -> "np.ndarray":
-    """Return `text` as speech, int16 samples (S,) at 22050 Hz; the same arguments give the same samples, whatever was
-    spoken before.
+    """Return `text` as speech, int16 samples (S,) at 22050 Hz, which depend only on the arguments.
 
-    voice: language and variant, such as "en-us+f3"; rate in words per minute (80 to 450); pitch and pitch_range
-    0 to 99, 50 is the voice's own; word_gap in units of 10 ms at the usual rate.
-    Raises RuntimeError, naming text and voice, if espeak-ng fails or gives no sound.
+    - voice: language and variant, such as "en-us+f3"
+    - rate: words per minute (80 to 450)
+    - pitch, pitch_range: 0 to 99; 50 is the voice's default
+    - word_gap: in units of 10 ms at the usual rate
+
+    Raises RuntimeError with text and voice if espeak-ng fails or gives no sound.
     """
     chunks: list[bytes] = []
 
@@ -91,20 +93,20 @@ def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, w
         status = status or library.espeak_Synchronize()
     if status or not chunks:
         raise RuntimeError(f"espeak-ng could not speak {text!r} with the voice {voice!r} (status {status})")
-    import numpy as np  # not needed where the corpus is there already
+    import numpy as np  # not needed if the corpus exists
 
     return np.frombuffer(b"".join(chunks), dtype=np.int16)
 
 
 UTTERANCES_PER_CHAPTER = 40
-SECONDS_PER_UTTERANCE = 2.2  # the mean, roughly: for plans only
+SECONDS_PER_UTTERANCE = 2.2  # approximate mean, only for estimates
 
 
 @dataclass(frozen=True)
 class SpeakerJob:
-    """One speaker's recordings: until `seconds` of speech, or `utterances` if that is given.
+    """One speaker's recordings: `utterances` if given, otherwise about `seconds` of speech.
 
-    folder: where the split is in the making; it ends with the split's completion.
+    folder: the working folder of the split, which is deleted when the split is complete.
     """
 
     folder: Path
@@ -122,21 +124,21 @@ class SpeakerJob:
 
     @property
     def record(self) -> Path:
-        """The file that exists when this speaker is complete."""
+        """The file that exists if this speaker is complete."""
         return self.folder / "records" / f"{self.index}.json"
 
     @property
     def speech(self) -> Path:
-        """The folder of the complete speakers of this split."""
+        """The folder of this split's complete speakers."""
         return self.folder / "speech"
 
     @property
     def partial(self) -> Path:
-        """The folder of the speakers that are being recorded."""
+        """The folder of speakers that are being recorded."""
         return self.folder / "partial"
 
     def prepare_folders(self) -> None:
-        """Make the folders of this job's split, without the incomplete speakers that a stopped run left."""
+        """Make the folders of this job's split, and delete incomplete speakers of a stopped run."""
         shutil.rmtree(self.partial, ignore_errors=True)
         for part in (self.record.parent, self.speech, self.partial):
             part.mkdir(parents=True, exist_ok=True)
@@ -144,19 +146,19 @@ class SpeakerJob:
 
 @lru_cache(maxsize=1)
 def _tools(language: str, words: int) -> "tuple[SentenceSampler, Resample]":
-    # Cost: torch takes over a second to import, so it is imported only for synthesis.
+    # torch takes over a second to import, so it is imported only for synthesis
     import torch
     from torchaudio.transforms import Resample
 
     from asr_ablations.synthesis.sentences import SentenceSampler
 
-    # float64, so that rounding to 16 bits hides what processors round differently
+    # float64, so that rounding to 16 bits hides differences between processors
     resample = Resample(ESPEAK_RATE, SAMPLE_RATE, dtype=torch.float64)
     return SentenceSampler(language, words), resample.double()
 
 
 def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
-    """Yield the sentences of a speaker with their samples, int16 (S,) at 16 kHz, without end."""
+    """Yield the sentences of a speaker with their samples, int16 (S,) at 16 kHz, endlessly."""
     import torch
 
     from asr_ablations.synthesis import speakers as people
@@ -180,7 +182,7 @@ def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
 
 
 def generate_speaker(job: SpeakerJob) -> float:
-    """Write a speaker's folder as a whole, then the record that marks it as complete, and return its seconds."""
+    """Write a speaker's folder, then the record that marks it as complete, and return the seconds of speech."""
     from asr_ablations.synthesis import speakers as people
 
     if job.record.exists():
@@ -189,7 +191,7 @@ def generate_speaker(job: SpeakerJob) -> float:
     temporary = job.partial / f"{speaker.number}-{os.getpid()}"
     totals = _write_chapters(job, speaker.number, temporary)
     final = job.speech / str(speaker.number)
-    shutil.rmtree(final, ignore_errors=True)  # left by a run that stopped before it wrote the record
+    shutil.rmtree(final, ignore_errors=True)  # from a run that stopped before it wrote the record
     os.replace(temporary, final)
     record = {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)}
     write(job.record, json.dumps(record, indent=1) + "\n")
@@ -214,8 +216,8 @@ def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Json:
         digest.update(samples.tobytes() + sentence.encode())
         seconds += len(samples) / SAMPLE_RATE
         words += len(sentence.split())
-        enough = number + 1 >= job.utterances if job.utterances else seconds + SECONDS_PER_UTTERANCE / 2 >= job.seconds
-        if enough:
+        is_last = number + 1 >= job.utterances if job.utterances else seconds + SECONDS_PER_UTTERANCE / 2 >= job.seconds
+        if is_last:
             break
     for chapter, lines in transcripts.items():
         (chapter / f"{speaker}-{chapter.name}.trans.txt").write_text("".join(lines), encoding="utf-8")

@@ -15,32 +15,32 @@ from asr_ablations.tools.checks import is_whole
 
 LENGTHS = range(3, 11)  # words per sentence
 ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # frequency of a category's word of rank r = 0, 1, ...: (r + offset)^-exponent
-# Collocations: the share of words drawn from the few that the previous word prefers. Without them the words of a
-# category would be exchangeable, and a language model could only learn the grammar.
+# Collocations: this share of words is drawn from the few that the previous word prefers. Without them, the words of a
+# category would be interchangeable, and a language model could only learn the grammar.
 COLLOCATION_SHARE, COLLOCATES = 0.4, 4
-# Which split may speak a sentence, by its hash: 4 of 16 sentences belong to the evaluation sets.
+# The split that may use a sentence, by the sentence's hash: 4 of 16 sentences belong to the evaluation sets.
 PARTITIONS = ("dev-clean", "dev-other", "test-clean", "test-other") + 12 * ("train",)
 MINIMUM_WORDS = 60
 
 
 def partition(sentence: str) -> str:
-    """Return the only split in which this sentence may be spoken: from its hash, so that workers need not agree."""
+    """Return the only split that may use a sentence, given by its hash, so that workers need no communication."""
     return PARTITIONS[hashlib.sha256(sentence.encode()).digest()[0] % len(PARTITIONS)]
 
 
 def zipf(size: int) -> list[float]:
-    """Return the weights of a category's words, the most frequent first."""
+    """Return the weights of a category's words, most frequent first."""
     return [(rank + ZIPF_OFFSET) ** -ZIPF_EXPONENT for rank in range(size)]
 
 
 @lru_cache
 def ranking(name: str) -> list[str]:
-    """Return all words of a language, ordered by their frequency under its grammar, the most frequent first."""
+    """Return all words of a language by their frequency under its grammar, most frequent first."""
     language = load_language(name)
     symbols = list(language.grammar)
     number = {symbol: i for i, symbol in enumerate(symbols)}
-    follows = np.zeros((len(symbols), len(symbols)))  # expected symbols that a symbol produces directly
-    leaves: list[tuple[int, str, float]] = []  # (symbol, word or category, how many it produces directly)
+    follows = np.zeros((len(symbols), len(symbols)))  # expected number of symbols that a symbol produces directly
+    leaves: list[tuple[int, str, float]] = []  # (symbol, word or category, expected number that it produces directly)
     for symbol, productions in language.grammar.items():
         total = sum(weight for weight, _ in productions)
         for weight, production in productions:
@@ -63,9 +63,9 @@ def ranking(name: str) -> list[str]:
 
 def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Productions], set[str]]:
     """Return the grammar without productions that need a word outside the vocabulary, and the words it produces."""
-    spoken = set(vocabulary)
-    categories = {name for name, members in language.categories.items() if not spoken.isdisjoint(members)}
-    possible, size = spoken | categories, 0
+    allowed = set(vocabulary)
+    categories = {name for name, members in language.categories.items() if not allowed.isdisjoint(members)}
+    possible, size = allowed | categories, 0
     while size < len(possible):
         size = len(possible)
         possible |= {
@@ -73,7 +73,7 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
             for symbol, productions in language.grammar.items()
             if any(possible.issuperset(production) for _, production in productions)
         }
-    usable = {
+    grammar = {
         symbol: [(weight, production) for weight, production in productions if possible.issuperset(production)]
         for symbol, productions in language.grammar.items()
     }
@@ -83,56 +83,60 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
         symbol = frontier.pop()
         if symbol not in reached:
             reached.add(symbol)
-            frontier += [part for _, production in usable.get(symbol, ()) for part in production]
+            frontier += [part for _, production in grammar.get(symbol, ()) for part in production]
     members = {word for name in reached & categories for word in language.categories[name]}
-    return usable, spoken & (reached | members)
+    return grammar, allowed & (reached | members)
 
 
 def vocabulary(name: str, size: int) -> list[str]:
-    """Return the `size` most frequent words that form sentences together. Raises ValueError if that is impossible."""
+    """Return the `size` most frequent words of a language that form sentences together, most frequent first.
+
+    Raises ValueError if the language has fewer words, or if the grammar needs more.
+    """
     language, ranked = load_language(name), ranking(name)
     if not is_whole(size, MINIMUM_WORDS) or size > len(ranked):
-        raise ValueError(f"data.words={size} is not between {MINIMUM_WORDS} and {len(ranked)} (language {name})")
+        expected = f"a whole number from {MINIMUM_WORDS} to {len(ranked)} (language {name})"
+        raise ValueError(f"data.words={size}: expected {expected}")
     spoken: set[str] = set()
     taken = size
     while len(spoken) < size:  # a few of the most frequent words may need a rarer one
         spoken = prune(language, ranked[:taken])[1]
         taken += size - len(spoken)
-    while len(spoken) > size:  # which may bring more words than requested
+    while len(spoken) > size:  # this may add more words than requested
         rarest = (word for word in reversed(ranked) if word in spoken)
         spoken = next(rest for word in rarest if len(rest := prune(language, spoken - {word})[1]) >= size)
     return [word for word in ranked if word in spoken]
 
 
 class SentenceSampler:
-    """Draws sentences of a language over its `words` most frequent words."""
+    """Draws sentences from the `words` most frequent words of a language."""
 
     def __init__(self, language: str, words: int) -> None:
         self.language = load_language(language)
         self.vocabulary = vocabulary(language, words)
-        self._known = frozenset(self.vocabulary)
-        usable, _ = prune(self.language, self._known)
+        self._allowed = frozenset(self.vocabulary)
+        grammar, _ = prune(self.language, self._allowed)
         self._productions = {
             symbol: (list(accumulate(weight for weight, _ in productions)), [parts for _, parts in productions])
-            for symbol, productions in usable.items()
+            for symbol, productions in grammar.items()
             if productions
         }
         self._categories = {
-            name: [word for word in members if word in self._known]
+            name: [word for word in members if word in self._allowed]
             for name, members in self.language.categories.items()
         }
         self._cumulative = {name: list(accumulate(zipf(len(m)))) for name, m in self._categories.items()}
         self._collocates: dict[tuple[str, str], list[str]] = {}
 
     def draw(self, rng: np.random.Generator, split: str | None = None) -> str:
-        """Return a sentence in lower case; with a split, a sentence that belongs to this split alone."""
+        """Return a sentence in lower case; if `split` is given, a sentence that only this split may use."""
         if split is not None and split not in SPLITS:
-            raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
+            raise ValueError(f"split {split!r}: expected one of {', '.join(SPLITS)}")
         while True:
             words = self.language.correct(self._expand("SENTENCE", [], rng))
             if (
                 len(words) not in LENGTHS
-                or not self._known.issuperset(words)
+                or not self._allowed.issuperset(words)
                 or any(a == b for a, b in pairwise(words))
             ):
                 continue

@@ -1,6 +1,6 @@
-"""Synthetic speakers: a voice and a way of speaking, and the room and microphone of their recordings.
+"""Synthetic speakers: voice, way of speaking, room and microphone.
 
-Every draw comes from a key through SHA-256 and a numpy Generator, so it depends on nothing but the key.
+Every draw uses a numpy Generator seeded by the SHA-256 of a key, so it only depends on the key.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.synthesis.languages import load_language
 from asr_ablations.synthesis.request import SPLITS
 
-TRAIN_SHARE_OTHER = 0.4  # of the training speakers
+TRAIN_SHARE_OTHER = 0.4  # share of the kind "other" among training speakers
 
 Range = tuple[float, float]
 Item = TypeVar("Item")
@@ -21,14 +21,14 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Conditions:
-    """Ranges from which a kind of speaker is drawn, uniformly: they decide how difficult the kind is to recognise."""
+    """Ranges of uniform draws for a kind of speaker, which determine how difficult the kind is to recognise."""
 
     rate: Range  # words per minute
-    pitch: Range  # 0 to 99, 50 is the voice's own
+    pitch: Range  # 0 to 99, 50 is the voice's default
     pitch_range: Range  # 0 (flat) to 99
     word_gap: Range  # 10 ms
     signal_to_noise: Range  # dB over the speech's mean power
-    noise_slope: Range  # power falls with frequency to this: 0 white, 1 pink, 2 brown
+    noise_slope: Range  # power ∝ frequency^-slope: 0 white, 1 pink, 2 brown
     reverberation_time: Range  # s until 60 dB down
     direct_to_reverberant: Range  # dB
     peak: Range  # dB of full scale
@@ -58,7 +58,7 @@ CONDITIONS = {
         peak=(-20, -2),
     ),
 }
-# Variation from one utterance of a speaker to the next: half the width of a uniform range.
+# Variation between utterances of a speaker: half the width of a uniform range.
 UTTERANCE_RATE = 6  # words per minute
 UTTERANCE_PITCH = 3
 UTTERANCE_SIGNAL_TO_NOISE = 2  # dB
@@ -73,7 +73,7 @@ VARIANTS = (
     "quincy Reed RicishayMax RicishayMax2 RicishayMax3 rob robert sandro shelby steph steph2 Storm travis Tweaky "
     "victor zac"
 )
-"""espeak-ng's timbres, without robots, whispers, and klatt6 and steph3, which nearly equal adam and steph2."""
+"""espeak-ng's timbres without robots and whispers, and without klatt6 and steph3, which resemble adam and steph2."""
 FEMALE_VARIANTS = "f1 f2 f3 f4 f5 Alicia Andrea Annie anika aunty belinda linda shelby steph steph2 grandma"
 
 
@@ -97,35 +97,35 @@ class Speaker:
 
     @property
     def sex(self) -> str:
-        """F or M, as the voice sounds."""
+        """F or M, by the sound of the voice."""
         return "F" if self.voice.partition("+")[2] in FEMALE_VARIANTS.split() else "M"
 
 
 def generator(*key: object) -> np.random.Generator:
-    """Return a generator that depends on the key alone (not on hash(), which differs from process to process)."""
+    """Return a generator seeded by the key alone, without hash(), which differs between processes."""
     return np.random.default_rng(int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:16], "big"))
 
 
 def shuffled(items: list[Item], *key: object) -> list[Item]:
-    """Return the items in an order that depends on the key alone."""
+    """Return the items in an order that only depends on the key."""
     return [items[i] for i in generator(*key).permutation(len(items))]
 
 
 def variants(seed: int, language: str, split: str) -> list[str]:
-    """Return the variants that may speak in a split: 40 in test, 11 in dev, 36 in train, each in one of them alone."""
+    """Return the variants of a split: 40 in test, 11 in dev, 36 in train, without overlap."""
     pool = shuffled(VARIANTS.split(), "variants", seed, language)
     return {"test": pool[:40], "dev": pool[40:51], "train": pool[51:]}[split.partition("-")[0]]
 
 
 def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
-    """Return the speaker `index` of a split, which does not depend on the size of the corpus."""
+    """Return speaker `index` of a split, which does not depend on the size of the corpus."""
     rng = generator("speaker", seed, language, split, index)
-    # Golden-ratio steps: any sequence of training speakers has the two kinds in their shares.
+    # golden-ratio steps: any sequence of training speakers has the right share of both kinds
     is_other = index * 0.618034 % 1 >= 1 - TRAIN_SHARE_OTHER if split == "train" else split.endswith("other")
     kind = "other" if is_other else "clean"
     ranges = CONDITIONS[kind]
     timbres, accents = variants(seed, language, split), load_language(language).accents[kind]
-    accent = accents[(index + index // len(timbres)) % len(accents)]  # another one each time that a variant comes again
+    accent = accents[(index + index // len(timbres)) % len(accents)]  # a repeated variant gets another accent
 
     def integer(bounds: Range) -> int:
         return int(rng.integers(int(bounds[0]), int(bounds[1]) + 1))
@@ -156,17 +156,17 @@ def trim(waveform: np.ndarray, before: float, after: float) -> np.ndarray:
 
 def coloured_noise(rng: np.random.Generator, samples: int, slope: float) -> np.ndarray:
     """Return Gaussian noise (samples,) of mean power 1, whose power is proportional to frequency^-slope."""
-    size = 1 << (samples - 1).bit_length()  # a length with large prime factors costs ten times the time
+    size = 1 << (samples - 1).bit_length()  # a length with large prime factors takes ten times as long
     spectrum = np.fft.rfft(rng.standard_normal(size))
-    frequencies = np.maximum(np.fft.rfftfreq(size, 1 / SAMPLE_RATE), 50)  # Hz; flat below, against rumble
+    frequencies = np.maximum(np.fft.rfftfreq(size, 1 / SAMPLE_RATE), 50)  # Hz; flat below, to avoid rumble
     noise = np.fft.irfft(spectrum * frequencies ** (-slope / 2), size)[:samples]
     return noise / np.sqrt(np.mean(noise**2))
 
 
 def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, direct_to_reverberant: float) -> np.ndarray:
-    """Return the waveform (S,) in a room: itself and a tail of exponentially decaying noise, of the same length.
+    """Add a room's tail of exponentially decaying noise to a waveform (S,), without changing its length.
 
-    room: the seed of the tail; reverberation_time in s, direct_to_reverberant in dB.
+    room: the seed of the tail; reverberation_time: in s; direct_to_reverberant: in dB.
     """
     times = np.arange(int(reverberation_time * SAMPLE_RATE)) / SAMPLE_RATE
     tail = np.random.default_rng(room).standard_normal(len(times)) * 10 ** (-3 * times / reverberation_time)
@@ -179,7 +179,7 @@ def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, dire
 
 
 def record(speaker: Speaker, waveform: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return dry speech (S,) at 16 kHz as recorded in this speaker's room: int16 (S',), never clipped."""
+    """Turn dry speech (S,) at 16 kHz into a recording in this speaker's room: int16 (S',), never clipped."""
     speech = trim(waveform, *rng.uniform(*SILENCE, size=2))
     speech = reverberate(speech, speaker.room, speaker.reverberation_time, speaker.direct_to_reverberant)
     decibels = speaker.signal_to_noise + rng.uniform(-UTTERANCE_SIGNAL_TO_NOISE, UTTERANCE_SIGNAL_TO_NOISE)

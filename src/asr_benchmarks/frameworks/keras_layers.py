@@ -1,4 +1,4 @@
-"""The networks in Keras 3 over TensorFlow or JAX (KERAS_BACKEND), with Keras's own loop, `train_on_batch`."""
+"""The networks in Keras 3 on TensorFlow or JAX (KERAS_BACKEND), trained by Keras's `train_on_batch`."""
 
 import importlib
 import math
@@ -14,13 +14,13 @@ from asr_benchmarks.frameworks.network import EPSILON, LEARNING_RATE, MOMENTUM, 
 from asr_benchmarks.worker import Step
 
 ADAM_EPSILON = 1e-8 * math.sqrt(1 - 0.999)
-"""Keras adds Adam's epsilon before it corrects the bias of the second moment: with this value its first step, which is
-compared, equals that of others with 1e-8. Its default of 1e-7 shrinks the first steps of deep networks.
+"""Keras adds Adam's epsilon before it corrects the second moment's bias. With this value, the first step, which is
+compared, is the same as with 1e-8 elsewhere. Keras's default of 1e-7 shrinks the first steps of deep networks.
 """
 
 
 class KerasTrainer:
-    """A Trainer. use_cudnn: as in keras.layers.LSTM. Raises ValueError for a GPU that the backend does not see."""
+    """A Trainer in Keras. use_cudnn: as in keras.layers.LSTM. Raises ValueError for a GPU that it cannot use."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class KerasTrainer:
         return inputs[:count], lengths[:count]
 
     def _wait(self) -> None:
-        """Wait for the update: train_on_batch returns when the loss is known."""
+        """Wait for the update, because train_on_batch returns as soon as it has the loss."""
         if keras.backend.backend() == "jax":
             import jax
 
@@ -90,7 +90,7 @@ class KerasTrainer:
 
 
 def _prepare_backend(device: str, threads: int | None, tf32: bool) -> Any:
-    """Prepare the backend, and return its device: JAX's own object, of TensorFlow's the kind, cpu or gpu."""
+    """Prepare the backend and return its device: an object for JAX, cpu or gpu for TensorFlow."""
     if keras.backend.backend() == "jax":
         from asr_benchmarks.frameworks.jax_lax import prepare_jax
 
@@ -107,7 +107,7 @@ def _prepare_backend(device: str, threads: int | None, tf32: bool) -> Any:
 
 
 class Model(keras.Model):
-    """(inputs, lengths) → outputs, by Keras's own layers, which stand in `parts` by the path of ours."""
+    """(inputs, lengths) → outputs, by Keras's layers. parts: lists of these, by the path of our layer."""
 
     def __init__(self, network: Network, use_cudnn: bool | str) -> None:
         super().__init__()
@@ -115,14 +115,14 @@ class Model(keras.Model):
         self.parts = {path: _build_parts(layer, use_cudnn) for path, layer in kinds.walk(network.layers)}
 
     def list_trained(self) -> list[Any]:
-        """The trained variables in the order of draw_weights: Keras lists those of a layer in the same order."""
+        """List the trained variables in the order of draw_weights, which Keras also uses within a layer."""
         return [variable for parts in self.parts.values() for part in parts for variable in part.trainable_variables]
 
     def call(self, inputs: tuple[KerasTensor, KerasTensor], training: bool | None = None) -> KerasTensor:
         x, lengths = inputs
-        # if all frames are valid, a mask only costs time
+        # a mask only costs time if all frames are valid
         mask = ops.arange(x.shape[1])[None] < lengths[:, None] if self.network.variable else None
-        # a stateless call of Keras sets no context from which layers would take `training`
+        # a stateless call sets no context from which Keras's layers could read `training`
         return self._apply(
             self.network.layers, x, {kinds.LSTM: {"mask": mask}, kinds.BatchNorm: {"training": training}}
         )
@@ -140,7 +140,7 @@ class Model(keras.Model):
         return x
 
     def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: object = None, training: bool = True) -> Any:
-        if self.network.loss == "ce":  # Keras's own has no lengths
+        if self.network.loss == "ce":  # Keras's own CTC loss lacks lengths
             return ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True))
         labels = self.network.labels
         counts = ops.full((y.shape[0],), labels, dtype="int32")
@@ -148,7 +148,7 @@ class Model(keras.Model):
 
 
 def _build_parts(layer: kinds.Layer, use_cudnn: bool | str) -> list[Any]:
-    """The layers of Keras that correspond to one of ours."""
+    """Build the Keras layers that correspond to one of our layers."""
     padding = getattr(layer, "padding", 0)
     pad = [layers.ZeroPadding2D(padding)] if padding else []
     match layer:

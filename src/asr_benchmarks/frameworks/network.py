@@ -1,6 +1,6 @@
-"""Networks as lists of layers, which every framework builds in its own way, and the weights and samples that each gets.
+"""Networks as lists of layers, which each framework builds in its own way, with common weights and samples.
 
-The axes of arrays are in TensorFlow's order: images (B, height, width, channels), products (inputs, outputs), filters
+The axes of arrays are in TensorFlow's order: images (B, height, width, channels), matrices (inputs, outputs), filters
 (size, size, inputs, outputs), gates of an LSTM in the order input, forget, cell, output.
 """
 
@@ -14,33 +14,32 @@ import numpy as np
 Shape: TypeAlias = tuple[int, ...]
 
 Weight: TypeAlias = tuple[Shape, float, float]
-"""Shape, mean and standard deviation of the values with which a weight begins."""
+"""Shape of a weight, and mean and standard deviation of its initial values."""
 
 LEARNING_RATE = 0.01
-"""Learning rate of the plain gradient descent in all frameworks."""
+"""Learning rate of plain gradient descent in all frameworks."""
 
 EPSILON, MOMENTUM = 1e-5, 0.1
 """Constants of batch norm in all frameworks, as in PyTorch."""
 
 
 class Layer:
-    """Maps a sample of shape `shape` to one of shape `out(shape)`."""
+    """Maps a sample of shape `shape` to a sample of shape `out(shape)`."""
 
     def weights(self) -> dict[str, Weight]:
-        """The trained weights, by name."""
         return {}
 
     def out(self, shape: Shape) -> Shape:
         return shape
 
     def operations(self, shape: Shape) -> float:
-        """Multiplications and additions of the matrix products in the forward pass of one sample."""
+        """Count the multiplications and additions of matrix products in the forward pass of one sample."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """A product with a matrix over the last axis, and a bias."""
+    """Multiplies the last axis by a matrix, and adds a bias."""
 
     inputs: int
     outputs: int
@@ -81,7 +80,7 @@ class Convolution(Layer):
 
 @dataclass(frozen=True)
 class BatchNorm(Layer):
-    """Batch norm with the statistics of the batch, whose running means are kept."""
+    """Batch norm with the statistics of the batch, of which running means are stored."""
 
     channels: int
 
@@ -97,7 +96,7 @@ class Activation(Layer):
 
 @dataclass(frozen=True)
 class MaxPool(Layer):
-    """A pool after a ReLU, where padding with zeros changes no maximum."""
+    """Max pooling after a ReLU, so that padding with zeros changes no maximum."""
 
     size: int
     stride: int
@@ -109,7 +108,7 @@ class MaxPool(Layer):
 
 @dataclass(frozen=True)
 class Reshape(Layer):
-    """Without weights. kind: mean, over the whole image; flat, in one axis; last, the last frame of a sequence."""
+    """Changes the shape. kind: mean (over the image), flat (to one axis), or last (frame of a sequence)."""
 
     kind: str
 
@@ -131,7 +130,7 @@ class Embedding(Layer):
 
 @dataclass(frozen=True)
 class LSTM(Layer):
-    """From (T, inputs) to (T, hidden · directions); the second direction reads backwards within each length."""
+    """Maps (T, inputs) to (T, hidden · directions); the second direction reads backwards within each length."""
 
     inputs: int
     hidden: int
@@ -140,11 +139,11 @@ class LSTM(Layer):
 
     @property
     def input_sizes(self) -> list[int]:
-        """The number of inputs of each layer."""
+        """Number of inputs of each layer."""
         return [self.inputs] + [self.hidden * self.directions] * (self.layers - 1)
 
     def places(self) -> list[tuple[int, int, str]]:
-        """Layer, direction, and the end of the names of the weights there: kernel, recurrent and bias."""
+        """List layer, direction, and the suffix of the names of its weights: kernel, recurrent and bias."""
         return [(n, side, f"{n}{'r' * side}") for n in range(self.layers) for side in range(self.directions)]
 
     def weights(self) -> dict[str, Weight]:
@@ -166,7 +165,7 @@ class LSTM(Layer):
 
 @dataclass(frozen=True)
 class Residual(Layer):
-    """The sum branch(x) + shortcut(x); an empty shortcut is x itself."""
+    """Computes branch(x) + shortcut(x); an empty shortcut is x."""
 
     branch: tuple[Layer, ...]
     shortcut: tuple[Layer, ...] = ()
@@ -194,12 +193,15 @@ def _places(shape: Shape, size: int, stride: int, padding: int) -> Shape:
 
 @dataclass(frozen=True)
 class Network:
-    """A network and how it is trained.
+    """A network and its training.
 
-    kind: FCN, CNN or RNN; shape: of one sample, (values,), (height, width, channels), (words,) or (frames, features);
-    batch, published: the paper's mini-batch and millions of parameters. loss: ce at each output, or ctc, whose
-    utterances have `shortest` frames or more and `labels` labels. optimizer: sgd or adam; bound: weights begin
-    uniformly within ±bound, None for as each layer says; copied: whether each step copies the batch to the device.
+    - kind: FCN, CNN or RNN
+    - shape: of one sample: (values,), (height, width, channels), (words,) or (frames, features)
+    - batch, published: the paper's mini-batch and millions of parameters
+    - loss: ce at each output, or ctc for utterances with `shortest` or more frames and `labels` labels
+    - optimizer: sgd or adam
+    - bound: initial weights are uniform within ±bound; None for the initialisation of each layer
+    - copied: each step copies the batch to the device
     """
 
     name: str
@@ -218,13 +220,13 @@ class Network:
 
     @property
     def words(self) -> int | None:
-        """Size of the vocabulary if the input consists of words, else None."""
+        """Size of the vocabulary; None if the input does not consist of words."""
         first = self.layers[0]
         return first.words if isinstance(first, Embedding) else None
 
     @property
     def variable(self) -> bool:
-        """Whether utterances may differ in length."""
+        """True if utterances may differ in length."""
         return self.loss == "ctc" and self.shortest < self.shape[0]
 
     @property
@@ -237,20 +239,20 @@ class Network:
 
     @property
     def training_operations(self) -> float:
-        """Operations of the forward and backward pass of one sample: each product costs one more for the gradient of
-        the weights and one for that of its input, which the first layer does not need.
+        """Operations of the forward and backward pass of one sample. Each product needs two more in the backward pass,
+        for its weights and its input, except the first layer's input.
         """
         return 3 * self.forward_operations - self.layers[0].operations(self.shape)
 
     def weights(self) -> Iterator[tuple[str, Shape, float, float]]:
-        """Path, shape, mean and standard deviation of each trained weight, in order."""
+        """Yield path, shape, mean and standard deviation of each trained weight, in order."""
         for path, layer in walk(self.layers):
             for name, weight in layer.weights().items():
                 yield (f"{path}.{name}", *weight)
 
 
 def walk(layers: tuple[Layer, ...], path: str = "") -> Iterator[tuple[str, Layer]]:
-    """The layers outside and within residual connections, with their paths."""
+    """Yield the layers outside and within residual connections, with their paths."""
     for n, layer in enumerate(layers):
         if isinstance(layer, Residual):
             yield from walk(layer.branch, f"{path}{n}.branch.")
@@ -260,7 +262,7 @@ def walk(layers: tuple[Layer, ...], path: str = "") -> Iterator[tuple[str, Layer
 
 
 def draw_weights(network: Network, seed: int) -> dict[str, np.ndarray]:
-    """The weights by path, the same in every framework."""
+    """Draw weights by path, the same for every framework."""
     generator = np.random.default_rng(seed)
     if network.bound is not None:
         low, high = -network.bound, network.bound
@@ -272,8 +274,11 @@ def draw_weights(network: Network, seed: int) -> dict[str, np.ndarray]:
 
 
 class Samples(NamedTuple):
-    """inputs (B, *shape), zeros past each length; lengths (B,), longest first; targets: classes (B,), of words (B, T),
-    for CTC labels (B, L) from 1 on, since 0 is the blank.
+    """A batch of samples.
+
+    - inputs (B, *shape), 0 past each length
+    - lengths (B,), longest first
+    - targets: classes (B,), words (B, T), or labels (B, L) from 1 on for CTC, whose blank is 0
     """
 
     inputs: np.ndarray
@@ -282,7 +287,7 @@ class Samples(NamedTuple):
 
 
 def draw_samples(network: Network, batch: int, seed: int) -> Samples:
-    """Draw words, or values from N(0, 1), and classes. At least one utterance has full length (Braun2018 §3.3)."""
+    """Draw inputs (words, or values from N(0, 1)) and targets. One utterance has full length (Braun2018 §3.3)."""
     generator = np.random.default_rng((seed, batch))
     shape, lengths = (batch, *network.shape), np.full(batch, network.shape[0], dtype=np.int32)
     if network.words is not None:

@@ -1,4 +1,4 @@
-"""The networks in PyTorch, whichever module computes their LSTM layers."""
+"""The networks in PyTorch, with various modules for their LSTM layers."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, ctc_loss, linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from asr_ablations.components.model.directions import Directions, reversal
+from asr_ablations.components.model.directions import Directions, reversal_indices
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.precision import set_tf32
 from asr_benchmarks.frameworks import network as kinds
@@ -17,11 +17,11 @@ from asr_benchmarks.frameworks.network import Network, draw_samples, draw_weight
 from asr_benchmarks.worker import Step
 
 CellLayer = Callable[[int, int], nn.Module]
-"""(D, H) to a module (x (B, T, D), lengths (B,)) → (B, T, H), as the options of conf/rnn are."""
+"""Builds from (D, H) a module (x (B, T, D), lengths (B,)) → (B, T, H), like the options of conf/rnn."""
 
 
 class TorchTrainer:
-    """A Trainer. recurrent: makes the module of the LSTM layers, given their sizes and whether lengths vary."""
+    """A Trainer in PyTorch. recurrent: builds the LSTM layers, given their sizes and whether lengths vary."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TorchTrainer:
         return sum(parameter.numel() for parameter in list_trained(self.model))
 
     def outputs(self, count: int | None = None) -> np.ndarray:
-        # with gradients, as in a step: without them torch.compile would compile once more
+        # with gradients, as in a step: otherwise torch.compile would compile again
         outputs: torch.Tensor = self.model(self._copy()[0][:count], self.lengths[:count])
         return outputs.detach().cpu().numpy()
 
@@ -75,7 +75,7 @@ class TorchTrainer:
         return {"torch": torch.__version__}
 
     def _copy(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The batch on the device; lengths stay on the CPU, where packing and the native CTC need them."""
+        """Copy the batch to the device. Lengths stay on the CPU, where packing and CTC need them."""
         inputs, targets = self.batch
         return inputs.to(self.device), targets.to(self.device)
 
@@ -87,7 +87,7 @@ class TorchTrainer:
 
 
 class Recurrent(nn.Module):
-    """All layers of an LSTM: (x (B, T, D), lengths (B,)) → (B, T, H · directions), with weights in its sizes' order."""
+    """All layers of an LSTM: (x (B, T, D), lengths (B,)) → (B, T, H · directions), weights ordered as in `sizes`."""
 
     def __init__(self, sizes: kinds.LSTM) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Recurrent(nn.Module):
 
 
 class Packed(Recurrent):
-    """nn.LSTM over a PackedSequence. Utterances come longest first, so that nothing has to be sorted."""
+    """nn.LSTM over a PackedSequence. Batches are sorted already, with the longest utterance first."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool) -> None:
         super().__init__(sizes)
@@ -108,11 +108,11 @@ class Packed(Recurrent):
 
 
 class Padded(Packed):
-    """nn.LSTM over padding. Raises ValueError if a backward direction would start in the padding."""
+    """nn.LSTM over padded tensors. Raises ValueError if a backward direction would start in the padding."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool) -> None:
         if sizes.directions == 2 and variable:
-            raise ValueError("nn.LSTM would read backwards from the padding; torch_packed is the same with lengths")
+            raise ValueError("nn.LSTM would start backwards in the padding; torch_packed is the same with lengths")
         super().__init__(sizes, variable)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -120,14 +120,14 @@ class Padded(Packed):
 
 
 class Cells(Recurrent):
-    """A module per layer and direction, whose weights are those of an nn.LSTM named `cell`."""
+    """One module per layer and direction, with the weights of an nn.LSTM named `cell`."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool, *, layer: CellLayer) -> None:
         super().__init__(sizes)
         self.parts = nn.ModuleList(layer(sizes.input_sizes[n], sizes.hidden) for n, *_ in sizes.places())
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        flip = reversal(lengths, x.shape[1], x.device)[..., None] if self.sizes.directions == 2 else None
+        flip = reversal_indices(lengths, x.shape[1], x.device)[..., None] if self.sizes.directions == 2 else None
         outputs: list[torch.Tensor] = []
         for part, (_, side, _) in zip(self.parts, self.sizes.places(), strict=True):
             if side and flip is not None:
@@ -141,12 +141,12 @@ class Cells(Recurrent):
 
 
 class ProjectLayers(Recurrent):
-    """This project's layers: on a CPU with several threads each direction runs in its own thread."""
+    """This project's layers: on a CPU with several threads, each direction runs in its own thread."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool, *, layer: CellLayer) -> None:
         super().__init__(sizes)
-        both = "concat" if sizes.directions == 2 else "forward"
-        self.layers = nn.ModuleList(Directions(layer, n, sizes.hidden, directions=both) for n in sizes.input_sizes)
+        kind = "concat" if sizes.directions == 2 else "forward"
+        self.layers = nn.ModuleList(Directions(layer, n, sizes.hidden, directions=kind) for n in sizes.input_sizes)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
@@ -155,13 +155,13 @@ class ProjectLayers(Recurrent):
 
 
 class LSTMCompiled(nn.Module):
-    """A CellLayer as rnn=lstm whose step is compiled, not its loop: that would take longer than training. Layers and
-    directions share the step, since the inputs' products come before the loop.
+    """A CellLayer like rnn=lstm with a compiled step; compiling the loop would take longer than training. Layers and
+    directions share the compiled step, because the product with the inputs is computed before the loop.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)  # only holds the weights
+        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)  # only for the weights
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
@@ -188,12 +188,11 @@ def _step(
 
 
 def list_trained(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that are trained."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy weights by path, as of draw_weights, into the module."""
+    """Copy weights by path, from draw_weights, into the module."""
     with torch.no_grad():
         for path, value in weights.items():
             place, _, name = path.rpartition(".")
@@ -202,7 +201,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def _find_target(module: nn.Module, name: str) -> tuple[torch.Tensor, tuple[int, ...]]:
-    """The parameter of a name, and the order of its axes in the value of that name."""
+    """Find the parameter for a name in draw_weights, and the permutation of that value's axes."""
     if isinstance(module, Recurrent):
         parameters = [value for key, value in module.named_parameters() if "bias_hh" not in key]
         parameter = parameters[list(module.sizes.weights()).index(name)]
@@ -216,7 +215,7 @@ MakeRecurrent = Callable[[kinds.LSTM], Recurrent]
 
 
 class Sequence(nn.Sequential):
-    """Layers as a module: (inputs, lengths) → outputs. Only recurrent layers need the lengths."""
+    """(inputs, lengths) → outputs, by a list of layers. Only recurrent layers need the lengths."""
 
     def __init__(self, layers: tuple[kinds.Layer, ...], recurrent: MakeRecurrent | None = None) -> None:
         super().__init__(*(_build_module(layer, recurrent) for layer in layers))
@@ -254,7 +253,7 @@ def _build_module(layer: kinds.Layer, recurrent: MakeRecurrent | None) -> nn.Mod
 
 
 def _hold_second_bias(module: Recurrent) -> Recurrent:
-    """cuDNN needs a second bias; other frameworks have one. Two would learn at twice the rate: it stays 0."""
+    """Fix the second bias at 0: cuDNN requires it, other frameworks lack it, and two would learn twice as fast."""
     for name, parameter in module.named_parameters():
         if "bias_hh" in name:
             nn.init.zeros_(parameter.requires_grad_(False))
@@ -267,7 +266,7 @@ class _Reshape(nn.Module):
         self.kind = kind
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # flat in the order of the other frameworks: channels last
+        # channels last, as in the other frameworks
         return x[:, -1] if self.kind == "last" else x.permute(0, 2, 3, 1).flatten(1)
 
 

@@ -1,4 +1,4 @@
-"""Whether an implementation computes the same numbers as a reference in NumPy."""
+"""Comparison of each implementation's numbers with a reference in NumPy."""
 
 import statistics
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from asr_benchmarks.frameworks.network import LSTM, Network, Samples, draw_sampl
 from asr_benchmarks.worker import Worker
 
 LARGEST = 1e-4
-"""The largest allowed difference of the logits, and of the loss per nat of it."""
+"""The largest allowed difference of the logits, and relative difference of the loss."""
 
 LEARNING = 1.0
 """The largest allowed difference, in %, of the amount by which one step lowers the loss."""
@@ -18,7 +18,9 @@ LEARNING = 1.0
 
 @dataclass(frozen=True)
 class Agreement:
-    """logits: largest difference over valid frames; loss: its difference; decrease: that of the loss in one step."""
+    """Differences from the reference: the largest of logits in valid frames, and of the loss. decrease: by how much one
+    step lowers the loss.
+    """
 
     logits: float
     loss: float
@@ -26,7 +28,7 @@ class Agreement:
 
 
 class Expected:
-    """Results of the reference for the weights and the batch of a network."""
+    """Reference results for the weights and the batch of a network."""
 
     def __init__(self, network: Network, seed: int) -> None:
         samples = draw_samples(network, network.batch, seed)
@@ -36,7 +38,7 @@ class Expected:
             self.valid = np.arange(network.shape[0]) < samples.lengths[:, None]
 
     def compare(self, worker: Worker) -> Agreement:
-        """Compare a Trainer, in its process, with the reference over two steps."""
+        """Compare a Trainer, in a process, with the reference over two steps."""
         outputs = worker.call("outputs")
         same = outputs.shape == self.logits.shape
         logits = float(np.abs(outputs - self.logits)[self.valid].max()) if same else float("inf")
@@ -45,14 +47,14 @@ class Expected:
 
 
 def refuse_others(agreements: Mapping[str, Agreement], loss: float) -> dict[str, str]:
-    """The implementations that compute others than the reference, whose loss is given, or whose first step lowers the
-    loss by another amount than the median, and why.
+    """Give reasons to exclude implementations that compute other numbers. loss: the reference's. Either their numbers
+    differ from the reference, or their first step lowers the loss by another amount than the median.
     """
     allowed = LARGEST * max(1.0, abs(loss))
     reasons = {
         name: f"logits differ by {agreement.logits:.2g}, the loss of {loss:.4g} by {agreement.loss:.2g}"
         for name, agreement in agreements.items()
-        if not (agreement.logits <= LARGEST and agreement.loss <= allowed)  # a NaN is not smaller either
+        if not (agreement.logits <= LARGEST and agreement.loss <= allowed)  # also true for NaN
     }
     others = {name: agreement.decrease for name, agreement in agreements.items() if name not in reasons}
     usual = statistics.median(others.values()) if others else 0.0
@@ -66,7 +68,7 @@ def refuse_others(agreements: Mapping[str, Agreement], loss: float) -> dict[str,
 def compute_reference(
     network: Network, weights: Mapping[str, np.ndarray], samples: Samples
 ) -> tuple[np.ndarray, float]:
-    """Logits, for CTC (B, T, V), else (B, V) after the last frame, and the mean loss in nats per label."""
+    """Compute logits and the mean loss in nats per label. Logits are (B, T, V) for CTC, otherwise (B, V)."""
     exact = {name: value.astype(np.float64) for name, value in weights.items()}
     x, outputs, lstm = samples.inputs.astype(np.float64), [], network.layers[0]
     assert isinstance(lstm, LSTM)
@@ -100,7 +102,7 @@ def _run_lstm(x: np.ndarray, inputs: np.ndarray, recurrent: np.ndarray, bias: np
 
 
 def _reverse(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Each utterance reversed within its length; the padding stays where it is."""
+    """Reverse each utterance within its length; the padding stays in place."""
     turned = x.copy()
     for row, length in enumerate(lengths):
         turned[row, :length] = x[row, :length][::-1]
@@ -108,10 +110,10 @@ def _reverse(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _ctc(nats: np.ndarray, length: int, labels: np.ndarray) -> float:
-    """The loss of one utterance in nats: Graves et al. 2006, equations 6 to 8, in logarithms."""
+    """Compute the loss of one utterance in nats, in logarithms (Graves et al. 2006, equations 6 to 8)."""
     symbols = np.zeros(2 * len(labels) + 1, dtype=int)
     symbols[1::2] = labels
-    over = np.full(len(symbols), -np.inf)  # from two symbols before: not onto a blank, not past a repeated label
+    over = np.full(len(symbols), -np.inf)  # steps over two symbols: not onto a blank, not between equal labels
     over[3::2][labels[1:] != labels[:-1]] = 0
     log_alpha = np.full(len(symbols), -np.inf)
     log_alpha[:2] = -nats[0, symbols[:2]]

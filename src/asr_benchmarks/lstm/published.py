@@ -1,4 +1,4 @@
-"""The speeds that Braun2018 §4 and §5 give for its implementations, beside those measured."""
+"""The speeds that Braun2018 §4 and §5 report, for comparison with the measured ones."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ CUDNN, ANY_CUDNN, SLOWEST = "PyTorch cuDNNLSTM", "cuDNNLSTM", "the slowest"
 
 @dataclass(frozen=True)
 class Ratio:
-    """`slower` takes `least` to `most` times as long as `faster`. where: the source, or how it follows."""
+    """`slower` takes `least` to `most` times as long as `faster`. where: the source, or the derivation."""
 
     slower: Point
     faster: Point
@@ -35,7 +35,7 @@ RATIOS = tuple(_read_ratio(*row) for row in PRINTED["ratios"])
 
 
 def find_speed_up(configuration: str, implementation: str | None) -> float | None:
-    """The speed of an implementation over the paper's slowest of the configuration; None if the text does not say."""
+    """Find the speed of an implementation relative to the paper's slowest; None if the text does not give it."""
     slowest = PRINTED["slowest"].get(configuration)
     if implementation is None or slowest is None:
         return None
@@ -47,7 +47,7 @@ def find_speed_up(configuration: str, implementation: str | None) -> float | Non
 
 
 def list_ratios(measured: Mapping[Point, float], configurations: Collection[str]) -> list[Row]:
-    """The published ratios of these configurations, and ours. measured: seconds by configuration and published name."""
+    """List published and measured ratios of configurations. measured: seconds by configuration and published name."""
     rows = []
     for ratio in RATIOS:
         (first, slower), (second, faster) = ratio.slower, ratio.faster
@@ -64,7 +64,7 @@ def list_ratios(measured: Mapping[Point, float], configurations: Collection[str]
 
 
 def _find_seconds(point: Point, measured: Mapping[Point, float]) -> float | None:
-    """The measured seconds of a point; those of the slowest implementation where the point is SLOWEST."""
+    """Find the measured seconds of a point, or of the slowest implementation if the point is SLOWEST."""
     configuration, name = point
     if name == SLOWEST:
         return max((seconds for (place, _), seconds in measured.items() if place == configuration), default=None)

@@ -1,4 +1,4 @@
-"""Training steps of LSTM networks in several frameworks, with equal weights, in turn (Braun2018 §3)."""
+"""Training steps of LSTM networks in several frameworks, with equal weights, timed in turn (Braun2018 §3)."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,7 +17,7 @@ from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import Implementation, Measured, Worker, choose_runnable, measure_in_turn, run_workers
 from asr_verdicts.errors import choices
 
-NOT_CUDNN = "on a CPU nn.LSTM is torch's own loop; the paper's PyTorch cuDNNLSTM, beside which it stands, ran on a GPU"
+NOT_CUDNN = "on a CPU nn.LSTM is not cuDNN; the paper's PyTorch cuDNNLSTM, listed in the same row, ran on a GPU"
 
 NUMBERS = "logits differ | loss differs | first step lowers loss by | peak GB"
 
@@ -35,7 +35,7 @@ def lstm_speed(
     budget: float | None,
     threads: int | None,
 ) -> Iterator[Result]:
-    """Yields what has been measured after each configuration; who computes other numbers becomes a note."""
+    """Yield the result so far after each configuration. Implementations that compute other numbers become notes."""
     check_counts(steps=steps, warmup=warmup, **({} if threads is None else {"threads": threads}))
     options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
     in_turn({}, **options)  # raises for a wrong budget before anything starts
@@ -46,7 +46,7 @@ def lstm_speed(
     wanted = {name: way for name, way in implementations.items() if only is None or name in only}
     runnable, notes = choose_runnable(wanted, device)
     if scale != 1:
-        notes.append(f"sizes are the paper's times {scale:g}; its ratios are those of the full sizes")
+        notes.append(f"sizes are the paper's times {scale:g}; the paper's ratios are for full sizes")
     if device == "cpu" and "torch_lstm" in runnable:
         notes.append(NOT_CUDNN)
     measured: dict[str, tuple[dict[str, Measured], dict[str, Agreement]]] = {}
@@ -81,7 +81,7 @@ def _build_result(
     published: Mapping[str, str | None],
     notes: list[str],
 ) -> Result:
-    """The result so far. published: the paper's names of the implementations. The plot has the paper's bars."""
+    """Build the result so far. published: the paper's names of the implementations. The plot is like the paper's."""
     steps: list[Row] = []
     numbers: list[Row] = []
     seconds: dict[tuple[str, str], float] = {}
@@ -114,11 +114,11 @@ def _build_result(
 
 SIZES = ("layers", "units", "features", "batch", "outputs", "labels")
 KEYS = ("name", "layers", "units", "bidirectional", "features", "batch", "frames", "loss", "outputs", "labels")
-"""Of a network. frames: of the shortest and of the longest utterance; labels: per utterance."""
+"""Keys of a network. frames: of the shortest and the longest utterance; labels: per utterance."""
 
 
 def choose_networks(networks: Mapping[str, Mapping[str, Any]], chosen: list[str], scale: float) -> list[Network]:
-    """The chosen networks with units, batch, frames and labels times `scale`. Raises UsageError for wrong values."""
+    """Build the chosen networks, with units, batch, frames and labels times `scale`. Raises UsageError."""
     number("benchmark.scale", scale, above=0)
     if not chosen or not all(name in networks for name in chosen):
         raise choices("benchmark.configurations", chosen, f"one or more of {', '.join(networks)}")
@@ -146,7 +146,7 @@ def build_network(
     outputs: int,
     labels: int,
 ) -> Network:
-    """LSTM layers, and a linear layer after the last frame or, for CTC, after each; weights begin as torch's do."""
+    """Build LSTM layers and a linear layer on the last frame, or on each for CTC. Initial weights are as in torch."""
     directions = 2 if bidirectional else 1
     recurrent, output = LSTM(features, units, layers, directions), Dense(units * directions, outputs)
     sequence = (recurrent, output) if loss == "ctc" else (recurrent, Reshape("last"), output)
@@ -172,7 +172,7 @@ def _check(where: str, values: Mapping[str, Any]) -> None:
         raise choices(f"{where}.loss", loss, ("ce", "ctc"))
     two = isinstance(frames, list) and len(frames) == 2 and all(is_whole(count, 1) for count in frames)
     if not two or frames[0] > frames[1]:
-        raise choices(f"{where}.frames", frames, "two whole numbers, 1 or more, the second no smaller")
+        raise choices(f"{where}.frames", frames, "two increasing whole numbers, 1 or more")
     if loss == "ctc" and not (2 * labels <= frames[0] and values["outputs"] > 1):
         raise choices(f"{where}.labels", labels, f"half of the {frames[0]} frames at most, and 2 outputs or more")
     if loss == "ce" and (labels != 1 or frames[0] < frames[1]):

@@ -1,5 +1,6 @@
-"""The six networks of Shi2016 table 2, sized by conf/benchmark/networks/network/ and divided by `shrink`. size: the
-batch and the published millions of parameters.
+"""The six networks of Shi2016 table 2, with sizes from conf/benchmark/networks/network/ divided by `shrink`.
+
+size: the batch and the published millions of parameters.
 """
 
 import itertools
@@ -10,12 +11,12 @@ from asr_benchmarks.frameworks import network as kinds
 from asr_benchmarks.frameworks.network import Activation, Convolution, Dense, Layer, MaxPool, Network, Reshape
 
 SMALLEST_IMAGE = 64
-"""Pixels per side; with fewer, nothing would be left after the pools."""
+"""Pixels per side; with fewer, nothing would be left after the pooling layers."""
 
 
 def fcn(name: str, *, shrink: int, inputs: int, outputs: int, hidden: int, hidden_layers: int, **size: Any) -> Network:
-    """A fully connected network, with a sigmoid after each hidden layer."""
-    sizes = [_part(inputs, shrink), *[_part(hidden, shrink)] * hidden_layers, _part(outputs, shrink)]
+    """Build a fully connected network with a sigmoid after each hidden layer."""
+    sizes = [_shrink(inputs, shrink), *[_shrink(hidden, shrink)] * hidden_layers, _shrink(outputs, shrink)]
     layers: list[Layer] = []
     for before, after in itertools.pairwise(sizes):
         layers += [Dense(before, after), Activation("sigmoid")]
@@ -25,11 +26,12 @@ def fcn(name: str, *, shrink: int, inputs: int, outputs: int, hidden: int, hidde
 def alexnet(
     name: str, *, shrink: int, image: int, outputs: int, channels: list[int], hidden: int, **size: Any
 ) -> Network:
-    """AlexNet in one tower (Krizhevsky 2014, One weird trick), without dropout or cross-channel normalisation: the 61
-    million parameters of Table 2, whose "4 layers" are neither the eight with weights nor the five convolutions.
+    """Build AlexNet in one tower (Krizhevsky 2014, One weird trick), without dropout or cross-channel normalisation.
+
+    It has the 61 million parameters of Table 2, but not its "4 layers": 8 have weights, 5 of these are convolutions.
     """
-    side, classes, wide = _image(image, shrink), _part(outputs, shrink), _part(hidden, shrink)
-    first, second, third, fourth, fifth = (_part(count, shrink) for count in channels)
+    side, classes, wide = _shrink_image(image, shrink), _shrink(outputs, shrink), _shrink(hidden, shrink)
+    first, second, third, fourth, fifth = (_shrink(count, shrink) for count in channels)
     features: tuple[Layer, ...] = (
         *(Convolution(3, first, 11, stride=4, padding=2), Activation("relu"), MaxPool(3, 2)),
         *(Convolution(first, second, 5, padding=2), Activation("relu"), MaxPool(3, 2)),
@@ -45,11 +47,11 @@ def alexnet(
 
 
 def resnet(name: str, *, shrink: int, image: int, outputs: int, width: int, blocks: list[int], **size: Any) -> Network:
-    """ResNet of He et al. 2015, Table 1: bottlenecks; the first of a stage halves the image in its first convolution.
-    Shi2016 table 2 gives the multiply-additions of a sample, 3.8 × 10⁹, as its parameters.
+    """Build the ResNet of He et al. 2015, Table 1. The first convolution of each later stage halves the image.
+    Shi2016 table 2 lists the multiply-additions of a sample, 3.8 × 10⁹, as the number of parameters.
     """
-    side, classes, channels = _image(image, shrink), _part(outputs, shrink), _part(width, shrink)
-    layers: list[Layer] = [*_normed(3, channels, size=7, stride=2), Activation("relu"), MaxPool(3, 2, padding=1)]
+    side, classes, channels = _shrink_image(image, shrink), _shrink(outputs, shrink), _shrink(width, shrink)
+    layers: list[Layer] = [*_conv_norm(3, channels, size=7, stride=2), Activation("relu"), MaxPool(3, 2, padding=1)]
     inputs = channels
     for stage, count in enumerate(blocks):
         middle = channels * 2**stage
@@ -63,30 +65,30 @@ def resnet(name: str, *, shrink: int, image: int, outputs: int, width: int, bloc
 def lstm(
     name: str, *, shrink: int, words: int, outputs: int, hidden: int, lstm_layers: int, length: int, **size: Any
 ) -> Network:
-    """A language model: an embedding as wide as the LSTM, the LSTM's layers, and the next word at each position."""
-    vocabulary, classes, wide = _part(words, shrink), _part(outputs, shrink), _part(hidden, shrink)
+    """Build a language model: an embedding as wide as the LSTM, LSTM layers, and the next word at each position."""
+    vocabulary, classes, wide = _shrink(words, shrink), _shrink(outputs, shrink), _shrink(hidden, shrink)
     layers = (kinds.Embedding(vocabulary, wide), kinds.LSTM(wide, wide, lstm_layers), Dense(wide, classes))
-    return Network(name, "RNN", (_part(length, min(shrink, 8)),), classes, layers, **size)
+    return Network(name, "RNN", (_shrink(length, min(shrink, 8)),), classes, layers, **size)
 
 
 def _bottleneck(inputs: int, middle: int, stride: int) -> tuple[Layer, ...]:
     branch = (
-        *(*_normed(inputs, middle, size=1, stride=stride), Activation("relu")),
-        *(*_normed(middle, middle, size=3), Activation("relu")),
-        *_normed(middle, 4 * middle, size=1),
+        *(*_conv_norm(inputs, middle, size=1, stride=stride), Activation("relu")),
+        *(*_conv_norm(middle, middle, size=3), Activation("relu")),
+        *_conv_norm(middle, 4 * middle, size=1),
     )
     projected = stride > 1 or inputs != 4 * middle
-    shortcut = _normed(inputs, 4 * middle, size=1, stride=stride) if projected else ()
+    shortcut = _conv_norm(inputs, 4 * middle, size=1, stride=stride) if projected else ()
     return kinds.Residual(branch, shortcut), Activation("relu")
 
 
-def _normed(inputs: int, outputs: int, size: int, stride: int = 1) -> tuple[Layer, ...]:
+def _conv_norm(inputs: int, outputs: int, size: int, stride: int = 1) -> tuple[Layer, ...]:
     return Convolution(inputs, outputs, size, stride, padding=size // 2, bias=False), kinds.BatchNorm(outputs)
 
 
-def _part(size: int, shrink: int) -> int:
+def _shrink(size: int, shrink: int) -> int:
     return max(2, size // shrink)
 
 
-def _image(side: int, shrink: int) -> int:
+def _shrink_image(side: int, shrink: int) -> int:
     return max(min(side, SMALLEST_IMAGE), side // shrink)

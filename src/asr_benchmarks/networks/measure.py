@@ -1,4 +1,4 @@
-"""Seconds per mini-batch of the six networks of Shi2016 table 2, in every framework, by threads, samples and device."""
+"""Seconds per mini-batch of the networks of Shi2016 table 2, by framework, threads, samples and device."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -27,10 +27,10 @@ from asr_benchmarks.worker import (
 from asr_verdicts.errors import UsageError, choices
 
 TOLERANCE = {False: 1e-4, True: 1e-2}
-"""Allowed difference of outputs, as a share of the largest, without and with rounded products (tf32)."""
+"""Allowed difference of outputs relative to the largest output, without and with rounded products (tf32)."""
 
 STEP = "network | framework | device | threads | batch | ms | spread % | samples/s | GFLOP/s | peak GB"
-"""The columns of `steps`. ms: median; peak GB: memory of the GPU, or of the process with its libraries."""
+"""Columns of `steps`. ms: median; peak GB: memory of the GPU, or of the process including libraries."""
 
 SIZE = "network | kind | input | outputs | parameters | millions | Table 2 | GFLOP per sample"
 
@@ -49,7 +49,7 @@ def network_speed(
     warmup: int,
     budget: float | None,
 ) -> Iterator[Result]:
-    """Yields, after each network, what has been measured so far."""
+    """Yield the result so far after each network."""
     check_counts(shrink=shrink, together=together, steps=steps, warmup=warmup, threads=threads)
     if not batches or not all(is_number(part) and part > 0 for part in batches):
         raise choices("benchmark.batches", batches, "numbers above 0, by which each network's mini-batch is multiplied")
@@ -69,7 +69,7 @@ def network_speed(
 
 
 class Variant(NamedTuple):
-    """A network in a framework. threads: those of the CPU; None on a GPU, where the framework chooses them."""
+    """A network in a framework. threads: of the CPU; None on a GPU, where the framework chooses."""
 
     network: Network
     framework: str
@@ -85,8 +85,8 @@ class Variant(NamedTuple):
 def list_variants(
     network: Network, frameworks: Sequence[str], gpu: bool, threads: Sequence[int], batches: Sequence[float]
 ) -> list[Variant]:
-    """Every number of threads with the paper's mini-batch, and every other share of it with as many threads as cores,
-    or the next smaller number; on a GPU every mini-batch.
+    """List the variants: numbers of threads with the paper's mini-batch, other mini-batches with all cores. If
+    `threads` lacks the number of cores, the next smaller number is used. A GPU gets every mini-batch.
     """
     sizes = list(dict.fromkeys(max(1, round(part * network.batch)) for part in batches))
     usual = network.batch if network.batch in sizes else sizes[0]
@@ -98,7 +98,7 @@ def list_variants(
 
 
 def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list[str]]:
-    """The names in `only` of each kind; all of a kind that it does not mention. Raises UsageError for others."""
+    """Choose the names in `only` of each kind, or all of a kind that it does not mention. Raises UsageError."""
     allowed = [name for names in every for name in names]
     for name in only:
         if name not in allowed:
@@ -107,26 +107,26 @@ def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list
 
 
 class Reference:
-    """Outputs and losses of the first framework of each network and mini-batch, which the others have to reproduce."""
+    """Outputs and losses of the first framework, by network and mini-batch, which the others must reproduce."""
 
     def __init__(self, tf32: bool) -> None:
         self.tf32, self.tolerance = tf32, TOLERANCE[tf32]
         self.first: dict[tuple[str, int], tuple[np.ndarray, list[float]]] = {}
 
     def check(self, variant: Variant, worker: Worker) -> None:
-        """Raises WorkerError for other parameters, outputs or losses. The gradient of batch norm over few values
-        multiplies rounding errors: with it, only the loss before the first step is compared.
+        """Raise WorkerError for other parameters, outputs or losses. Gradients of batch norm over few values multiply
+        rounding errors, so networks with batch norm are only compared by their first loss.
         """
         parameters = worker.call("parameters")
         if parameters != variant.network.parameters:
             raise WorkerError(f"has {parameters:,} parameters instead of {variant.network.parameters:,}")
-        normed = any(isinstance(layer, BatchNorm) for _, layer in walk(variant.network.layers))
+        has_batch_norm = any(isinstance(layer, BatchNorm) for _, layer in walk(variant.network.layers))
         outputs, losses = worker.call("outputs", 2), [worker.call("step").loss for _ in range(2)]
         expected, first_losses = self.first.setdefault((variant.network.name, variant.batch), (outputs, losses))
         difference = float(abs(outputs - expected).max() / abs(expected).max())
         if not difference <= self.tolerance:
-            raise WorkerError(f"its outputs differ by {difference:.1e} of the largest from the first framework's")
-        pairs = list(zip(losses, first_losses, strict=True))[: 1 if normed else 2]
+            raise WorkerError(f"its outputs differ by {difference:.1e} (relative) from the first framework's")
+        pairs = list(zip(losses, first_losses, strict=True))[: 1 if has_batch_norm else 2]
         relative = max(abs(loss - first) / abs(first) for loss, first in pairs)
         if not relative <= self.tolerance:
             raise WorkerError(f"its losses differ by {100 * relative:.2g} % from the first framework's")
@@ -140,7 +140,7 @@ def measure_variants(
     notes: list[str],
     **options: Any,
 ) -> list[Row]:
-    """Time the variants in turn, each in a process of its own; those that cannot start become notes."""
+    """Time the variants in turn, each in a separate process. Variants that cannot start become notes."""
     starts = {}
     for variant in chunk:
         place: dict[str, Any] = {"device": variant.device, "threads": variant.threads}
@@ -151,7 +151,7 @@ def measure_variants(
         try:
             measured = measure_in_turn(workers, title=f"measuring {name}", **options)
         except UsageError as error:
-            notes.append(f"{', '.join(map(str, workers))}: not measured, {error}")
+            notes.append(f"{', '.join(map(str, workers))}: not measured: {error}")
             return []
     notes += noise_notes({str(variant): result.timing for variant, result in measured.items()})
     rows = []
@@ -183,22 +183,22 @@ def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[
 
 
 def _compare_size(network: Network, shrink: int) -> list[str]:
-    """A note for sizes that are not those of Table 2."""
+    """Write a note if sizes differ from Table 2."""
     millions = network.parameters / 1e6
     if shrink > 1:
         return [f"{network.name}: sizes divided by benchmark.shrink={shrink}, {millions:.2g} million parameters"]
     if network.published in (int(millions), round(millions)):
         return []
-    products = f"the multiply-additions of a sample, forwards, are {network.forward_operations / 2e6:.0f} millions"
+    products = f"a forward pass of one sample has {network.forward_operations / 2e6:.0f} million multiply-additions"
     return [f"{network.name}: {millions:.1f} million parameters, {network.published:g} in Table 2; {products}"]
 
 
 def _list_gains(rows: Sequence[Row]) -> list[Row]:
-    """The gain from threads and from a GPU, by network and framework, with the first mini-batch that was measured."""
+    """List the gains from threads and a GPU, by network and framework, for the first measured mini-batch."""
     gains = []
     for network, framework in dict.fromkeys((row["network"], row["framework"]) for row in rows):
-        those = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
-        same = [row for row in those if row["batch"] == those[0]["batch"]]
+        measured = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
+        same = [row for row in measured if row["batch"] == measured[0]["batch"]]
         cpu = {row["threads"]: row["ms"] for row in same if row["device"] == "cpu"}
         gpu = next((row["ms"] for row in same if row["device"] == "gpu"), None)
         gains.append(build_gain_row(network, framework, "this machine", cores(), cpu, gpu))
@@ -206,7 +206,7 @@ def _list_gains(rows: Sequence[Row]) -> list[Row]:
 
 
 def _plot_seconds(network: str, rows: Sequence[Row]) -> list[Plot]:
-    """Seconds by the size of the mini-batch, as in Figure 1 of the paper, and by threads."""
+    """Plot seconds by size of the mini-batch, as in Figure 1 of the paper, and by threads."""
     by_batch: dict[str, dict[int, float]] = {}
     by_threads: dict[str, dict[int, float]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""The numbers of Shi2016 table 4, as rows like those measured here."""
+"""The numbers of Shi2016 table 4, in the same form as the measured rows."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -8,14 +8,14 @@ from asr_benchmarks.tables import Row, published
 BEYOND = "beyond cores / cores"
 
 TABLE = published("networks")
-"""Table 4 of the paper: published/networks.yaml says how it was read."""
+"""Table 4 of the paper; published/networks.yaml explains how it was read."""
 
 
 def build_gain_row(
     network: str, framework: str, machine: str, cores: int, seconds: Mapping[int, float], gpu: float | None
 ) -> Row:
-    """Speed-ups: from one thread to two, from as many as cores to the smallest larger number, and from these to the
-    GPU; None where one was not measured. seconds: by number of threads.
+    """Compute speed-ups from seconds by number of threads; None if one was not measured. They are: from one thread to
+    two, from one thread per core to the next larger number, and to the GPU.
     """
     full = seconds.get(cores)
     beyond = min((count for count in seconds if count > cores), default=0)
@@ -37,7 +37,7 @@ def count_slower(rows: Collection[Row]) -> str | None:
 
 
 def list_gains(networks: Collection[str]) -> list[Row]:
-    """The paper's gains from threads and GPUs with these networks."""
+    """List the paper's gains from threads and GPUs for these networks."""
     return [
         build_gain_row(network, framework, f"{machine['name']}, published", machine["cores"], threads, gpu)
         for network, framework, machine, threads, gpu in _list_cases(networks)
@@ -45,7 +45,7 @@ def list_gains(networks: Collection[str]) -> list[Row]:
 
 
 def list_seconds(networks: Collection[str]) -> list[Row]:
-    """Seconds per mini-batch by threads of the CPU, and on the GPU, of which a machine has one here."""
+    """List seconds per mini-batch by threads of the CPU, and on each GPU."""
     machines = TABLE["machines"].values()
     counts = sorted({count for machine in machines for count in machine["threads"]})
     cases = [(case[0], case[1], case[2]["name"], case[3], case[4]) for case in _list_cases(networks)]
@@ -67,13 +67,12 @@ def list_seconds(networks: Collection[str]) -> list[Row]:
 
 
 def explain_machines() -> str:
-    """Explain the names of the paper's machines."""
     machines = [f"{machine['name']}: {machine['about']}" for machine in TABLE["machines"].values()]
     return f"published: {TABLE['source']}, {TABLE['software']}; {'; '.join(machines)}"
 
 
 def _list_cases(networks: Collection[str]) -> Iterator[tuple[str, str, Any, dict[int, float], float | None]]:
-    """Network, framework, machine, seconds by threads of its CPU and on its GPU, where there is a number."""
+    """Yield network, framework, machine, and the published seconds by CPU threads and on the machine's GPU."""
     for network, frameworks in TABLE["seconds"].items():
         for framework, measured in frameworks.items():
             for key, machine in TABLE["machines"].items():

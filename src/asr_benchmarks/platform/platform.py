@@ -1,4 +1,4 @@
-"""One machine at the training of one model: throughput, utilisation, time to accuracy, price (Baunsgaard2020 §4)."""
+"""Training of one model on one machine: throughput, utilisation, time to accuracy, price (Baunsgaard2020 §4)."""
 
 import copy
 import time
@@ -36,13 +36,13 @@ from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import Record
 
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
-"""Columns that are also shown relative to the first machine where several stand together (Baunsgaard2020 table 4)."""
+"""Columns that comparisons of machines also show relative to the first one (Baunsgaard2020 table 4)."""
 
 RATES = tuple(name for name, metric in METRICS.items() if metric.is_rate)
 
 
 class TrainingFailedError(Exception):
-    """The training did not finish; its process has printed the reason on the standard error."""
+    """The training did not finish; its process has printed the reason to standard error."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -60,7 +60,7 @@ def platform(
     decoder: partial[Decoder],
     price: Mapping[str, float | None],
 ) -> Result:
-    """Train the config's model once, in `training` in the benchmark's folder, and tabulate it beside the paper's."""
+    """Train the config's model once, in the subfolder `training`, and tabulate the results with the paper's."""
     check_counts(repeats=repeats, utterances=1 if utterances is None else utterances)
     if minutes is not None:
         number("benchmark.minutes", minutes, above=0, also="null for max_epochs")
@@ -101,7 +101,7 @@ def platform(
 
 
 def _train(cfg: DictConfig, minutes: float | None) -> Path:
-    """Train in processes of its own, and return the folder of the finished run."""
+    """Train in separate processes, and return the folder of the finished run."""
     training, folder = copy.deepcopy(cfg), Run(cfg).folder
     with open_dict(training):
         training.benchmark = {"minutes": minutes}
@@ -109,18 +109,17 @@ def _train(cfg: DictConfig, minutes: float | None) -> Path:
         training.overrides = [
             override for override in cfg.overrides if not override.lstrip("+").startswith("benchmark")
         ]
-    run = set_up(training).record.folder  # raises for wrong values here, where the message is one line
+    run = set_up(training).record.folder  # raises for wrong values here, with a message of one line
     run.parent.mkdir(parents=True, exist_ok=True)
     config = run.parent / CONFIG
     write(config, OmegaConf.to_yaml(training, resolve=True))
     code = wait_for(command(Path(__file__), config, ranks(training)))
     if (reason := why_unfinished(run)) or code:
-        raise TrainingFailedError(f"the training: {reason or 'ended early'}", code or 1)
+        raise TrainingFailedError(f"the training failed: {reason or 'it ended early'}", code or 1)
     return run
 
 
 def _read_memory() -> dict[str, object]:
-    """Memory of the machine and of each GPU."""
     sizes = [torch.cuda.get_device_properties(i).total_memory / 2**30 for i in range(torch.cuda.device_count())]
     gpus = {"GPU memory": ", ".join(f"{size:.0f} GiB" for size in sizes)} if sizes else {}
     return {"memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB", **gpus}
@@ -134,14 +133,14 @@ def _explain(run: Record, minutes: float | None, reached: Table) -> list[str]:
         "R: hours of audio trained per second; time to accuracy: median over three validations, from the start",
     ]
     if (count := run.summary.ranks or 1) > 1:
-        lines.append(f"CPU, memory and waiting are those of the first of {count} ranks; GPUs are all of them")
+        lines.append(f"CPU, memory and waiting: of the first of {count} ranks; GPUs: of all ranks")
     if missed := [f"{row['rate']} {row['target %']} %" for row in reached if row["minutes"] is None]:
         lines.append(f"not reached: {', '.join(missed)}")
     return lines
 
 
 def read_published_tables() -> dict[str, Table]:
-    """The tables of Baunsgaard2020 §4.2, §4.4.2, §5.1 and §5.3 on its three machines."""
+    """Read the tables of Baunsgaard2020 §4.2, §4.4.2, §5.1 and §5.3 for its three machines."""
     printed = published("platform")
     systems = [machine["machine"] for machine in printed["machines"]]
     times: list[Row] = []
@@ -159,7 +158,7 @@ def read_published_tables() -> dict[str, Table]:
 
 
 class TimeLimit(pl.Callback):
-    """Ends training with the epoch in which the minutes run out. Its validation counts, as in time to accuracy."""
+    """Ends training after the epoch in which the minutes run out. Its validation counts, as in time to accuracy."""
 
     def __init__(self, minutes: float) -> None:
         self.seconds = 60 * minutes
@@ -170,7 +169,7 @@ class TimeLimit(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         over = time.perf_counter() - self.began >= self.seconds
-        # a rank that stopped alone would leave the others waiting for its gradients
+        # a rank that stopped alone would leave the others waiting for gradients
         trainer.should_stop |= trainer.strategy.reduce_boolean_decision(over, all=False)
 
 
@@ -184,7 +183,7 @@ class TimedTrainingRun(TrainingRun):
 
 @entry("benchmarks")
 def main(cfg: DictConfig) -> None:
-    """Train as one rank, from the beginning: what an earlier attempt left is kept beside."""
+    """Train as one rank, from the beginning; the folder of an earlier attempt is renamed."""
     silence_lightning()
     with StopRequest() as stop:
         record, task, data = set_up(cfg)

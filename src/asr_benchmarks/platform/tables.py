@@ -1,4 +1,4 @@
-"""The tables of benchmark=platform, from its training's record, and from decoding with several beam widths."""
+"""The tables of benchmark=platform, from the training's record and from decoding with several beam widths."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ SAMPLED = {
     "GPU memory GiB": "gpu_memory_gib",
     "GPU power W": "gpu_power_watts",
 }
-"""Rows of the table `utilisation`, and their columns in utilisation.csv."""
+"""Rows of the table `utilisation`, by their columns in utilisation.csv."""
 
 FIGURES = (
     "parameters | epochs | minutes of training | hours of audio trained | "
@@ -42,11 +42,11 @@ FIGURES = (
 )
 
 PARTS = {"total": "the machine", "gpus": "its GPUs", "cpus": "its CPUs"}
-"""The keys of benchmark.price (Baunsgaard2020 table 1), and their rows of the table `price`."""
+"""Keys of benchmark.price (Baunsgaard2020 table 1), and their rows in the table `price`."""
 
 
 def list_figures(run: Record) -> dict[str, object]:
-    """Single figures of the whole training. Waiting: the share of training that is not spent in steps."""
+    """List single figures of the whole training. Waiting: the share of training not spent in steps."""
     summary: Any = run.summary
     trained = (summary.seconds["train"] / 60, summary.audio_hours_seen, _mean(run.metrics, "train/waiting_percent"))
     memory, energy = summary.peak_memory_bytes / 2**30, sum_energy(read_utilisation(run.folder))
@@ -54,7 +54,7 @@ def list_figures(run: Record) -> dict[str, object]:
 
 
 def list_throughput(run: Record) -> Table:
-    """Throughput of the steps and of the whole training. R: hours of audio per second (Baunsgaard2020 §4.1.3)."""
+    """List the throughput of steps and of the whole training. R: hours of audio per second (Baunsgaard2020 §4.1.3)."""
     summary: Any = run.summary
     per_hour = summary.train_utterances / summary.train_hours
     rates = {
@@ -62,20 +62,20 @@ def list_throughput(run: Record) -> Table:
         "with validations": summary.audio_hours_seen / summary.seconds["train"],
     }
     return [
-        {"of": name, "R": rate, "times real time": 3600 * rate, "utterances/s": per_hour * rate}
+        {"part": name, "R": rate, "times real time": 3600 * rate, "utterances/s": per_hour * rate}
         for name, rate in rates.items()
     ]
 
 
 def list_phases(run: Record) -> Table:
-    """Seconds of each phase and its share of the time, from the set-up to the final evaluation."""
+    """List the seconds of each phase and its share of the time, from set-up to the final evaluation."""
     phases: Any = run.summary.phase_seconds
     whole = sum(phases.values())
     return [{"phase": name, "seconds": float(s), "share %": 100 * s / whole} for name, s in phases.items()]
 
 
 def list_utilisation(run: Record) -> Table:
-    """Means over the samples of the training steps and over all samples; None for what the machine does not report."""
+    """List means over samples during training steps and over all samples; None for figures not reported."""
     rows = read_utilisation(run.folder)
     steps = [row for row in rows if row["phase"] == "train"]
     return [
@@ -85,7 +85,7 @@ def list_utilisation(run: Record) -> Table:
 
 
 def sum_energy(rows: Sequence[Json], until: float | None = None) -> float | None:
-    """kWh that the GPUs used in the first `until` seconds of training; None where one of these samples has no power."""
+    """Sum the kWh of the GPUs in the first `until` seconds of training; None if a sample lacks the power."""
     within = [row for row in rows if until is None or row["seconds"] <= until]
     if len(within) < 2 or any(row["gpu_power_watts"] is None for row in within):
         return None
@@ -94,7 +94,7 @@ def sum_energy(rows: Sequence[Json], until: float | None = None) -> float | None
 
 
 def list_times_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) -> list[Row]:
-    """Return time and cost until each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
+    """List time and cost until each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
     samples = read_utilisation(run.folder)
     return [
         {
@@ -112,14 +112,14 @@ def list_times_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) 
 
 
 def list_accuracy(run: Record) -> Table:
-    """Error rates of the last weights on every set, with the run's own decoder (Baunsgaard2020 table 5)."""
+    """List error rates of the last weights on every set, with the run's decoder (Baunsgaard2020 table 5)."""
     summary: Any = run.summary
     metrics = (WER, CER, CER_LONGER)
     return [{"set": name, **{m.heading: 100 * summary.value(name, m.name) for m in metrics}} for name in summary.sets]
 
 
 def list_prices(run: Record, bought: Mapping[str, float | None]) -> Table:
-    """Prices in any currency: of the machine and its parts as bought, of this training as rented."""
+    """List prices in any currency: for buying the machine and its parts, and for renting it for this training."""
     per_hour = (run.config.get("hardware") or {}).get("price_per_hour")
     summary: Any = run.summary
     training = None if per_hour is None else float(per_hour) * summary.seconds["train"] / 3600
@@ -129,7 +129,7 @@ def list_prices(run: Record, bought: Mapping[str, float | None]) -> Table:
         "this training": training,
         "an hour of audio trained": None if training is None else training / summary.audio_hours_seen,
     }
-    return [{"of": name, "price": None if amount is None else float(amount)} for name, amount in prices.items()]
+    return [{"item": name, "price": None if amount is None else float(amount)} for name, amount in prices.items()]
 
 
 def _mean(rows: Sequence[Row], column: str) -> float | None:
@@ -138,17 +138,17 @@ def _mean(rows: Sequence[Row], column: str) -> float | None:
 
 
 WINDOW = 25.0
-"""Seconds that figure 8 shows."""
+"""Seconds shown in the paper's figure 8."""
 POINTS = 100
-"""Points of a line over the whole training."""
+"""Points in a line over the whole training."""
 
 Line = dict[float, float | None]
 
 
 def draw_plots(run: Record, throughput: Table, targets: Table, evaluated: Table) -> list[Plot]:
-    """The plots for which the run has something to show."""
+    """Describe the plots for which the run has data."""
     rates = {metric.label: _list_rates(run, metric) for metric in (WER, CER_LONGER)}
-    speeds = {"training": {row["of"]: row["times real time"] for row in throughput}}
+    speeds = {"training": {row["part"]: row["times real time"] for row in throughput}}
     reached = {f"{row['rate']} {row['target %']} %": row["minutes"] for row in targets}
     seconds = {row["beam width"]: row["seconds"] for row in evaluated}
     minutes, over_time = "minutes of training", "seconds of audio per second"
@@ -164,7 +164,7 @@ def draw_plots(run: Record, throughput: Table, targets: Table, evaluated: Table)
 
 
 def _list_window(rows: Sequence[Json]) -> dict[str, Line]:
-    """CPU and each GPU in % over WINDOW seconds, in the middle of the samples of training."""
+    """List CPU and GPU utilisation in % over WINDOW seconds, in the middle of training."""
     steps = [row for row in rows if row["phase"] == "train"] or list(rows)
     if not steps:
         return {}
@@ -172,8 +172,8 @@ def _list_window(rows: Sequence[Json]) -> dict[str, Line]:
     within = [row for row in rows if begin <= row["seconds"] <= begin + WINDOW]
     lines: dict[str, Line] = {"CPU": {round(row["seconds"] - begin, 2): row["cpu_percent"] for row in within}}
     for number in range(max((len(row["gpu_percents"]) for row in within), default=0)):
-        having = [row for row in within if len(row["gpu_percents"]) > number]
-        lines[f"GPU {number}"] = {round(row["seconds"] - begin, 2): row["gpu_percents"][number] for row in having}
+        gpu_rows = [row for row in within if len(row["gpu_percents"]) > number]
+        lines[f"GPU {number}"] = {round(row["seconds"] - begin, 2): row["gpu_percents"][number] for row in gpu_rows}
     return lines
 
 
@@ -185,13 +185,13 @@ def _list_throughput_over_time(run: Record) -> Line:
 
 
 def _list_rates(run: Record, metric: Metric) -> Line:
-    """A rate in % by the minutes of training at each validation, without zeros, which have no logarithm."""
+    """List a rate in % by minutes of training at each validation, without zeros, whose logarithm is undefined."""
     points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}
 
 
 class Search:
-    """Decodes the same log-probabilities (T, V) at every call, which returns its seconds. texts: the last result."""
+    """Decodes the same log-probabilities (T, V) in every call, and returns the seconds. texts: the last result."""
 
     def __init__(self, decoder: Decoder, outputs: Sequence[torch.Tensor]) -> None:
         self.decoder, self.texts = decoder, [""] * len(outputs)
@@ -207,7 +207,7 @@ class Search:
 def compare_beam_widths(
     folder: Path, decoder: partial[Decoder], widths: Sequence[int], utterances: int | None, repeats: int
 ) -> tuple[list[Row], list[str]]:
-    """Decode `utterances` of a run's first validation set, None for all, with each beam width: rows and notes."""
+    """Decode a run's first validation set (`utterances` of it, None for all) with each beam width: rows and notes."""
     trained = load_run(folder)
     trained.data.corpus.prepare()
     name = trained.data.corpus.validation[0]
@@ -234,5 +234,5 @@ def compare_beam_widths(
         rates = {rate: 100 * float(sum(errors[1:], errors[0]).rate) for rate, errors in counts.items()}
         rows.append({"beam width": width, "seconds": forward + timings[f"beam {width}"].median, **rates})
     decoded = f"{len(spoken)} utterances of {name}, {seconds / 60:.1f} minutes of speech"
-    note = f"evaluation by beam width: {decoded}; a search takes longer where a model is unsure"
+    note = f"evaluation by beam width: {decoded}; searches take longer if a model is unsure"
     return rows, [note, *noise_notes(timings)]

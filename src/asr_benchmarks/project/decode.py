@@ -1,4 +1,4 @@
-"""Utterances per second and core of each decoder, on the outputs of a sure and of an unsure model."""
+"""Utterances per second and core of each decoder, on outputs of a sure and an unsure model."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,9 @@ def decoding_speed(
     utterances: int,
     repeats: int,
 ) -> Result:
-    """Utterances per second of processor time: decoder × beam width × model. Outputs are made up from transcripts:
-    `sureness` for what is said, plus normal noise; language models come from the training's.
+    """Measure utterances per second of processor time, by decoder, beam width and model. Outputs are synthetic:
+    `sureness` added to the logits of the transcript, plus normal noise. Language models are estimated from the training
+    transcripts.
     """
     check_counts(utterances=utterances, repeats=repeats)
     torch.set_num_threads(1)
@@ -46,13 +47,13 @@ def decoding_speed(
         models = {name: _invent_outputs(spoken, alphabet, sure, frames_per_second) for name, sure in sureness.items()}
         built = {}
         for name, decoder in decoders.items():
-            named = {key: str(files[value]) for key, value in decoder.keywords.items() if value in files}
+            options = {key: str(files[value]) for key, value in decoder.keywords.items() if value in files}
             for width in beam_widths if "beam_width" in decoder.keywords else [None]:
-                built[name, width] = decoder(alphabet, **named, **({"beam_width": width} if width else {}))
+                built[name, width] = decoder(alphabet, **options, **({"beam_width": width} if width else {}))
         labels = {case: f"{case[0]}, beam {case[1]}" if case[1] else case[0] for case in built}
         cases = {f"{label}, {model}": (*case, model) for case, label in labels.items() for model in models}
         calls = {key: partial(_time, built[name, width], models[m]) for key, (name, width, m) in cases.items()}
-        for search in built.values():  # a decoder loads its files with its first utterance
+        for search in built.values():  # decoders load their files at the first utterance
             _time(search, next(iter(models.values()))[:1])
         timings = in_turn(calls, steps=repeats, warmup=0)
     rows = [
@@ -62,7 +63,7 @@ def decoding_speed(
 
 
 def _write_files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
-    """Files by their <name>: a 3-gram model of words, a 5-gram model of characters, and the list of words."""
+    """Write a 3-gram model of words, a 5-gram model of characters, and a list of words; return them by <name>."""
     sentences = [text.split() for text in texts]
     for name, unit, order in (("words", "word", 3), ("characters", "character", 5)):
         write_arpa(folder / name, estimate([units(s, unit) for s in sentences], order, [0] * order))
@@ -73,7 +74,7 @@ def _write_files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
 def _invent_outputs(
     spoken: Sequence[Utterance], alphabet: Alphabet, sure: float, frames_per_second: float
 ) -> list[torch.Tensor]:
-    """Log-probabilities (T, V) of each utterance: its labels spread evenly over its frames, blanks between them."""
+    """Make log-probabilities (T, V) for each utterance: labels spread evenly over the frames, blanks in between."""
     generator = np.random.default_rng(0)
     outputs = []
     for utterance in spoken:

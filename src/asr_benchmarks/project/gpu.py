@@ -1,4 +1,4 @@
-"""One command for whoever has a GPU: every figure that this project has goals for, and which of them are missed."""
+"""All figures for which this project has goals on a GPU, and the goals that are missed."""
 
 import subprocess
 import sys
@@ -23,20 +23,20 @@ from asr_benchmarks.tables import Result, Row
 from asr_verdicts.errors import UsageError
 
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
-"""Calls in which the host waits. A copy to pageable memory waits, too, in a cudaStreamSynchronize of its own."""
+"""Calls in which the host waits. A copy to pageable memory waits in a cudaStreamSynchronize."""
 
 BEFORE = 5
-"""Steps whose waits are not counted: what is allocated, chosen and compiled once waits."""
+"""Steps whose waits are not counted, because allocation, tuning and compilation each wait once."""
 
-LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
-"""Goals that are to be reached; the others are not to be passed."""
+AT_LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
+"""Goals that are lower bounds; the others are upper bounds."""
 
 GOALS: Mapping[str, tuple[str, str, str, Row]] = {
     "step": ("port_ratio", "steps", "port / ours", {}),
     "input": ("loader_hours_per_second", "rows", "audio_hours_per_second", {"workers": 1, "cache": "pcm"}),
     "scaling": ("efficiency_percent", "scaling", "efficiency %", {"scaling": "weak"}),
 }
-"""Parts whose worst figure has a goal: the goal, the table and column, and what a row has that counts."""
+"""Goals of parts: goal, table, column, and the values of rows that count; the worst figure must reach the goal."""
 
 Part: TypeAlias = Callable[[DictConfig], Result | Iterator[Result]]
 """Another benchmark."""
@@ -52,7 +52,7 @@ def gpu(
     tests: bool,
     goals: Mapping[str, float | None],
 ) -> Iterator[Result]:
-    """Yields what has been measured after each part; one that fails is a note, and the others go on."""
+    """Yield the result so far after each part. A part that fails becomes a note, and the others continue."""
     if minutes is not None:
         number("benchmark.minutes", minutes, above=0, also="null for no limit")
     for name, count in {"waits": waits, "losses": losses}.items():
@@ -69,10 +69,10 @@ def gpu(
     steps |= {name: partial(measured.run_part, name, part) for name, part in parts.items() if part is not None}
     left_out, ends = list[str](), time.monotonic() + 60 * (minutes or float("inf"))
     if not device_count(cfg):
-        measured.notes.append("no figure is a GPU's: everything ran on the CPU, and the goals are for a GPU")
+        measured.notes.append("everything ran on the CPU, but the goals are for a GPU")
     for name, step in steps.items():
         if time.monotonic() > ends:
-            left_out.append(f"{name}: the {minutes:g} minutes are over")
+            left_out.append(f"{name}: the limit of {minutes:g} minutes was reached")
             continue
         try:
             step()
@@ -86,11 +86,11 @@ def gpu(
 
 
 class _NotHereError(Exception):
-    """A part that this machine cannot do, with the reason."""
+    """The reason why this machine cannot run a part."""
 
 
 class Measurements:
-    """Measurements so far. reached: figures that have a goal, the worst of each."""
+    """Measurements so far. reached: the worst value of each figure with a goal."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
         self.cfg, self.corpus = cfg, corpus
@@ -100,25 +100,25 @@ class Measurements:
         self.reached: dict[str, float] = {}
 
     def judge(self, goals: Mapping[str, float | None], left_out: list[str]) -> Result:
-        """The result with a line on what falls short."""
+        """Return the result so far, with notes on missed goals."""
         missed, unknown = [], []
         for name, goal in goals.items():
             if goal is not None and name not in self.reached:
                 unknown.append(name)
-            elif goal is not None and (self.reached[name] < goal if name in LEAST else self.reached[name] > goal):
-                bound = "at least" if name in LEAST else "at most"
+            elif goal is not None and (self.reached[name] < goal if name in AT_LEAST else self.reached[name] > goal):
+                bound = "at least" if name in AT_LEAST else "at most"
                 missed.append(f"{name} {self.reached[name]:.3g}, goal {bound} {goal:g}")
-        lines = [f"short of the goals: {'; '.join(missed) or 'nothing'}"]
+        lines = [f"missed goals: {'; '.join(missed) or 'none'}"]
         lines += [f"not measured: {', '.join(unknown)}"] if unknown else []
         lines += [f"left out: {line}" for line in left_out]
         return Result({**self.figures, **self.reached}, dict(self.tables), [*lines, *self.notes])
 
     def run_tests(self) -> None:
-        """Run the tests marked gpu, in a process of their own."""
+        """Run the tests marked gpu in a separate process."""
         self._need_gpus(1)
         folder = REPOSITORY / "tests"
         if not folder.is_dir():
-            raise _NotHereError("the tests are in the repository alone")
+            raise _NotHereError("the tests are only in the repository")
         files = sorted(str(file) for file in folder.rglob("test_*.py") if "mark.gpu" in file.read_text("utf-8"))
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", "-n", "0", *files]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
@@ -127,7 +127,7 @@ class Measurements:
         self.notes.append(f"tests: {last}")
 
     def compare_losses(self, steps: int) -> None:
-        """Compare the losses of the first steps on a GPU, in exact float32, with a CPU's."""
+        """Compare the losses of the first steps on a GPU, in exact float32, with a CPU."""
         self._need_gpus(1)
         by_gpus = {}
         for gpus in (1, 0):
@@ -139,7 +139,7 @@ class Measurements:
         self.reached["largest_loss_difference"] = max(abs(a - b) / abs(b) for a, b in pairs)
 
     def count_waits(self, steps: int) -> None:
-        """Count the host's waits per step, by the name of the call in CUDA, in float32 and in 16 bits."""
+        """Count the host's waits per step, by CUDA call, in float32 and in 16 bits."""
         self._need_gpus(1)
         rows: list[dict[str, Any]] = []
         for precision in (32, 16):
@@ -158,11 +158,11 @@ class Measurements:
         fit_steps(point, self.corpus, steps, [callback])
 
     def run_part(self, name: str, part: Part) -> None:
-        """Run another benchmark, and take over its result under the part's name."""
+        """Run another benchmark, and add its result under the part's name."""
         if name == "scaling":
             self._need_gpus(2)
         point = self.cfg.copy()
-        with open_dict(point):  # a part finds its own keys where it stands alone
+        with open_dict(point):  # a part finds its keys as if it ran alone
             point.benchmark = self.cfg.benchmark.parts[name]
         measured = part(point)
         result = measured if isinstance(measured, Result) else list(measured)[-1]
@@ -171,7 +171,7 @@ class Measurements:
         self.notes += [f"{name}: {note}" for note in result.notes]
         if name == "loop":
             self.reached["loop_ratio"] = float(str(result.figures["ratio"]))
-        if name in GOALS:  # how much several small models gain on one GPU is not known beforehand
+        if name in GOALS:  # sharing lacks a goal: the gain of small models on one GPU is not known beforehand
             goal, table, column, expected = GOALS[name]
             rows = [row for row in result.tables.get(table, []) if expected.items() <= row.items()]
             values = [row[column] for row in rows if row[column] is not None]
@@ -179,11 +179,11 @@ class Measurements:
 
     def _need_gpus(self, least: int) -> None:
         if device_count(self.cfg) < 1 or torch.cuda.device_count() < least:
-            raise _NotHereError(f"it needs {least} GPU{'s' if least > 1 else ''}")
+            raise _NotHereError(f"needs {least} GPU{'s' if least > 1 else ''}")
 
 
 class _WaitCount(pl.Callback):
-    """Counts the host's waits after BEFORE steps, in CUDA's own record, by the name of the call."""
+    """Counts the host's waits after BEFORE steps, by CUDA call, in CUDA's profile."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -200,7 +200,7 @@ class _WaitCount(pl.Callback):
 
 
 class _Losses(pl.Callback):
-    """The loss of each step, kept on the device until the end."""
+    """Collects the loss of each step on the device."""
 
     def __init__(self) -> None:
         self.losses: list[torch.Tensor] = []

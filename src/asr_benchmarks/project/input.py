@@ -1,4 +1,4 @@
-"""Speed of reading audio into batches: from every cache, with several numbers of workers, beside the model's step."""
+"""Speed of reading audio into batches, by cache and number of workers, compared with the model's step."""
 
 import itertools
 import time
@@ -21,16 +21,16 @@ from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 COLUMNS = "cache | workers | audio_hours_per_second | times_real_time_per_core | over_model | spread %"
 
 STEPS = 4
-"""Batches that the model is measured on, spread over those that are read."""
+"""Batches on which the model is measured, spread over all batches."""
 
 
 def input_speed(
     cfg: DictConfig, *, caches: Mapping[str, Cache], workers: list[int], batches: int, repeats: int
 ) -> Result:
-    """Hours of audio per second (median): of the model's training step, and of the loader alone from each cache."""
+    """Measure hours of audio per second (median): of the training step, and of the loader alone from each cache."""
     check_counts(0, workers=workers)
     check_counts(batches=batches, repeats=repeats)
-    # more workers than cores are what is measured here
+    # this also measures more workers than cores
     warnings.filterwarnings("ignore", ".*DataLoader will create.*")
     training = BareTraining(cfg, prepare_corpus(cfg))
     loaders = {
@@ -55,7 +55,7 @@ def input_speed(
 
 
 def _make_loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> SpeechLoader:
-    """A loader of the first batches of the first epoch, read from this cache."""
+    """Make a loader of the first batches of the first epoch, read from this cache."""
     data.cache, data.workers, data.sets = cache, workers, {}
     data.setup()
     loader = data.train_dataloader()
@@ -64,7 +64,7 @@ def _make_loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> 
 
 
 def _train(training: BareTraining, step: Callable[[Batch], None], batches: list[Batch]) -> Iterator[Batch]:
-    """Train on the batches, one after another, and yield them."""
+    """Train on the batches in turn, and yield them."""
     for batch in batches:
         step(batch.to(training.device))
         device_clock(training.device)
@@ -72,7 +72,7 @@ def _train(training: BareTraining, step: Callable[[Batch], None], batches: list[
 
 
 def _time(batches: Callable[[], Iterator[Batch]]) -> float:
-    """Seconds until all batches were yielded."""
+    """Measure the seconds until all batches are yielded."""
     started = time.perf_counter()
     deque(batches(), maxlen=0)
     return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Time from the start of an arm to the end of its first training step, for each way of starting it."""
+"""Time from the start of an arm to the end of its first step, for three ways to start it."""
 
 import copy
 import os
@@ -28,12 +28,12 @@ SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
 
 
 def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
-    """Seconds from the launch to the end of the first step of short runs, launched in three ways: medians of all arms
-    but the first, of the first, and until all were trained.
+    """Measure seconds from launch to the end of the first step of short runs, for three ways to launch them. The
+    figures are medians of the first arm, of all later arms, and until all arms are trained.
     """
     whole("benchmark.arms", arms, 2)
     check_counts(repeats=repeats)
-    # what an arm leaves behind in a process reaches the next there, which is why sweeps do not train so
+    # one process for all arms, which sweeps avoid, because an arm would affect the next
     together = [sys.executable, "-m", "asr_benchmarks.project.launch"]
     ways: dict[str, Callable[[Sequence[FrozenArm]], None]] = {
         "forked": _fork,
@@ -56,7 +56,7 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
 def _time_way(
     cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, launches: list[list[float]]
 ) -> float:
-    """Seconds until all arms were trained; the launch seconds of each arm are appended to `launches`."""
+    """Measure the seconds until all arms are trained; append the launch seconds of each arm to `launches`."""
     with TemporaryDirectory() as folder:
         configs = [copy.deepcopy(cfg) for _ in range(arms)]
         for seed, arm in enumerate(configs):

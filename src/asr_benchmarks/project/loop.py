@@ -1,4 +1,4 @@
-"""Cost of Lightning's loop, against a bare one over the same batches, and of recording the utilisation in it."""
+"""Cost of Lightning's loop compared with a bare loop over the same batches, and of recording utilisation."""
 
 import itertools
 import statistics
@@ -27,7 +27,7 @@ FIGURES = "steps | lightning_seconds | bare_seconds | ratio | ratio_smallest | r
 
 
 class Clock(pl.Callback):
-    """Seconds and seconds of processor time from the start of the first training batch to the end of the last."""
+    """Measures wall-clock and processor seconds from the first training batch to the end of the last."""
 
     seconds = cpu = 0.0
 
@@ -39,7 +39,7 @@ class Clock(pl.Callback):
 
 
 def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> Result:
-    """Median seconds of both loops over `steps` batches, measured in turn, and the median of their ratios."""
+    """Measure median seconds of both loops over `steps` batches, in turn, and the median of their ratios."""
     check_counts(steps=steps, pairs=pairs)
     corpus = prepare_corpus(cfg)
     loops = {"lightning": _time_lightning, "bare": _time_bare}
@@ -84,12 +84,12 @@ def read_ahead(data: SpeechData, steps: int) -> list[Batch]:
 
 
 FEWEST_PAIRS = 6
-"""With five pairs, no interval of a median holds 95 %."""
+"""Five pairs are too few for a 95 % interval of a median."""
 
 
 def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float) -> Result:
-    """Time with the record over time without it: the median ratio and its 95 % interval by order statistics, by the
-    wall clock and by processor time. Each fit starts a sampler, a run only once.
+    """Compare the time with and without recording utilisation, by wall clock and processor time. Gives the median ratio
+    and its 95 % interval by order statistics. Each fit starts a sampler, a run only once.
     """
     whole("benchmark.steps", steps, 1)
     whole("benchmark.pairs", pairs, FEWEST_PAIRS)
@@ -111,7 +111,7 @@ def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float
 
         timings = in_turn({recorded: partial(measure, recorded) for recorded in clocks}, steps=pairs, warmup=1)
     figures: dict[str, object] = {"steps": steps, "pairs": pairs, "interval": interval}
-    # the first of each warms up
+    # the first fit of each is a warm-up
     cpu = {recorded: tuple(clock.cpu for clock in done[1:]) for recorded, done in clocks.items()}
     seconds = {recorded: timing.seconds for recorded, timing in timings.items()}
     for name, by_record in {"seconds": seconds, "cpu": cpu}.items():
@@ -122,7 +122,7 @@ def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float
 
 
 def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
-    """ratio: median of the ratios above / below, pair by pair; ratio_low and ratio_high: its 95 % interval."""
+    """Estimate `ratio`, the median of the pairs' ratios above / below, and its 95 % interval ratio_low, ratio_high."""
     ratios = sorted(a / b for a, b in zip(above, below, strict=True))
     rank = int(stats.binom.ppf(0.025, len(ratios), 0.5))
     return {"ratio": statistics.median(ratios), "ratio_low": ratios[rank - 1], "ratio_high": ratios[-rank]}

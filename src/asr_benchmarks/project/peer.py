@@ -1,4 +1,4 @@
-"""This project's training against the usual port of DeepSpeech2, over the same audio, one difference at a time."""
+"""This project's training compared with the usual port of DeepSpeech2 on the same audio, one change at a time."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -21,12 +21,12 @@ from asr_verdicts.errors import UsageError
 
 FIGURES = "batch | utterances | model_width | device | R | ours / port"
 COLUMNS = "way | R | ms per batch | spread % | padding % | gain | ratio"
-"""R: hours of audio per second; gain: R over that of the row before; ratio: over the port's."""
+"""R: hours of audio per second; gain: R relative to the row above; ratio: R relative to the port."""
 
 
 def against_the_port(cfg: DictConfig, *, batches: int, repeats: int, warmup: int, budget: float | None) -> Result:
-    """R (hours of valid audio trained per second) of four ways through the same utterances, from the usual port to
-    ours; each row changes one thing. Weights, precision, loss and optimizer are the same.
+    """Measure R (hours of valid audio trained per second) of four ways to train on the same utterances. From the usual
+    port to ours, each row changes one thing. Weights, precision, loss and optimizer are the same.
     """
     check_counts(batches=batches)
     ways = Ways(cfg, batches)
@@ -44,21 +44,21 @@ def against_the_port(cfg: DictConfig, *, batches: int, repeats: int, warmup: int
 
 
 class Ways(BareTraining):
-    """Loaders and steps of the four ways. Raises UsageError for a model that the port does not have."""
+    """Loaders and steps of the four ways. Raises UsageError for a model that the port lacks."""
 
     def __init__(self, cfg: DictConfig, batches: int) -> None:
         super().__init__(cfg, prepare_corpus(cfg))
         port = usual_port(self.task, cfg.precision)
         if port is None:
-            raise UsageError("benchmark=peer: the usual port has no such model: try model=ds2 norm=batch rnn=lstm")
+            raise UsageError("benchmark=peer: the usual port lacks this model; try model=ds2 norm=batch rnn=lstm")
         self.port, self.speech = port, self.data.sets["train"]
         self.port_data = PortData(self.speech.utterances, self.task.alphabet, self.features)
         size = cfg.batch.size
-        drawn = generator(cfg.seed, "peer")
-        self.chosen = drawn.permutation(len(self.speech))[: batches * size]
+        random = generator(cfg.seed, "peer")
+        self.chosen = random.permutation(len(self.speech))[: batches * size]
         self.random = [self.chosen[start : start + size].tolist() for start in range(0, len(self.chosen), size)]
         durations = self.speech.durations[self.chosen]
-        ordered = build(cfg.order)(durations, Count(size, 1), 1, drawn)  # epoch 1: the first may be sorted
+        ordered = build(cfg.order)(durations, Count(size, 1), 1, random)  # epoch 1, because epoch 0 may be sorted
         self.ordered = [self.chosen[batch].tolist() for batch in ordered]
 
     @property
@@ -66,12 +66,12 @@ class Ways(BareTraining):
         return float(self.speech.durations[self.chosen].sum()) / 3600
 
     def padding(self, batches: Sequence[list[int]]) -> float:
-        """Padding in % of all samples of the padded batches."""
+        """Compute padding in % of all samples of the padded batches."""
         longest = [self.speech.durations[batch].max() * len(batch) for batch in batches]
         return 100 * (1 - 3600 * self.hours / float(np.sum(longest)))
 
     def passes(self) -> dict[str, Callable[[], float]]:
-        """For each way, a function that trains on all utterances once and returns the seconds."""
+        """Make a function for each way, which trains on all utterances once and returns the seconds."""
         workers, port_step = self.cfg.workers, self.make_step(self.port, _read_features)
         ours = SpeechLoader(self.speech, self.ordered, workers, pinned=self.device.type == "cuda")
         loaders = [port_loader(self.port_data, batches, workers) for batches in (self.random, self.ordered)]

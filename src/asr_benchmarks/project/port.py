@@ -1,7 +1,7 @@
-"""DeepSpeech2 as it is usually ported to PyTorch: what benchmark=step is measured against.
+"""DeepSpeech2 as it is usually ported to PyTorch, for comparison in benchmark=step and benchmark=peer.
 
-The structure is deepspeech.pytorch's: padding is overwritten utterance by utterance after every convolution, norm and
-rectifier (MaskConv), recurrent layers pack and unpack (BatchRNN), and batch normalisation includes the padding.
+The structure comes from deepspeech.pytorch: padding is overwritten utterance by utterance after every convolution, norm
+and rectifier (MaskConv), recurrent layers pack and unpack (BatchRNN), and batch normalisation includes the padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ Item: TypeAlias = tuple[torch.Tensor, list[int]]
 
 @dataclass(frozen=True)
 class PortBatch:
-    """features (B, T, F), normalised by utterance; lengths (B,) in frames; targets one after another."""
+    """A batch: features (B, T, F), normalised by utterance; lengths (B,) in frames; concatenated targets."""
 
     features: torch.Tensor
     lengths: torch.Tensor
@@ -58,7 +58,7 @@ class PortData(Dataset[Item]):
 
 
 def port_loader(data: PortData, batches: Sequence[list[int]], workers: int) -> DataLoader[Item]:
-    """Loader of PortBatches with these indices, in this order."""
+    """Make a loader of PortBatches with these indices, in this order."""
     return DataLoader(
         data,
         batch_sampler=batches,
@@ -84,14 +84,14 @@ def _collate(items: Sequence[Item]) -> PortBatch:
 
 class PortedDeepSpeech2(nn.Module):
     """(features (B, T, D), lengths (B,)) → (logits (B, T', V), lengths (B,)), with copies of a DeepSpeech2's weights.
-    Raises ValueError for what the usual port does not have.
+    Raises ValueError for a model that the usual port lacks.
     """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         padded = [layer for layer in model.convolutions if isinstance(layer, PaddedConvolution)]
         if len(padded) < len(model.convolutions) or not _is_portable(model):
-            raise ValueError("expected norm=batch, torch's own recurrent cells, both directions summed")
+            raise ValueError("expected norm=batch, torch's recurrent cells, and the sum of both directions")
         self.output_lengths = model.output_lengths
         self.strides = [layer.time_stride for layer in padded]
         self.convolutions = nn.ModuleList(
@@ -142,13 +142,13 @@ def _is_portable(model: Any) -> bool:
 
 
 def _get_cell(direction: nn.Module | None) -> nn.RNNBase | None:
-    """torch's recurrent layer within one direction; None for a layer of another kind."""
+    """Return torch's recurrent layer within one direction; None for other layers."""
     cell = getattr(direction, "cell", None)
     return cell if isinstance(cell, nn.RNNBase) else None
 
 
 def _mask_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """(B, C, F, T) with zeros past the lengths, one utterance after another."""
+    """Set x (B, C, F, T) to 0 past the lengths, one utterance after another."""
     mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
     for row, length in enumerate(lengths):
         frames = length.item()
@@ -158,7 +158,7 @@ def _mask_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 def _transpose(convolve: nn.Conv2d) -> nn.Conv2d:
-    """A convolution over (B, C, T, F) as one over (B, C, F, T)."""
+    """Copy a convolution over (B, C, T, F) for inputs (B, C, F, T)."""
     assert not isinstance(convolve.padding, str)
     sizes: Any = (convolve.kernel_size[::-1], convolve.stride[::-1], convolve.padding[::-1])
     copied = nn.Conv2d(convolve.in_channels, convolve.out_channels, *sizes)
@@ -188,9 +188,9 @@ def _join_directions(layer: Directions) -> nn.RNNBase:
 
 
 def usual_port(task: CTCTask, precision: int | str) -> PortedDeepSpeech2 | None:
-    """The port with the task's weights, on its device; None where the port has no such model or precision."""
+    """Build the port with the task's weights, on its device; None if the port lacks the model or the precision."""
     if str(precision).endswith("true"):
-        return None  # its norms would run in 16 bits, too
+        return None  # its norms would also run in 16 bits
     try:
         return PortedDeepSpeech2(task.model).to(task.device).train()
     except ValueError:

@@ -1,4 +1,4 @@
-"""A training step: its time, what takes it, its share of the machine, the usual port's; and several side by side."""
+"""A training step: its time, its parts, its share of the machine's peak, the usual port's; several at once."""
 
 import copy
 import itertools
@@ -34,21 +34,20 @@ PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
 """Operations per second of dense 16-bit products, from NVIDIA's data sheets of the SXM modules."""
 
 SIDE = 1024
-"""Rows and columns of the square matrices whose product shows what this machine can do."""
+"""Rows and columns of the square matrices whose product measures the speed of this machine."""
 
 COLUMNS = (
     "ms | spread % | R | GFLOP/s | product GFLOP/s | MFU % | port ms | port / ours | native | CPU ms | "
     "torch CPU ms | torch / native"
 )
-"""A training step. ms: median; R: hours of valid audio per second; MFU: share of the machine's arithmetic; native: the
-target of the native library; CPU ms: of processor time, which other work on the machine disturbs less; torch: the same
-step with native=false.
+"""Columns of a training step. ms: median; R: hours of valid audio per second; MFU: share of the machine's peak; native:
+the target of the native library; CPU ms: processor time, which other work disturbs less; torch: with native=false.
 """
 
 FIGURES = "model_width | model_layers | device | threads | product_gflops"
 
 OURS, TORCH, PORT, PRODUCT = "ours", "torch", "port", "product"
-"""What is measured in turn."""
+"""The calls that are timed in turn."""
 
 
 def step_speed(
@@ -61,13 +60,13 @@ def step_speed(
     repeats: int,
     frames: list[int],
 ) -> Iterator[Result]:
-    """Yields, after each recurrent layer, precision and batch size, what has been measured so far."""
+    """Yield the result so far after each recurrent layer, precision and batch size."""
     for precision in precisions:
         if precision not in PRECISIONS:
             raise choices("benchmark.precisions", precision, PRECISIONS)
     check_counts(batches=batches, steps=steps, repeats=repeats, frames=frames)
     if len(frames) < 2 or frames[0] >= frames[-1]:
-        raise choices("benchmark.frames", frames, "two whole numbers, the second larger")
+        raise choices("benchmark.frames", frames, "two increasing whole numbers")
     corpus = prepare_corpus(cfg)
     rows: list[Row] = []
     parts: list[Row] = []
@@ -90,7 +89,7 @@ def step_speed(
 
 
 class MeasuredStep(BareTraining):
-    """A point of the grid: our step and, where the usual port has such a model, the port's, over the same batches."""
+    """A point of the grid: our step and the usual port's (if it has the model) over the same batches."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus, steps: int) -> None:
         super().__init__(cfg, corpus)
@@ -120,7 +119,7 @@ class MeasuredStep(BareTraining):
         return in_turn(calls, steps=repeats, warmup=1, title=title)
 
     def build_row(self, timings: Mapping[str, Timing]) -> Row:
-        """The row of COLUMNS."""
+        """Build a row with the columns COLUMNS."""
 
         def per_batch(seconds: Sequence[float]) -> float | None:
             if not seconds:
@@ -130,22 +129,23 @@ class MeasuredStep(BareTraining):
 
         ours, port = timings[OURS], timings.get(PORT)
         seconds, product = ours.median, 2 * SIDE**3 / min(timings[PRODUCT].seconds)
-        # the data sheet's peak for a known GPU in 16 bits, else what was measured beside the steps
+        # the data sheet's peak for a known GPU in 16 bits, otherwise the measured product
         sheet = next((peak for part, peak in PEAKS.items() if part in name_device(self.device)), product)
         peak = product if self.cfg.precision == 32 else sheet
         frames = [self.task.features.frames(batch.lengths) for batch in self.batches]
         flops = sum(count_training_flops(self.model, counts) for counts in frames)
-        # without the first, which warms up
-        mine, theirs = self.processor[OURS][1:], self.processor[TORCH][1:]
+        # without the warm-up
+        ours_cpu, torch_cpu = self.processor[OURS][1:], self.processor[TORCH][1:]
         speeds = (sum_hours(self.batches) / seconds, flops / seconds / 1e9, product / 1e9, 100 * flops / seconds / peak)
         ported = (None, None) if port is None else (per_batch(port.seconds), _compare(port.seconds, ours.seconds))
-        native = (self.native, per_batch(mine), per_batch(theirs), _compare(theirs, mine) if theirs else None)
+        times_native = _compare(torch_cpu, ours_cpu) if torch_cpu else None
+        native = (self.native, per_batch(ours_cpu), per_batch(torch_cpu), times_native)
         return fill_row(COLUMNS, per_batch(ours.seconds), ours.spread, *speeds, *ported, *native)
 
     def measure_parts(self, frames: list[int]) -> dict[str, Any]:
-        """Shares of the step's parts in %, and the layer's rate, None where its time does not grow with the frames."""
+        """Measure the parts' shares of the step in %, and the layer's rate; None if its time does not grow."""
         peak = self.read_peak()
-        # the whole step once more, next to its parts, so that other work on the machine disturbs both alike
+        # the whole step again, right before its parts, so that other work on the machine disturbs both alike
         whole = 0.0
         for batch in self.batches:
             started = read_clock(self.device)
@@ -159,7 +159,7 @@ class MeasuredStep(BareTraining):
         return {**shares, "tau us": tau, "rnn GFLOP/s": rate, "peak GB": peak / 1e9}
 
     def measure_rate(self, seconds: float) -> float:
-        """Hours of valid audio per second, from whole passes over the batches that take at least so many seconds."""
+        """Measure hours of valid audio per second, in whole passes over the batches for at least `seconds`."""
         started, passes = device_clock(self.device), 0
         while not passes or device_clock(self.device) - started < seconds:
             self._time(self.step)
@@ -167,11 +167,11 @@ class MeasuredStep(BareTraining):
         return passes * sum_hours(self.batches) / (device_clock(self.device) - started)
 
     def read_peak(self) -> int:
-        """Peak of memory in bytes: of the GPU since this point began, the port's included; on a CPU of the process."""
+        """Read peak memory in bytes: of the GPU since this point began, or of the process on a CPU."""
         return int(torch.cuda.max_memory_allocated()) if self.device.type == "cuda" else peak_memory()
 
     def _time_on_processor(self, way: str, native: str | bool) -> float:
-        """Seconds of the step with or without the native library; keeps its processor time."""
+        """Time the step with or without the native library; also record its processor time."""
         use(native if native != NONE else False)
         started = time.process_time()
         seconds = self._time(self.step)
@@ -187,12 +187,12 @@ class MeasuredStep(BareTraining):
 
 
 def _compare(above: Sequence[float], below: Sequence[float]) -> float:
-    """The median of the ratios, pair by pair."""
+    """Compute the median of the pairs' ratios."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def _time_product(device: torch.device) -> float:
-    """Seconds of the product of two square float32 matrices, the best of three."""
+    """Time the product of two square float32 matrices, the best of three."""
     x, y = (torch.randn(SIDE, SIDE, device=device) for _ in range(2))
     seconds = []
     for _ in range(3):
@@ -203,7 +203,7 @@ def _time_product(device: torch.device) -> float:
 
 
 def read_clock(device: torch.device) -> float:
-    """Seconds: of the processor on a CPU, else of the device."""
+    """Read the clock in seconds: processor time on a CPU, otherwise the device's clock."""
     return time.process_time() if device.type == "cpu" else device_clock(device)
 
 
@@ -211,15 +211,16 @@ GATES: dict[type[nn.Module], int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
 
 def count_training_flops(model: Any, frames: torch.Tensor) -> float:
-    """Operations of the forward and backward pass over `frames` (B,) without padding, in convolutions, recurrent cells
-    and linear layers. A gradient costs a product more for inputs and for weights; the first input needs none.
+    """Count operations of the forward and backward pass over `frames` (B,) without padding. Only convolutions,
+    recurrent cells and linear layers count. The backward pass needs one more product each for inputs and weights,
+    except for the first input.
     """
     counted = list(_count_forward(model, frames))
     return 3 * sum(counted) - counted[0]
 
 
 def _count_forward(model: Any, frames: torch.Tensor) -> Iterator[float]:
-    """Operations of the forward pass: those of each convolution, then those of all other layers."""
+    """Yield operations of the forward pass: of each convolution, then of all other layers together."""
     for convolution in model.convolutions:
         frames = convolution.output_lengths(frames)
         yield 2 * convolution.convolve.weight.numel() * convolution.bins * float(frames.sum())
@@ -229,7 +230,7 @@ def _count_forward(model: Any, frames: torch.Tensor) -> Iterator[float]:
 
 
 def count_layer_flops(layer: Directions) -> float:
-    """Operations of a recurrent layer's forward and backward pass over a frame of an utterance."""
+    """Count operations of a recurrent layer's forward and backward pass over a frame of an utterance."""
     return 3 * sum(map(_count_per_frame, layer.modules()))
 
 
@@ -240,7 +241,7 @@ def _count_per_frame(layer: nn.Module) -> float:
 
 
 def time_parts(task: CTCTask, batch: Batch, precision: Context) -> dict[str, float]:
-    """Seconds of conv, rnn, norm and ctc over one batch, each in the second of two runs."""
+    """Time conv, rnn, norm and ctc on one batch, each in the second of two runs."""
     kinds = _sort_parts(task.model)
     inputs: dict[nn.Module, tuple[torch.Tensor, ...]] = {}
     hooks = [part.register_forward_pre_hook(lambda module, x: inputs.update({module: x})) for part in kinds]
@@ -258,7 +259,7 @@ def time_parts(task: CTCTask, batch: Batch, precision: Context) -> dict[str, flo
 
 
 def measure_microseconds_per_frame(layer: Directions, batch: int, frames: list[int], precision: Context) -> float:
-    """Microseconds per frame of a recurrent layer, forwards and backwards: the slope of its time over the frames."""
+    """Measure microseconds per frame of a recurrent layer, forwards and backwards: the slope of time over frames."""
     weight = next(layer.parameters())
     size = next(parameter.shape[-1] for parameter in layer.forwards.parameters() if parameter.dim() == 2)
     seconds = []
@@ -270,7 +271,7 @@ def measure_microseconds_per_frame(layer: Directions, batch: int, frames: list[i
 
 
 def _sort_parts(model: Any) -> dict[nn.Module, str]:
-    """The parts of a model whose time is measured, and the kind that each counts to."""
+    """List the parts of a model that are timed, and the kind of each."""
     first = list(model.convolutions)
     products = {convolution.convolve: "conv" for convolution in first}
     norms = dict.fromkeys((*(convolution.norm for convolution in first), *model.norms), "norm")
@@ -280,7 +281,7 @@ def _sort_parts(model: Any) -> dict[nn.Module, str]:
 def _time_part(
     part: Callable[..., torch.Tensor], x: torch.Tensor, others: Sequence[object], precision: Context
 ) -> float:
-    """Seconds of the second of two passes, forwards and, where there is a gradient, backwards."""
+    """Time the second of two passes, forwards and, if there is a gradient, backwards."""
     seconds = 0.0
     for _ in range(2):
         x = x.detach().requires_grad_()
@@ -294,19 +295,19 @@ def _time_part(
 
 
 BATCHES = 20
-"""Batches that a training goes through again and again, those that its first epoch begins with."""
+"""Batches over which each training repeats."""
 
 
 def load_step(config: str) -> MeasuredStep:
-    """The step of a training in a process of its own. config: that of its run, as YAML."""
+    """Load the step of a training in a separate process. config: of its run, as YAML."""
     silence_lightning()
     cfg: Any = OmegaConf.create(config)
     return MeasuredStep(cfg, prepare_corpus(cfg), BATCHES)
 
 
 def sharing(cfg: DictConfig, *, side_by_side: list[int], seconds: float, repeats: int) -> Iterator[Result]:
-    """Yields a row for each number side by side. R: hours of audio per second of all, the median of `repeats`; gain: R
-    over the first number's; MPS: whether processes can compute on a GPU at the same time.
+    """Yield the result so far after each number of trainings side by side. R: total hours of audio per second, the
+    median of `repeats`; gain: R relative to the first number; MPS: processes can compute on a GPU at the same time.
     """
     check_counts(side_by_side=side_by_side, repeats=repeats)
     number("benchmark.seconds", seconds, above=0)
@@ -322,7 +323,7 @@ def sharing(cfg: DictConfig, *, side_by_side: list[int], seconds: float, repeats
 
 def _train_side_by_side(config: str, count: int, seconds: float, repeats: int) -> dict[str, Any]:
     with Group(partial(load_step, config), count, max(1, cores() // count)) as group:
-        group.call("measure_rate", 0.0)  # compiles, allocates, and waits for the last
+        group.call("measure_rate", 0.0)  # compiles, allocates, and waits for all processes
         rates = [sum(group.call("measure_rate", seconds)) for _ in range(repeats)]
         memory = max(group.call("read_peak")) / 1e9
     together = statistics.median(rates)

@@ -1,4 +1,4 @@
-"""The training of a config for benchmarks of its speed: bare steps, or the first through Lightning's Trainer."""
+"""The training of a config for speed benchmarks: bare steps, or first steps in Lightning's Trainer."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -24,36 +24,36 @@ from asr_ablations.training.callbacks.throughput import Throughput
 B = TypeVar("B")
 
 Context: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Makes the context of a forward pass, in which the precision is set."""
+"""Makes the autocast context of a forward pass."""
 
 Features: TypeAlias = Callable[[B], tuple[torch.Tensor, torch.Tensor]]
-"""Batch → features (B, T, D) and their lengths (B,)."""
+"""Computes features (B, T, D) and their lengths (B,) of a batch."""
 
 
 def prepare_corpus(cfg: DictConfig) -> Corpus:
-    """The corpus of a config, ready to be read."""
+    """Prepare the corpus of a config for reading."""
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
     return corpus
 
 
 def choose_device(cfg: DictConfig) -> torch.device:
-    """The device that the config trains on."""
+    """Return the device on which the config trains."""
     return torch.device("cuda" if device_count(cfg) else "cpu")
 
 
 def name_device(device: torch.device) -> str:
-    """The name of a GPU, or CPU."""
+    """Return the name of a GPU, or CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
 def sum_hours(batches: Sequence[Batch]) -> float:
-    """Hours of audio in the batches, without padding."""
+    """Sum the hours of audio in batches, without padding."""
     return sum(int(batch.lengths.sum()) for batch in batches) / SAMPLE_RATE / 3600
 
 
 class BareTraining:
-    """A config's task on its device, in its precision, and bare steps of it. features: the config's, on the CPU."""
+    """A config's task on its device, in its precision, with bare steps. features: the config's, on the CPU."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
         self.cfg, self.device = cfg, choose_device(cfg)
@@ -72,7 +72,7 @@ class BareTraining:
         features: Features[B] | None = None,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> Callable[[B], None]:
-        """A function that makes a training step of `model` on a batch, with the task's loss and optimizer."""
+        """Make a function that trains `model` on a batch, with the task's loss and optimizer."""
         parameters = list(model.parameters())
         stepped = optimizer or self.task.make_optimizer(parameters)
         weights = next(iter(parameters)).dtype
@@ -87,7 +87,7 @@ class BareTraining:
                     logits, lengths = model(x.to(weights), lengths)
                     log_probs = logits.float().log_softmax(dim=-1)
                 with torch.autocast(x.device.type, enabled=False):
-                    # the loss reads the targets, which the port's batches have, too
+                    # the loss reads the targets, which the port's batches also have
                     loss = self.task.loss(log_probs, lengths, cast(Batch, batch))
             treat = partial(self.task.gradient.before_step, parameters, step=0, seed=0, log=drop_figures)
             update(loss, stepped, treat, self.scaler)
@@ -96,13 +96,13 @@ class BareTraining:
 
 
 def drop_figures(*arguments: object, **options: object) -> None:
-    """A log function that drops the figures of a step."""
+    """Log nothing: drop the figures of a step."""
 
 
 def update(
     loss: torch.Tensor, optimizer: torch.optim.Optimizer, treat: Callable[[], None], scaler: torch.amp.GradScaler | None
 ) -> None:
-    """The backward pass, `treat` for the gradients, and the optimizer's step: with a scaled loss as in a training."""
+    """Run the backward pass, `treat` the gradients, and step the optimizer, with a scaler as in training."""
     optimizer.zero_grad()
     if scaler is None:
         loss.backward()
@@ -123,7 +123,7 @@ def fit_steps(
     callbacks: Sequence[pl.Callback],
     before: Callable[[SpeechData], object] | None = None,
 ) -> None:
-    """Train the first steps through Lightning's Trainer, as a run does. before: called with the data first."""
+    """Train the first steps in Lightning's Trainer, as a run does. before: called first, with the data."""
     task, data = assemble(cfg, corpus)
     data.setup()
     with TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Scaling of training over ranks: with a fixed batch per rank (weak), or a fixed batch of all ranks (strong)."""
+"""Scaling of training over ranks, with a fixed batch per rank (weak) or a fixed total batch (strong)."""
 
 import copy
 import math
@@ -35,7 +35,7 @@ PUBLISHED = "source (published) | setting | GPUs | epoch, as printed | speed-up 
 
 @dataclass
 class Point:
-    """A number of ranks with a batch per rank: the measurements of its launches, or why the first failed."""
+    """A number of ranks with a batch per rank: measurements of each launch, or the reason of the first failure."""
 
     ranks: int
     batch: int
@@ -45,7 +45,7 @@ class Point:
     failed: str | None = None
 
     def measure(self) -> float:
-        """Train a few steps in fresh processes, and return the mean seconds of a step; NaN if that fails."""
+        """Train a few steps in new processes, and return the mean seconds of a step; NaN if that fails."""
         if self.failed is None:
             make = partial(RankSteps, self.config, **self.options)
             try:
@@ -57,7 +57,7 @@ class Point:
         return float("nan")
 
     def median(self, key: str) -> float | None:
-        """Median of a measured value over the launches; None if a launch has failed."""
+        """Return the median of a value over the launches; None if a launch has failed."""
         return None if self.failed is not None else statistics.median(row[key] for row in self.measurements)
 
 
@@ -72,10 +72,10 @@ def scaling(
     repeats: int,
     threads: int,
 ) -> Result:
-    """Rows of weak and strong scaling, with the efficiency R(n) / (n R(1))."""
+    """Measure weak and strong scaling, with the efficiency R(n) / (n R(1))."""
     check_counts(batch=batch, total=total, steps=steps, repeats=repeats, threads=threads)
     if not is_whole(warmup, 1):
-        raise choices("benchmark.warmup", warmup, "a whole number, 1 or more: the first step sets things up")
+        raise choices("benchmark.warmup", warmup, "a whole number, 1 or more, because the first step is slow")
     gpus = 0 if cfg.gpus == 0 else torch.cuda.device_count()
     counts = choose_counts(cfg, ranks, gpus)
     if any(total % count for count in counts):
@@ -90,7 +90,7 @@ def scaling(
     calls = {f"{n} x {size}": point.measure for (n, size), point in points.items()}
     timings = in_turn(calls, steps=repeats, warmup=0, title="training steps")
     if all(reasons := [point.failed for point in points.values()]):
-        raise UsageError(f"no number of ranks could train: {reasons[0]}")
+        raise UsageError(f"training failed with every number of ranks: {reasons[0]}")
     rows = [build_row(kind, points[n, size], points[1, size if kind == "weak" else total]) for kind, n, size in cases]
     return Result(
         tables={"scaling": rows, "published": list_published()},
@@ -100,13 +100,13 @@ def scaling(
 
 
 def choose_counts(cfg: DictConfig, ranks: Sequence[int] | None, gpus: int) -> list[int]:
-    """The numbers of ranks in rising order; None for 1, 2, 4, … up to the key `ranks`, the GPUs or the cores."""
+    """Return sorted numbers of ranks. ranks: None for 1, 2, 4, … up to the key `ranks`, the GPUs or the cores."""
     if ranks is None:
         largest = cfg.ranks or gpus or cores()
         ranks = [1 << power for power in range(largest.bit_length())]
     different = len(set(ranks)) == len(ranks)
     if 1 not in ranks or not different or not all(is_whole(n, 1) for n in ranks):
-        raise choices("benchmark.ranks", list(ranks), "different whole numbers, 1 among them")
+        raise choices("benchmark.ranks", list(ranks), "different whole numbers, including 1")
     if gpus and max(ranks) > gpus:
         raise choices("benchmark.ranks", list(ranks), f"at most the {gpus} GPUs of this machine, or gpus=0")
     return sorted(ranks)
@@ -121,18 +121,18 @@ def _write_config(cfg: DictConfig, ranks: int, batch: int, gpus: bool) -> str:
 
 
 def build_row(kind: str, point: Point, single: Point) -> Row:
-    """The row of a point, weak or strong, compared with a single rank's; None where training failed."""
+    """Build the row of a point, weak or strong, compared with a single rank; None if training failed."""
     seconds, rate, base, peak = point.median("seconds"), point.median("R"), single.median("R"), point.median("peak")
     gain = None if rate is None or base is None else rate / base
     efficiency = None if gain is None else 100 * gain / point.ranks
     place = (kind, point.ranks, point.batch, point.ranks * point.batch)
     speeds = (None if seconds is None else 1000 * seconds, rate, efficiency)
-    # utterances: fewer than the batch at the end of an epoch
+    # utterances: fewer than the batch size at the end of an epoch
     return fill_row(COLUMNS, *place, *speeds, point.median("utterances"), None if peak is None else peak / 2**20)
 
 
 def list_published() -> list[Row]:
-    """The papers' times of an epoch by number of GPUs, with the same efficiency."""
+    """List the papers' times per epoch by number of GPUs, with the same efficiency."""
     rows = []
     for experiment in published("scaling"):
         for count, time in experiment["epoch"].items():
@@ -144,22 +144,22 @@ def list_published() -> list[Row]:
 
 
 def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
-    """Notes for readers of the rows: backend, threads, other work on the machine, failures, noise, sources."""
+    """Write notes on the rows: backend, threads, other work on the machine, failures, noise, sources."""
     backend = "GPUs, NCCL" if gpus else "processes on the CPU, gloo"
-    lines = [f"ranks are {backend}, threads of each: {threads}; R: hours of audio trained per second, of all together"]
+    lines = [f"ranks are {backend}; threads per rank: {threads}; R: hours of audio trained per second by all ranks"]
     largest = max(point.ranks for point in points)
     if not gpus and largest * threads > cores():
-        lines.append(f"{largest} ranks of {threads} threads share {cores()} cores: more ranks than cores gain nothing")
+        lines.append(f"{largest} ranks of {threads} threads share {cores()} cores; more ranks than cores gain nothing")
     if (load := os.getloadavg()[0]) > cores() + largest * threads:
-        lines.append(f"the machine is busy with other work, too: {load:.1f} processes compete for {cores()} cores")
+        lines.append(f"other work runs on the machine: {load:.1f} processes compete for {cores()} cores")
     lines += [f"{p.ranks} ranks, batch {p.batch} per rank, failed: {p.failed}" for p in points if p.failed is not None]
     lines += noise_notes({name: timing for name, timing in timings.items() if not math.isnan(timing.median)})
-    unclear = "in seconds, says the text, though 960 h in 119 s is not likely; it leaves full precision open (???)"
-    return [*lines, f"published: Ambroszczyk2019 §2.5 gives epochs {unclear}"]
+    unclear = "which is unlikely (960 h in 119 s), and leaves full precision open (???)"
+    return [*lines, f"published: Ambroszczyk2019 §2.5 gives epochs in seconds, {unclear}"]
 
 
 def draw_plots(rows: Sequence[Row]) -> list[Plot]:
-    """Efficiency and throughput by ranks, the papers' efficiency beside."""
+    """Plot efficiency and throughput by ranks, with the papers' efficiency."""
     lines: dict[str, dict[str, dict[int, float | None]]] = {"efficiency %": {}, "R": {}}
     for column, by_name in lines.items():
         for kind in ("weak", "strong"):
@@ -175,7 +175,7 @@ def draw_plots(rows: Sequence[Row]) -> list[Plot]:
 
 
 class RankSteps:
-    """Timed training steps of one rank among those that train together. config: that of its run, as YAML."""
+    """Timed training steps of one of several ranks. config: of its run, as YAML."""
 
     def __init__(self, config: str, *, warmup: int, steps: int, threads: int) -> None:
         silence_lightning()
@@ -183,7 +183,7 @@ class RankSteps:
         self.cfg.threads, self.warmup, self.steps = threads, warmup, steps
 
     def measure(self) -> dict[str, float]:
-        """Seconds of a step, utterances and hours of audio per second (R) of all ranks, peak bytes of memory."""
+        """Measure seconds per step, utterances and hours of audio per second (R) of all ranks, and peak bytes."""
         _, task, data = set_up(self.cfg)
         clock = StepClock(self.warmup, self.steps)
         limits: Any = {"max_epochs": -1, "max_steps": self.warmup + self.steps, "limit_val_batches": 0}
@@ -198,7 +198,7 @@ class RankSteps:
 
 
 class StepClock(pl.Callback):
-    """Times `steps` steps after `warmup` others; the device is waited for twice, since a run never waits between."""
+    """Times `steps` steps after `warmup` others. Waits for the device only before and after: a run never waits."""
 
     def __init__(self, warmup: int, steps: int) -> None:
         self.warmup, self.steps = warmup, steps
@@ -208,7 +208,7 @@ class StepClock(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
-        # the gradient's reduction keeps the ranks in step: one clock is enough
+        # one clock is enough, because the reduction of gradients synchronises the ranks
         if trainer.global_step == self.warmup:
             self.started = device_clock(pl_module.device)
         if trainer.global_step == self.warmup + self.steps:

@@ -1,4 +1,4 @@
-"""Training loops beside RETURNN: plain PyTorch, this project's, and a minimal one."""
+"""Training loops to compare with RETURNN: plain PyTorch, this project's, and a minimal one."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ from asr_benchmarks.worker import Step
 
 
 class PlainLoop(Engine):
-    """An engine that trains the Network itself."""
+    """An engine that trains the Network in plain PyTorch."""
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         super().__init__(folder, settings, config)
@@ -58,7 +58,7 @@ class PlainLoop(Engine):
 
 
 class EpochGate(pl.Callback):
-    """Begins an epoch for each item in `go`, and puts its Step, or the fit's exception, into `done`."""
+    """Begins an epoch for each item in `go`, and puts its Step into `done`."""
 
     def __init__(self, go: Queue[None], done: Queue[Step | Exception], batches: Batches) -> None:
         self.go, self.done, self.batches = go, done, batches
@@ -75,8 +75,9 @@ class EpochGate(pl.Callback):
 
 
 class ProjectLoop(Engine):
-    """An engine, which reads `rnn`, `precision` and `trainer` of the config; under torchrun's variables one of several
-    ranks. Its fit, in a thread, waits between epochs, so that other engines have their turn.
+    """An engine that trains with this project's task and Lightning, and reads `rnn`, `precision` and `trainer`. With
+    torchrun's variables it is one of several ranks. Its fit runs in a thread and waits between epochs, so that other
+    engines have their turn.
     """
 
     task_class = FrameTask
@@ -126,7 +127,7 @@ class ProjectLoop(Engine):
             silence_lightning()
             gate = EpochGate(self._go, self._done, self.batches)
             devices = self.batches.ranks if self.settings.device == "cuda" else 0
-            # error_rate validates instead
+            # error_rate replaces validation
             warnings.filterwarnings("ignore", ".*defined a `validation_step` but have no.*")
             logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
             loggers = [CSVLogger(mkdtemp(dir=self.folder), name="", version="")]
@@ -138,7 +139,7 @@ class ProjectLoop(Engine):
 
 
 class Minimal(ProjectLoop):
-    """A ProjectLoop with MinimalTask and an optimizer of one kernel. precision: as the key of that name."""
+    """A ProjectLoop with MinimalTask and a fused optimizer. precision: as in the key of that name."""
 
     task_class = MinimalTask
     optimizer_options = {"fused": True}  # noqa: RUF012

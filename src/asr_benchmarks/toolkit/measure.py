@@ -1,4 +1,4 @@
-"""Toolkits at the framewise experiment of Doetsch2016 §6, and independent workers whose weights are averaged (§4.1)."""
+"""Toolkits in the framewise experiment of Doetsch2016 §6, and workers whose weights are averaged (§4.1)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,7 +31,7 @@ TOOLKIT = "toolkit | s per epoch | spread % | frames/s | peak GB | FER %"
 LEARNING = "toolkit | epochs | frames per epoch | first loss | last loss"
 
 WARMUP = 1
-"""Epochs that each trains without being timed: the first compiles, allocates and reads the files."""
+"""Untimed epochs of each engine: the first compiles, allocates and reads the files."""
 
 
 def toolkit_speed(
@@ -50,7 +50,7 @@ def toolkit_speed(
     worker_threads: int,
     **shared: Any,
 ) -> Iterator[Result]:
-    """Yields the rows of each engine, then also those of `worker` in 1, 2, … processes. shared: fields of Settings."""
+    """Yield the result for the engines, then also for `worker` in 1, 2, … processes. shared: fields of Settings."""
     sizes = {key: shared[key] for key in ("features", "labels", "chunk", "layers", "width", "batch")}
     check_counts(utterances=utterances, frames=frames, epochs=epochs, worker_epochs=worker_epochs, **sizes)
     check_counts(worker_threads=worker_threads)
@@ -86,7 +86,7 @@ def toolkit_speed(
 def _compare_engines(
     engines: Mapping[str, Implementation], arguments: tuple[str, Settings, str], cfg: DictConfig, epochs: int
 ) -> Result:
-    """Train all engines in turn, each in a process of its own, and compare them with the published ones."""
+    """Train all engines in turn, each in a separate process, and compare them with the published figures."""
     device = "cpu" if arguments[1].device == "cpu" else "gpu"
     starts = {
         name: partial(engine.start, *arguments, device=device, threads=cfg.threads, keys={})
@@ -108,7 +108,7 @@ def _compare_engines(
         memory = device_memory or memory
         rates = (timing.spread, steps[-1].frames / timing.median, memory / 1e9, errors[name], timing.median * scale)
         rows.append(fill_row(columns, name, timing.median, *rates, None, None))
-        # evidence that it learnt, on as many frames as the others
+        # shows that it learnt, on as many frames as the others
         counts = (name, len(steps), steps[-1].frames, steps[0].loss, steps[-1].loss)
         learning.append(fill_row(LEARNING, *counts))
         versions |= packages
@@ -143,7 +143,7 @@ def _explain_choices(
 LOCAL_SGD = "asr_ablations.components.trainer.local_sgd.LocalSGD"
 
 SOURCE = "Doetsch2016 §6"
-"""The source in published/scaling.yaml whose times stand beside those measured."""
+"""The source in published/scaling.yaml whose times are compared with the measured ones."""
 
 COLUMNS = (
     "workers | averaged | epochs | s per epoch | speed-up | FER % | smallest FER % | published s | "
@@ -161,7 +161,7 @@ def average_workers(
     epochs: int,
     warmup: int,
 ) -> Result:
-    """A row for each number of workers and way to average. make: from a run's config, as YAML, to its engine."""
+    """Measure each number of workers and way to average. make: builds an engine from a run's config as YAML."""
     ways = list_ways(counts, every)
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     """Seconds of training and the frame error rate in %, after each epoch."""
@@ -195,7 +195,7 @@ def average_workers(
 
 
 def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple[int, int | None]]:
-    """Workers, and steps between two averagings or None for once per epoch, by name. One has nothing to average."""
+    """List workers and steps between averagings (None for once per epoch) by name. One worker has only None."""
     pairs = [(count, span) for count in counts for span in (every if count > 1 else [None])]
     return {
         f"{count} worker{'s' if count > 1 else ''}{f', every {span} steps' if span else ''}": (count, span)
@@ -204,7 +204,7 @@ def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple
 
 
 def set_averaging(cfg: DictConfig, every: int | None) -> DictConfig:
-    """The config with LocalSGD as its trainer. every: steps between two averagings, None for once per epoch."""
+    """Return the config with LocalSGD as trainer. every: steps between averagings, None for once per epoch."""
     averaged = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True))
     assert isinstance(averaged, DictConfig)
     averaged.trainer = {"_target_": LOCAL_SGD, "every": every}

@@ -11,15 +11,15 @@ from torch import nn
 from asr_verdicts.errors import choices
 
 STAY = 0.8
-"""Probability that a frame keeps the label before it: five frames of 10 ms per state, as in a tied allophone."""
+"""Probability that a frame keeps the previous label: five frames of 10 ms per state, as in a tied allophone."""
 
 BLOCK = 256
-"""Utterances that are drawn at once: 32 MB with 700 frames each."""
+"""Utterances drawn at once: 32 MB with 700 frames each."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings common to all engines. chunk: in frames; batch: in chunks; device: cpu or cuda."""
+    """Settings of all engines. chunk: in frames; batch: in chunks; device: cpu or cuda."""
 
     features: int
     labels: int
@@ -34,8 +34,9 @@ class Settings:
 
 
 def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, noise: float, held_out: float) -> None:
-    """Write features.npy (U, T, D) and labels.npy (U, T), the held-out utterances last, and train.txt, the others'
-    number. A frame is its label's point plus noise. Raises UsageError for parts of chunks, and for none to train on.
+    """Write features.npy (U, T, D), labels.npy (U, T), and train.txt with the number of training utterances. Held-out
+    utterances come last. A frame is its label's point plus noise. Raises UsageError if frames are not whole chunks, or
+    no utterances are left to train on.
     """
     if frames % settings.chunk:
         raise choices("benchmark.frames", frames, f"a multiple of benchmark.chunk={settings.chunk}")
@@ -58,7 +59,7 @@ def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, 
 
 
 class Frames:
-    """The files of `generate`, in chunks, which stay in the disk's cache until a batch needs them."""
+    """The files of `generate` in chunks, memory-mapped."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.features = np.load(folder / "features.npy", mmap_mode="r")
@@ -70,8 +71,8 @@ class Frames:
         self._labels = self.labels.reshape(-1, settings.chunk)
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> list[np.ndarray]:
-        """The chunks of each batch of an epoch, in RETURNN's order: utterances shuffled, their chunks one after
-        another. Ranks have different batches, the same number each.
+        """List the chunks of each batch of an epoch in RETURNN's order: shuffled utterances, consecutive chunks. Ranks
+        have different batches, but the same number.
         """
         order = np.random.default_rng([self.settings.seed, number]).permutation(self.train_utterances)
         chunks = (order[:, None] * self.chunks + np.arange(self.chunks)).ravel()
@@ -79,22 +80,22 @@ class Frames:
         return batches[rank : len(batches) - len(batches) % ranks : ranks]
 
     def held_out(self) -> list[np.ndarray]:
-        """The chunks of each batch of the held-out utterances."""
+        """List the chunks of each batch of the held-out utterances."""
         chunks = np.arange(self.train_utterances * self.chunks, len(self._labels))
         return [chunks[start : start + self.settings.batch] for start in range(0, len(chunks), self.settings.batch)]
 
     def read(self, chunks: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Features (B, T, D) float32 and labels (B, T) int64 of these chunks, on the settings' device."""
+        """Read features (B, T, D) float32 and labels (B, T) int64 of chunks to the settings' device."""
         x, y = torch.from_numpy(self._features[chunks]), torch.from_numpy(self._labels[chunks])
         return x.to(self.settings.device, non_blocking=True), y.to(self.settings.device, non_blocking=True).long()
 
     def batches(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Features and labels, as of `read`, of each batch of an epoch."""
+        """Read features and labels of each batch of an epoch."""
         return map(self.read, self.epoch(number, rank, ranks))
 
 
 class Network(nn.Module):
-    """Features (B, T, D) → logits (B, T, V): LSTM layers and a linear one. Equal settings give equal weights."""
+    """Features (B, T, D) → logits (B, T, V): LSTM layers and a linear layer. Equal settings give equal weights."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -108,7 +109,7 @@ class Network(nn.Module):
 
 
 def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Frames) -> float:
-    """Held-out frames whose best label is wrong, in %. logits: features (B, T, D) → (B, T, V)."""
+    """Compute the share of held-out frames whose best label is wrong, in %. logits: features (B, T, D) → (B, T, V)."""
     wrong = count = 0
     with torch.no_grad():
         for chunks in frames.held_out():
@@ -119,8 +120,8 @@ def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Fra
 
 
 class Engine:
-    """A Trainer of the Network on the Frames of a folder, whose step is an epoch; of several ranks, each counts its own
-    frames. config: that of the run, as YAML. All engines have the same first weights.
+    """A Trainer of the Network on the Frames of a folder. A step is an epoch. Each rank counts its own frames. All
+    engines have the same first weights. config: of the run, as YAML.
     """
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
@@ -128,13 +129,12 @@ class Engine:
         self.frames = Frames(self.folder, settings)
 
     def compute_logits(self, x: torch.Tensor) -> torch.Tensor:
-        """Features (B, T, D) → logits (B, T, V)."""
+        """Compute logits (B, T, V) from features (B, T, D)."""
         raise NotImplementedError
 
     def error_rate(self) -> float:
-        """Held-out frames whose best label is wrong, in %."""
         return frame_error_rate(self.compute_logits, self.frames)
 
     def device_memory(self) -> int | None:
-        """Bytes of the GPU that torch reserved at most; None on a CPU, where the memory of the process counts."""
+        """Return the most GPU bytes that torch reserved; None on a CPU, where the process's memory counts."""
         return torch.cuda.max_memory_reserved() if self.settings.device == "cuda" else None

@@ -1,4 +1,4 @@
-"""RETURNN's own engines: over PyTorch, and over TensorFlow with its LSTM cell in a loop over the frames."""
+"""RETURNN's engines: for PyTorch, and for TensorFlow with its LSTM cell in a loop over frames."""
 
 import logging
 import os
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class CountingNetwork(Network):
-    """The network, with a count of the frames that it was trained on."""
+    """The network, with a count of its training frames."""
 
     trained_frames = 0
 
 
 def get_model(**options: object) -> CountingNetwork:
-    """The network for RETURNN's engine, which calls this."""
+    """Build the network; called by RETURNN's engine."""
     from returnn.config import get_global_config
 
     return CountingNetwork(get_global_config().typed_value("settings"))
 
 
 def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: object) -> None:
-    """Give RETURNN's engine, which calls this, the loss of a step: its mean over the frames is minimised."""
+    """Compute the loss of a step, whose mean over frames is minimised; called by RETURNN's engine."""
     import returnn.frontend as rf
 
     data, classes = extern_data["data"], extern_data["classes"]
@@ -48,7 +48,7 @@ def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: 
 
 
 class ReturnnEngine(Engine):
-    """What RETURNN's engines share: the data, the loop over epochs that RETURNN has, and its log."""
+    """The common parts of RETURNN's engines: data, loop over epochs, and log."""
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         from returnn import __main__ as program
@@ -66,20 +66,20 @@ class ReturnnEngine(Engine):
 
     @abstractmethod
     def options(self) -> dict[str, object]:
-        """What RETURNN's config holds for this engine alone."""
+        """Return the options of RETURNN's config for this engine alone."""
 
     def train(self, number: int) -> None:
-        """Train one epoch, as RETURNN's own loop over epochs does."""
+        """Train one epoch, as RETURNN's loop over epochs does."""
         self.engine.set_epoch(number)
         self.engine.init_train_epoch()
         self.engine.train_epoch()
 
     @abstractmethod
     def read_epoch(self, error: Mapping[str, float]) -> tuple[float, int]:
-        """The mean loss among RETURNN's figures for the epoch that was trained, and its frames."""
+        """Return the mean loss of the last epoch, from RETURNN's figures, and its number of frames."""
 
     def step(self) -> Step:
-        """Train one epoch; frames, loss and updates are those that RETURNN counted."""
+        """Train one epoch; RETURNN counts frames, loss and updates."""
         self.epochs += 1
         started = device_clock(self.settings.device)
         with redirect_stdout(self.log):
@@ -93,16 +93,16 @@ class ReturnnEngine(Engine):
 
 
 class Returnn(ReturnnEngine):
-    """An engine. loader_processes: of RETURNN's data loader; 0 reads in this process, as the other engines do."""
+    """RETURNN with PyTorch. loader_processes: of its data loader; 0 reads in this process, as other engines do."""
 
     def __init__(self, folder: str, settings: Settings, config: str, *, loader_processes: int) -> None:
-        # it warns of a missing GPU where none is wanted
+        # suppresses a warning about a missing GPU
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         self.loader_processes = loader_processes
         super().__init__(folder, settings, config)
 
     def options(self) -> dict[str, object]:
-        """PyTorch's network and step."""
+        """Return the options for PyTorch's network and step."""
         return {
             "backend": "torch",
             "torch_dataloader_opts": {"num_workers": self.loader_processes},
@@ -121,17 +121,17 @@ class Returnn(ReturnnEngine):
 
     @property
     def _network(self) -> CountingNetwork:
-        network: CountingNetwork = self.engine._pt_model  # RETURNN has no public name for it
+        network: CountingNetwork = self.engine._pt_model  # not public in RETURNN
         return network
 
 
 def _options(settings: Settings, data: Path) -> dict[str, object]:
-    """What all of RETURNN's engines have in their config. data: the file of write_hdf."""
+    """Return the options of all RETURNN engines. data: the file of write_hdf."""
     return {
         "behavior_version": 21,
         "task": "train",
         "device": {"cpu": "cpu", "cuda": "gpu"}[settings.device],
-        # no cache of its own: a thread fills it while the first batches are read, and is sometimes too late
+        # no cache: a thread would fill it while the first batches are read, sometimes too late
         "train": {"class": "HDFDataset", "files": [str(data)], "cache_byte_size": 0, "seq_ordering": "random"},
         "extern_data": {"data": {"dim": settings.features}, "classes": {"dim": settings.labels, "sparse": True}},
         "chunking": f"{settings.chunk}:{settings.chunk}",
@@ -158,8 +158,9 @@ def write_hdf(frames: Frames, path: Path) -> None:
 
 
 class ReturnnTensorflow(ReturnnEngine):
-    """An engine. Its cells have one bias where PyTorch's have two, both updated: from the second step on its weights
-    are others. RETURNN's own kernel needs CUDA's headers with TensorFlow 2.21, on a CPU as well.
+    """RETURNN with TensorFlow. Its weights differ from PyTorch's after the first step. Its cells have one bias,
+    PyTorch's have two, which are both updated. RETURNN's kernel is not used, because with TensorFlow 2.21 it needs
+    CUDA's headers even on a CPU.
     """
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
@@ -175,7 +176,7 @@ class ReturnnTensorflow(ReturnnEngine):
         self._logits = network.get_default_output_layer().output_before_activation.get_logits()  # (T, B, V)
 
     def options(self) -> dict[str, object]:
-        """The network, and the optimizer of TensorFlow that is plain momentum."""
+        """Return the options for TensorFlow's network and its optimizer with plain momentum."""
         settings, source, layers = self.settings, "data", {}
         for number in range(settings.layers):
             layers[f"lstm{number}"] = {
@@ -194,7 +195,7 @@ class ReturnnTensorflow(ReturnnEngine):
         }
 
     def train(self, number: int) -> None:
-        """Train one epoch, its utterances in a new order."""
+        """Train one epoch with a new order of utterances."""
         self.engine.epoch = number
         self.engine.dataset_batches.clear()
         self.engine.train_data.init_seq_order(epoch=number)
@@ -224,8 +225,8 @@ class ReturnnTensorflow(ReturnnEngine):
 
 
 def draw_first_weights(settings: Settings) -> dict[str, dict[str, np.ndarray]]:
-    """The first weights of the Network, by layer and parameter, as TensorFlow's cells have them: input above recurrent
-    weights (in + width, 4 × width), the gates in the order input, candidate, forget, output.
+    """Convert the first weights of the Network to TensorFlow's cells, by layer and parameter. Input weights come before
+    recurrent weights (in + width, 4 × width), with gates in the order input, candidate, forget, output.
     """
     network = Network(settings)
     output = {"W": network.output.weight.detach().numpy().T, "b": network.output.bias.detach().numpy()}

@@ -1,4 +1,4 @@
-"""The project's task on labelled frames: its model, loss and logging, with features and labels from a file."""
+"""This project's task on labelled frames: model, loss and logging, with features and labels from a file."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from asr_benchmarks.toolkit.network import Frames, Network, Settings
 
 @dataclass
 class FrameBatch:
-    """features (B, T, D), frame_labels (B, T), which the framewise loss takes, and lengths (B,) on the CPU."""
+    """A batch: features (B, T, D), frame_labels (B, T) for the framewise loss, and lengths (B,) on the CPU."""
 
     features: torch.Tensor
     frame_labels: torch.Tensor
@@ -37,12 +37,12 @@ class FrameBatch:
         return FrameBatch(features, labels, self.lengths)
 
     def padding(self) -> float:
-        """The share of padding: none, since all chunks have the same length."""
+        """Return the share of padding: 0, because all chunks have the same length."""
         return 0.0
 
 
 class Batches:
-    """The batches of an epoch for one rank, as Lightning reads them. number: that of the epoch, from 0."""
+    """The batches of an epoch for one rank, as Lightning reads them. number: of the epoch, from 0."""
 
     def __init__(self, frames: Frames, rank: int, ranks: int) -> None:
         self.frames, self.rank, self.ranks, self.number = frames, rank, ranks, 0
@@ -56,17 +56,17 @@ class Batches:
 
 
 class GivenFeatures(nn.Module):
-    """Stands in for the features of audio: the features of a batch come from a file."""
+    """Replaces the features of audio, because a batch's features come from a file."""
 
     size = 0
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
-        """The lengths as they are, since they count frames already."""
+        """Return the lengths unchanged, because they count frames."""
         return lengths
 
 
 class FrameTask(CTCTask):
-    """The task without audio, text, clipping and schedule; the norm of the gradient is logged as always."""
+    """The task without audio, text, clipping and schedule; it still logs the norm of the gradient."""
 
     def __init__(self, model: AcousticModel, optimizer: OptimizerFactory, seed: int) -> None:
         super().__init__(
@@ -94,7 +94,7 @@ class FrameTask(CTCTask):
 
 
 class MinimalTask(FrameTask):
-    """The task with softmax and loss in one call, without the gradient's norm and rates of training frames."""
+    """The task with softmax and loss in one call, and without logging gradient norm and frame rates."""
 
     def training_step(self, batch: object, batch_index: int) -> torch.Tensor:
         assert isinstance(batch, FrameBatch)
@@ -104,11 +104,11 @@ class MinimalTask(FrameTask):
         return loss
 
     def configure_gradient_clipping(self, *arguments: object, **keywords: object) -> None:
-        """Leave the gradient as it is."""
+        """Leave the gradient unchanged."""
 
 
 def build_project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
-    """The project's model without convolutions. With LSTM layers, its first weights are those of Network."""
+    """Build this project's model without convolutions. With LSTM layers, it has the first weights of Network."""
     model = DeepSpeech2(
         settings.features,
         settings.labels,

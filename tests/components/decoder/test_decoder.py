@@ -185,7 +185,7 @@ def test_a_separation_spells_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in group_options("decoder") if name != "greedy"])
 @pytest.mark.parametrize("outputs", [LETTERS.outputs - 1, LETTERS.outputs + 1])
 def test_a_search_refuses_a_model_with_other_outputs(name: str, outputs: int) -> None:
-    with pytest.raises(UsageError, match=rf"a blank and {len(LETTERS.letters)} letters, and the model has {outputs}"):
+    with pytest.raises(UsageError, match=rf"a blank and {len(LETTERS.letters)} letters, but the model has {outputs}"):
         decoder(name)(torch.zeros(1, 3, outputs).log_softmax(-1), torch.tensor([3]))
 
 

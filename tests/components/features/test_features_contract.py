@@ -13,8 +13,8 @@ from asr_ablations.components.features.framing import (
     PREEMPHASIS,
     TAPERS,
     PowerSpectrum,
-    in_few_shapes,
-    rounded_up,
+    round_up,
+    transform_in_few_shapes,
 )
 from asr_ablations.tools.masks import normalise_utterances
 from asr_verdicts.errors import UsageError
@@ -230,9 +230,9 @@ def test_a_tone_peaks_in_its_bin(hertz: float) -> None:
 def test_frames_are_transformed_in_few_shapes_on_a_gpu() -> None:
     """As many rows as there are, or up to an eighth more; all numbers of frames between 1,000 and 2,000 are eight."""
     frames = torch.randn(3, 41, 320, generator=torch.Generator().manual_seed(2))
-    torch.testing.assert_close(in_few_shapes(frames, 320), torch.fft.rfft(frames, n=320))
-    torch.testing.assert_close(in_few_shapes(frames, 512), torch.fft.rfft(frames, n=512))
-    rounded = {count: rounded_up(count) for count in range(1, 4097)}
+    torch.testing.assert_close(transform_in_few_shapes(frames, 320), torch.fft.rfft(frames, n=320))
+    torch.testing.assert_close(transform_in_few_shapes(frames, 512), torch.fft.rfft(frames, n=512))
+    rounded = {count: round_up(count) for count in range(1, 4097)}
     assert all(count <= rows <= 1.125 * count for count, rows in rounded.items() if count > 7)
     assert all(count <= rows for count, rows in rounded.items())
     assert len({rows for count, rows in rounded.items() if 1024 < count <= 2048}) == 8

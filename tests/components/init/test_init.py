@@ -262,7 +262,7 @@ def test_a_run_resumed_within_an_epoch_is_as_high_as_it_was(
 def test_a_model_that_cannot_grow_is_refused() -> None:
     """Else the layers would all train from the start, and nobody would know."""
     task = SimpleNamespace(model=torch.nn.Linear(1, 1))
-    with pytest.raises(UsageError, match="Linear has no layers that can be added later"):
+    with pytest.raises(UsageError, match="Linear cannot add layers later"):
         component("pretrain", "layers").setup(None, task, "fit")
 
 

@@ -12,8 +12,8 @@ from torch.nn.functional import ctc_loss
 
 from asr_ablations.components.loss import device_ctc as module
 from asr_ablations.components.loss.aligned import Aligned, frame_labels
-from asr_ablations.components.loss.device_ctc import device_ctc, disagreement
-from asr_ablations.components.loss.framewise import linear_alignment, separated
+from asr_ablations.components.loss.device_ctc import device_ctc, largest_difference
+from asr_ablations.components.loss.framewise import align_linearly, insert_blanks
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
@@ -26,7 +26,7 @@ from tests.helpers.triton_interpreter import interpret, without_its_warnings
 
 
 def test_losses_and_gradients_are_those_of_torch() -> None:
-    assert disagreement("cpu") < 1e-5
+    assert largest_difference("cpu") < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("interpreted")
 @without_its_warnings
 def test_kernels_give_the_numbers_of_torch() -> None:
-    assert disagreement("cpu") < 1e-5
+    assert largest_difference("cpu") < 1e-5
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -156,14 +156,14 @@ def by_loop(text: str, frames: int) -> list[int]:
 
 
 def test_labels_are_those_of_a_loop() -> None:
-    result = linear_alignment(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20)
+    result = align_linearly(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20)
     assert result.shape == (6, 20)
     for row, text, length in zip(result, FRAMEWISE_TEXTS, LENGTHS.tolist(), strict=True):
         assert row[:length].tolist() == by_loop(text, length)
 
 
 def test_a_batch_without_labels_is_all_blank() -> None:
-    assert linear_alignment(framewise_batch(["", ""]), torch.tensor([3, 0]), 3).tolist() == [[0] * 3] * 2
+    assert align_linearly(framewise_batch(["", ""]), torch.tensor([3, 0]), 3).tolist() == [[0] * 3] * 2
 
 
 def one_hot(labels: torch.Tensor) -> torch.Tensor:
@@ -172,8 +172,8 @@ def one_hot(labels: torch.Tensor) -> torch.Tensor:
 
 def test_what_is_learnt_is_read_back_by_a_decoder_for_ctc() -> None:
     """Wherever the transcript fits: the paths need 2, 1, 4, 1, 9 and 7 frames."""
-    assert separated(framewise_batch(FRAMEWISE_TEXTS))[1].tolist() == [2, 1, 4, 1, 9, 7]
-    learnt = one_hot(linear_alignment(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
+    assert insert_blanks(framewise_batch(FRAMEWISE_TEXTS))[1].tolist() == [2, 1, 4, 1, 9, 7]
+    learnt = one_hot(align_linearly(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
     assert component("decoder", "greedy")(ALPHABET)(learnt, LENGTHS) == FRAMEWISE_TEXTS
 
 
@@ -203,7 +203,7 @@ def test_padding_has_no_gradient_and_no_frames_no_loss() -> None:
 
 
 def test_a_perfect_model_makes_no_frame_error() -> None:
-    learnt = one_hot(linear_alignment(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
+    learnt = one_hot(align_linearly(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
     assert component("loss", "framewise").frame_rates(learnt, LENGTHS, framewise_batch(FRAMEWISE_TEXTS))["fer"] == 0
     assert component("loss", "ctc").frame_rates(learnt, LENGTHS, framewise_batch(FRAMEWISE_TEXTS)) == {}
 

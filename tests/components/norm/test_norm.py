@@ -258,11 +258,12 @@ def fused_signal(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tens
 
 
 def passed(
-    module: BatchNorm, x: torch.Tensor, weights: torch.Tensor, lengths: torch.Tensor, way: str = "clipped"
+    module: BatchNorm, x: torch.Tensor, weights: torch.Tensor, lengths: torch.Tensor, way: str = "normalise_fused"
 ) -> Any:
-    """Output, gradients and statistics of a step whose output is clipped to 0..1. way: a method, `masked` the plain."""
+    """Output, gradients and statistics of a step whose output is clipped to 0..1. way: the name of a method."""
     x = x.clone().requires_grad_()
-    y = module.masked(x, lengths).clamp(0.0, 1.0) if way == "masked" else getattr(module, way)(x, lengths, 0.0, 1.0)
+    is_plain = way == "normalise_masked"
+    y = module.normalise_masked(x, lengths).clamp(0.0, 1.0) if is_plain else getattr(module, way)(x, lengths, 0.0, 1.0)
     gradients = torch.autograd.grad((y.float() * weights).sum(), [x, *module.parameters()])
     return {"y": y, **dict(zip(("x", "weight", "bias"), gradients, strict=True)), **dict(module.named_buffers())}
 
@@ -270,12 +271,12 @@ def passed(
 @pytest.mark.parametrize("shape", FUSED_SHAPES, ids=["sequence", "image"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("lengths", [FUSED_LENGTHS, ONE_FRAME, NONE], ids=["some", "one", "none"])
-@pytest.mark.parametrize("way", ["clipped", "of_valid_rows", "forward"])
+@pytest.mark.parametrize("way", ["normalise_fused", "normalise_valid", "forward"])
 def test_one_pass_is_the_plain_one_clipped(
     shape: tuple[int, ...], dtype: torch.dtype, lengths: torch.Tensor, way: str
 ) -> None:
     x, weights = fused_signal(shape, dtype)
-    plain = passed(fused_norm(shape), x, weights, lengths, "masked")
+    plain = passed(fused_norm(shape), x, weights, lengths, "normalise_masked")
     one = passed(fused_norm(shape), x, weights, lengths, way)
     for key, expected in plain.items():
         assert one[key].dtype == expected.dtype
@@ -284,7 +285,7 @@ def test_one_pass_is_the_plain_one_clipped(
 
 
 @pytest.mark.parametrize("bound", [0.0, 1.0])
-@pytest.mark.parametrize("way", ["clipped", "of_valid_rows", "masked"])
+@pytest.mark.parametrize("way", ["normalise_fused", "normalise_valid", "normalise_masked"])
 def test_a_gradient_passes_where_the_output_is_at_a_bound(way: str, bound: float) -> None:
     """A channel of equal values has its bias as output."""
     x, module = torch.ones(2, 3, 1), fused_norm((2, 3, 1))
@@ -311,7 +312,7 @@ def test_only_the_input_is_kept_for_the_backward_pass_in_its_own_type() -> None:
     x, _ = fused_signal(FUSED_SHAPES[1], torch.bfloat16)
     kept: list[torch.Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda value: kept.append(value) or value, lambda value: value):
-        fused_norm(FUSED_SHAPES[1]).clipped(x.requires_grad_(), FUSED_LENGTHS, 0.0, 1.0)
+        fused_norm(FUSED_SHAPES[1]).normalise_fused(x.requires_grad_(), FUSED_LENGTHS, 0.0, 1.0)
     assert [value.dtype for value in kept if value.numel() == x.numel()] == [torch.bfloat16]
 
 
@@ -330,7 +331,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("interpreted")
 @without_its_warnings
 def test_kernels_give_the_references_numbers() -> None:
-    assert fused.agreement("cpu") < 1e-5
+    assert fused.largest_difference("cpu") < 1e-5
 
 
 @pytest.mark.usefixtures("interpreted")

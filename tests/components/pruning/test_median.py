@@ -8,7 +8,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from asr_ablations.components.pruning.median import MedianStopping, curve
+from asr_ablations.components.pruning.median import MedianStopping, read_curve
 from asr_ablations.runs.identity import identity
 from asr_ablations.runs.records import load
 from asr_verdicts.errors import UsageError
@@ -98,8 +98,8 @@ def test_a_run_is_pruned_stays_so_and_goes_on_bit_for_bit_without_pruning(tiny_c
     assert "worse than 0.0000, the median of the means of 3 finished runs" in status["reason"]
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["epochs"], summary["sets"]) == (2, {}), "the figures so far, and no test set was touched"
-    assert summary["best_validation_wer"] == pytest.approx(min(curve(folder, KEY)))
-    assert len(curve(folder, KEY)) == 2
+    assert summary["best_validation_wer"] == pytest.approx(min(read_curve(folder, KEY)))
+    assert len(read_curve(folder, KEY)) == 2
     siblings = [run for run in load([folder.parent]).unfinished if run.folder != folder]
     assert len(siblings) == 3, "they are no whole records"
     assert all("config.yaml is missing" in run.reason for run in siblings)
@@ -145,6 +145,6 @@ def test_a_curve_is_read_in_order(tmp_path: Path) -> None:
     folder = write_curve(tmp_path / "run", [0.5, 0.25])
     with (folder / "metrics.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 4
-    assert curve(folder, KEY) == [0.5, 0.25]
-    assert curve(folder, "another") == []
-    assert curve(tmp_path, KEY) == []
+    assert read_curve(folder, KEY) == [0.5, 0.25]
+    assert read_curve(folder, "another") == []
+    assert read_curve(tmp_path, KEY) == []

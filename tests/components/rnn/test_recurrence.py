@@ -10,7 +10,7 @@ from torch import nn
 from torch.autograd import gradcheck
 
 from asr_ablations.components.model import directions
-from asr_ablations.components.model.directions import _helper, both, flipped, reversal
+from asr_ablations.components.model.directions import _helper, call_both, flip_frames, reversal_indices
 from asr_ablations.components.rnn.gru import GRU
 from asr_ablations.components.rnn.lstm import LSTM
 from asr_ablations.components.rnn.recurrence import GRURecurrence, PlainRecurrence
@@ -88,7 +88,7 @@ def run(kind: type[nn.Module], threads: int) -> list[torch.Tensor]:
     first, second = kind(6, 4), kind(6, 4)
     x = torch.randn(3, 7, 6, requires_grad=True)
     torch.set_num_threads(threads)
-    y, z = both(first, second, x, x.flip(1), torch.tensor([7, 5, 2]))
+    y, z = call_both(first, second, x, x.flip(1), torch.tensor([7, 5, 2]))
     (y.square().sum() + (y * z).sum()).backward()
     assert torch.get_num_threads() == threads
     return [y, z, x.grad, *(p.grad for module in (first, second) for p in module.parameters())]
@@ -113,7 +113,7 @@ def test_without_gradients_nothing_is_kept(mode):
     torch.set_num_threads(2)
     with mode():
         x = torch.randn(2, 5, 6)  # made inside: a tensor of inference mode can be part of no graph at all
-        outputs = both(first, second, x, x, torch.tensor([5, 5]))
+        outputs = call_both(first, second, x, x, torch.tensor([5, 5]))
         expected = first(x, None), second(x, None)
     for results, wanted in zip(outputs, expected, strict=True):
         assert results.grad_fn is None
@@ -123,7 +123,7 @@ def test_without_gradients_nothing_is_kept(mode):
 def test_an_error_in_the_second_direction_arrives():
     torch.set_num_threads(2)
     with pytest.raises(RuntimeError, match=r"cannot be multiplied|inner product"):
-        both(GRU(6, 4), GRU(5, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 6), torch.tensor([5, 5]))
+        call_both(GRU(6, 4), GRU(5, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 6), torch.tensor([5, 5]))
 
 
 def test_the_second_direction_has_one_thread_whatever_this_one_sets_meanwhile() -> None:
@@ -143,12 +143,12 @@ def test_the_second_direction_has_one_thread_whatever_this_one_sets_meanwhile() 
 def test_a_flip_is_its_own_gradient_bit_for_bit() -> None:
     """Against torch's gather, whose gradient is added up in zeros."""
     lengths = torch.tensor([5, 0, 1, 3])
-    flip = reversal(lengths, 5, torch.device("cpu"))
+    flip = reversal_indices(lengths, 5, torch.device("cpu"))
     x, weights = torch.randn(4, 5, 3, requires_grad=True), torch.randn(4, 5, 3)
-    y = flipped(x, flip)
+    y = flip_frames(x, flip)
     expected = x.gather(1, flip[..., None].expand_as(x))
     assert torch.equal(y, expected)
-    assert torch.equal(flipped(y, flip), x)
+    assert torch.equal(flip_frames(y, flip), x)
     (gradient,) = torch.autograd.grad(y, x, weights)
     (wanted,) = torch.autograd.grad(expected, x, weights)
     assert torch.equal(gradient, wanted)
@@ -184,7 +184,7 @@ def test_streams_wait_for_each_other_and_keep_their_memory(monkeypatch: pytest.M
     kept = lambda tensor, stream: events.append((tensor.data_ptr(), stream.name))  # noqa: E731
     monkeypatch.setattr(torch.Tensor, "record_stream", kept)
     first, second, x, y = Layer(3, 2), Layer(3, 2), torch.randn(1, 4, 3), torch.randn(1, 4, 3)
-    one, other = directions.in_two_streams(first, second, x, y, torch.tensor([4]))
+    one, other = directions.call_in_two_streams(first, second, x, y, torch.tensor([4]))
     assert events == [
         "side waits for main", "second in side",
         *[(value.data_ptr(), "side") for value in (y, second.weight, second.bias)], "first in main",

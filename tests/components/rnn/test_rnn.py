@@ -5,7 +5,13 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from asr_ablations.components.model.directions import KINDS, Directions, autocast_of_recurrences, flipped, reversal
+from asr_ablations.components.model.directions import (
+    KINDS,
+    Directions,
+    autocast_of_recurrences,
+    flip_frames,
+    reversal_indices,
+)
 from asr_ablations.components.model.ds2 import Lookahead
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import component, group_options
@@ -238,7 +244,7 @@ def test_rnn_nonlinearity_is_not_a_dead_knob() -> None:
 
 
 def test_reversal_reverses_within_the_length_and_is_its_own_inverse() -> None:
-    index = reversal(torch.tensor([3, 0, 1, 4]), 4, torch.device("cpu"))
+    index = reversal_indices(torch.tensor([3, 0, 1, 4]), 4, torch.device("cpu"))
     assert index.tolist() == [[2, 1, 0, 3], [0, 1, 2, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
     assert torch.equal(index.gather(1, index), torch.arange(4).expand(4, 4))
 
@@ -247,11 +253,11 @@ def test_reversal_reverses_within_the_length_and_is_its_own_inverse() -> None:
 def test_whole_rows_are_flipped_as_a_gather_would(layout: str) -> None:
     wide = {"by utterance": torch.randn(4, 5, 3), "by frame": torch.randn(5, 4, 3).transpose(0, 1)}
     x = wide.get(layout, torch.randn(4, 5, 6)[..., ::2]).requires_grad_()
-    flip = reversal(torch.tensor([3, 0, 1, 5]), 5, x.device)
+    flip = reversal_indices(torch.tensor([3, 0, 1, 5]), 5, x.device)
     index = flip[..., None].expand_as(x)
     with torch.no_grad():
-        assert torch.equal(flipped(x, flip), x.gather(1, index))
-    y, weights = flipped(x, flip), torch.randn(4, 5, 3)
+        assert torch.equal(flip_frames(x, flip), x.gather(1, index))
+    y, weights = flip_frames(x, flip), torch.randn(4, 5, 3)
     assert torch.equal(y, x.gather(1, index))
     (gradient,) = torch.autograd.grad(y, x, weights)
     assert torch.equal(gradient, weights.gather(1, index))

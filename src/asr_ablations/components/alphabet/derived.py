@@ -5,9 +5,9 @@ from asr_ablations.data.corpus import Corpus
 
 
 def derived(corpus: Corpus, *, separation: str | None) -> Alphabet:
-    """Every character of the training text and the space, in the order of their code points.
+    """Build an alphabet of the space and every character in the training text, sorted by code point.
 
-    Cost: the corpus is prepared and the training split is read before the model is built, whose size depends on it.
+    This prepares the corpus and reads the training split before the model is built, because its size depends on it.
     """
     corpus.prepare()
     texts = corpus.read_set("train").strings("text")

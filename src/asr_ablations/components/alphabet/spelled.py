@@ -7,9 +7,7 @@ from asr_verdicts.text import clean
 
 
 def spelled(corpus: Corpus, *, characters: str, separation: str | None) -> Alphabet:
-    """The given characters, whatever the corpus holds. Raises UsageError for characters that are no text, and for a
-    separation that is one of them.
-    """
+    """Build an alphabet of the given characters. Raises UsageError if they are not a text or contain the separation."""
     if not isinstance(characters, str):
         raise choices("alphabet.characters", characters, "a text of all characters, such as abc")
     return Alphabet.with_separation(clean(characters), separation)

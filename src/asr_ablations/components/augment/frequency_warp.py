@@ -1,4 +1,4 @@
-"""Another vocal tract: the frequency axis stretched or compressed (after Jaitly & Hinton 2013, VTLP)."""
+"""Vocal tract length perturbation: a stretched or compressed frequency axis (after Jaitly & Hinton 2013)."""
 
 import numpy as np
 import torch
@@ -8,9 +8,9 @@ from asr_ablations.tools.random_streams import uniforms
 
 
 class FrequencyWarp(NoAugmentation):
-    """Reads features (B, T, F) at bin f · a instead of f, linearly between bins, with a from 1 - most to 1 + most.
+    """Stretches the frequency axis of features (B, T, F) by a factor from 1 - most to 1 + most.
 
-    a is drawn from (seed, epoch, utterance id). Raises ValueError for `most` outside 0 ≤ most < 1.
+    Bin f is interpolated at f · factor, drawn from (seed, epoch, utterance id). Raises ValueError unless 0 ≤ most < 1.
     """
 
     def __init__(self, *, most: float) -> None:
@@ -26,6 +26,6 @@ class FrequencyWarp(NoAugmentation):
         bins = features.shape[2]
         bin_numbers = torch.arange(bins, device=features.device)
         read = (bin_numbers * factors[:, None]).clamp(max=bins - 1)
-        # triangles around the points that are read: a row of interpolation weights per bin, one product per batch
+        # one row of triangular interpolation weights per bin, so one matrix product per batch
         weights = (1 - (bin_numbers[None, :, None] - read[:, None, :]).abs()).clamp(min=0)
         return features @ weights

@@ -15,11 +15,11 @@ from asr_verdicts.errors import UsageError
 
 
 class Noise(NoAugmentation):
-    """Adds a part of one of the audio files under `folder`, at any depth, to the waveform. Its power is lowest to
-    highest dB below the utterance; a file shorter than the utterance is repeated.
+    """Adds noise from an audio file under `folder`, at any depth, to the waveform.
 
-    File, position and ratio are drawn from (seed, epoch, utterance id). Raises UsageError without a folder of audio,
-    and ValueError for lowest above highest.
+    The noise is `lowest` to `highest` dB below the utterance; a file shorter than the utterance is repeated. File,
+    position and ratio are drawn from (seed, epoch, utterance id). Raises UsageError if the folder contains no audio,
+    and ValueError if lowest is above highest.
     """
 
     changes_waveforms = True
@@ -32,7 +32,7 @@ class Noise(NoAugmentation):
         endings = {f".{name.lower()}" for name in soundfile.available_formats()}
         self.files = [file for file in visible_files(expanded(folder)) if file.suffix.lower() in endings]
         if not self.files:
-            raise UsageError(f"augment.folder={folder}: no audio file in it, expected recordings of noise")
+            raise UsageError(f"augment.folder={folder}: contains no audio file, expected recordings of noise")
         self.lowest, self.highest = lowest, highest
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
@@ -40,7 +40,7 @@ class Noise(NoAugmentation):
             return samples
         file, position, ratio = uniforms(3, seed, "noise", epoch, id_)
         decibels = self.lowest + ratio * (self.highest - self.lowest)
-        noise = _part(self.files[int(file * len(self.files))], position, len(samples))
+        noise = _read_noise(self.files[int(file * len(self.files))], position, len(samples))
         speech = samples.astype(np.float32)
         powers = np.square(speech).mean(), np.square(noise).mean()
         if not powers[1]:
@@ -49,8 +49,8 @@ class Noise(NoAugmentation):
         return mixed.round().clip(-32768, 32767).astype(np.int16)
 
 
-def _part(path: Path, position: float, length: int) -> np.ndarray:
-    """`length` samples (S,) of the file from `position`, 0 ≤ position < 1, repeated from its start where it ends."""
+def _read_noise(path: Path, position: float, length: int) -> np.ndarray:
+    """Read `length` samples (S,) from `position` (0 ≤ position < 1) of the file, which is repeated if it is shorter."""
     seconds = audio.duration(path)
     needed = length / SAMPLE_RATE
     offset = position * max(0.0, seconds - needed)

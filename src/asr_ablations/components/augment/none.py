@@ -1,11 +1,11 @@
-"""No augmentation, and the base class of the others."""
+"""No augmentation."""
 
 import numpy as np
 import torch
 
 
 class NoAugmentation:
-    """Leaves waveforms and features as they are; another augmentation replaces one of the two methods."""
+    """Leaves waveforms and features unchanged. The base class of augmentations, which override one of the two."""
 
     changes_waveforms = False
 

@@ -9,15 +9,16 @@ from asr_ablations.tools.masks import valid_frames
 from asr_ablations.tools.random_streams import uniforms
 
 MOST_MASKS, MOST_WIDE = 1000, 10**6
-"""Beyond what hides all: a number is drawn for each mask of each utterance."""
+"""Upper bounds: larger values hide everything, and random numbers are drawn for each mask of each utterance."""
 
 
 class SpecAugment(NoAugmentation):
-    """Masks normalised features (B, T, F), where 0 is the mean.
+    """Masks normalised features (B, T, F) with 0, their mean; masks are drawn from (seed, epoch, utterance id).
 
-    Each utterance gets frequency_masks bands of up to frequency_width bins, and time_masks spans of up to time_width
-    frames, none longer than the share time_share of the utterance. All are drawn from (seed, epoch, utterance id).
-    Raises UsageError for counts and widths below 0, for bands wider than the features, and for a share outside 0 to 1.
+    - bands: `frequency_masks` per utterance, of up to `frequency_width` bins
+    - spans: `time_masks` per utterance, of up to `time_width` frames and at most the share `time_share` of its frames
+
+    Raises UsageError for counts and widths below 0, bands wider than the features, and shares outside 0 to 1.
     """
 
     def __init__(
@@ -40,22 +41,22 @@ class SpecAugment(NoAugmentation):
         whole("augment.frequency_width", self.frequency_width, 0, bins)
         split = self.frequency_masks
         limits = np.floor(np.minimum(self.time_width, self.time_share * lengths.numpy()))[:, None]
-        across = _spans(draws[:, :split], np.full((1, 1), self.frequency_width), np.full((1, 1), bins))
-        along = _spans(draws[:, split:], limits, lengths.numpy()[:, None])
+        across = _draw_spans(draws[:, :split], np.full((1, 1), self.frequency_width), np.full((1, 1), bins))
+        along = _draw_spans(draws[:, split:], limits, lengths.numpy()[:, None])
         device = features.device
-        masked = _covered(along, frames, device)[:, :, None] | _covered(across, bins, device)[:, None]
+        masked = _is_covered(along, frames, device)[:, :, None] | _is_covered(across, bins, device)[:, None]
         return features * (~masked & valid_frames(lengths, frames, device)[..., None])
 
 
-def _spans(draws: np.ndarray, widest: np.ndarray, size: np.ndarray) -> torch.Tensor:
-    """From uniform draws (B, masks, 2) to begin and end (B, masks, 2) of spans of 0…widest within 0…size."""
+def _draw_spans(draws: np.ndarray, widest: np.ndarray, size: np.ndarray) -> torch.Tensor:
+    """Turn uniform draws (B, masks, 2) into spans (begin and end) up to `widest` long within `size`."""
     width = np.floor(draws[..., 0] * (widest + 1))
     begin = np.floor(draws[..., 1] * (size - width + 1))
     return torch.from_numpy(np.stack([begin, begin + width], axis=-1)).float()
 
 
-def _covered(spans: torch.Tensor, size: int, device: torch.device) -> torch.Tensor:
-    """Return whether a position (B, size) is inside any of the spans (B, masks, 2)."""
+def _is_covered(spans: torch.Tensor, size: int, device: torch.device) -> torch.Tensor:
+    """Return whether each position (B, size) is inside one of the spans (B, masks, 2)."""
     position = torch.arange(size, device=device)
     begin, end = spans.to(device, non_blocking=True)[..., None].unbind(2)
     return ((position >= begin) & (position < end)).any(dim=1)

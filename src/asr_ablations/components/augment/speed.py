@@ -12,11 +12,10 @@ from asr_ablations.tools.random_streams import uniforms
 
 
 class Speed(NoAugmentation):
-    """Plays waveforms at one of `factors` times their speed, all equally likely, drawn from (seed, epoch, utterance
-    id).
+    """Plays each waveform at one of `factors` times its speed, drawn from (seed, epoch, utterance id).
 
-    An utterance that would become too short for CTC keeps its own speed in that epoch. Raises ValueError for factors
-    outside 0.25 to 4.
+    All factors are equally likely. An utterance that would become too short for CTC keeps its speed in that epoch.
+    Raises ValueError for factors outside 0.25 to 4.
     """
 
     changes_waveforms = True
@@ -31,6 +30,6 @@ class Speed(NoAugmentation):
         factor = self.factors[int(draw * len(self.factors))]
         if factor == 1 or not len(samples):
             return samples
-        # scipy's resampling: to the last bit the same with one thread and with several; torch's is not
+        # scipy gives the same bits with one thread and with several; torch does not
         resampled = resample_poly(samples.astype(np.float32), factor.denominator, factor.numerator)
         return resampled.round().clip(-32768, 32767).astype(np.int16)

@@ -1,4 +1,4 @@
-"""Averaged weights beside the trained ones."""
+"""Averaged weights for evaluation, while training continues from the trained ones."""
 
 from abc import ABC, abstractmethod
 
@@ -10,25 +10,23 @@ from asr_ablations.training.contracts import Checkpoint, WeightAveraging
 from asr_ablations.training.task import task_of
 
 Weights = list[torch.Tensor]
-"""The floating-point tensors of a model in the order of `weights_of`."""
+"""The floating-point tensors of a model, in the order of `weights_of`."""
 
 
 def weights_of(model: nn.Module) -> Weights:
-    """The floating-point tensors of a model, running statistics included, in a fixed order."""
+    """List the floating-point tensors of a model, including running statistics, in a fixed order."""
     return [t.detach() for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]
 
 
 def copy_into(model: nn.Module, weights: Weights) -> None:
-    """Set the weights of a model to these values; its dtype stays."""
+    """Copy values into the weights of a model, which keep their dtype."""
     for tensor, value in zip(weights_of(model), weights, strict=True):
         tensor.copy_(value)
 
 
 class Averaging(WeightAveraging, ABC):
-    """Gives the averaged weights to validation, the final evaluation and a checkpoint's state_dict, while training
-    continues from the trained ones.
-
-    A checkpoint holds the trained ones too, as trained_weights, and under averaging what the average is made of.
+    """Uses averaged weights in validation, the final evaluation and a checkpoint's state_dict. Training continues from
+    the trained weights. A checkpoint has them as trained_weights, and the state of the average as averaging.
     """
 
     def __init__(self) -> None:
@@ -36,15 +34,15 @@ class Averaging(WeightAveraging, ABC):
 
     @abstractmethod
     def averaged(self) -> Weights:
-        """The current average; empty before there is one."""
+        """Return the current average; empty before the first one."""
 
     @abstractmethod
     def state(self) -> Checkpoint:
-        """Tensors and numbers for `restore`: with them a resumed run equals an uninterrupted one."""
+        """Return the tensors and numbers with which a resumed run equals an uninterrupted one."""
 
     @abstractmethod
     def restore(self, state: Checkpoint, device: torch.device) -> None:
-        """Take over what `state` returned, moved to the device of the model."""
+        """Load a result of `state` onto the device of the model."""
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.averaged():
@@ -57,7 +55,7 @@ class Averaging(WeightAveraging, ABC):
             self._trained = None
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # not on_train_end, which is not called in a run that is resumed for its evaluation alone
+        # on_train_end is not called in a run that is resumed only to be evaluated
         if self.averaged():
             copy_into(task_of(pl_module).model, self.averaged())
 

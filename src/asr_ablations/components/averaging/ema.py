@@ -11,11 +11,10 @@ from asr_verdicts.errors import UsageError
 
 
 class ExponentialAverage(Averaging):
-    """After every step, average = decay · average + (1 - decay) · weights, from the weights after the first step on.
-    It is in float32 whatever the weights are in: small changes would be lost in 16 bits.
+    """Computes average = decay · average + (1 - decay) · weights after every step, starting with the first weights.
 
-    Not Lightning's own callback, which copies the whole task, with the decoder and its language model.
-    Raises ValueError for a decay outside 0…1.
+    The average is in float32, because 16 bits would lose small changes. Lightning's own callback would copy the whole
+    task, including the decoder and its language model. Raises ValueError unless 0 < decay < 1.
     """
 
     def __init__(self, *, decay: float) -> None:
@@ -28,7 +27,7 @@ class ExponentialAverage(Averaging):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if getattr(trainer.strategy, "independent_workers", False):
             raise UsageError(
-                "averaging=ema: trainer=local_sgd has no common weights at every step; expected last, none"
+                "averaging=ema: with trainer=local_sgd, ranks differ in weights after a step; expected last, none"
             )
 
     def on_train_batch_end(

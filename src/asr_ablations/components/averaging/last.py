@@ -12,9 +12,8 @@ from asr_ablations.training.task import task_of
 
 
 class LastEpochs(Averaging):
-    """Averages the weights at the ends of the last `count` epochs, or of all epochs while there are fewer.
-
-    Raises ValueError for a count below 1.
+    """Averages the weights at the ends of the last `count` epochs, or of all epochs if there are fewer. Raises
+    ValueError for a count below 1.
     """
 
     def __init__(self, *, count: int) -> None:

@@ -1,11 +1,11 @@
-"""A few batches of every set: does a run get from its first step to its table?"""
+"""A few batches of every set, to check that a run gets from its first step to its results."""
 
 from asr_ablations.tools.checks import whole
 from asr_ablations.training.contracts import Debugging
 
 
 class Fast(Debugging):
-    """Shortens every set to the utterances of `batches` batches. Raises UsageError for fewer than one."""
+    """Shortens every set to the utterances of `batches` batches. Raises UsageError if `batches` is below 1."""
 
     def __init__(self, *, batches: int) -> None:
         self.batches = whole("debug.batches", batches, 1)

@@ -1,4 +1,4 @@
-"""One batch until it is learnt: what cannot learn a batch by heart has a mistake in model, loss or learning rate."""
+"""Training on one batch: if it cannot be memorised, the model, the loss or the learning rate is wrong."""
 
 import pytorch_lightning as pl
 import torch
@@ -13,8 +13,8 @@ from asr_verdicts.error_counts import character_errors, sum_errors
 
 
 class Overfit(Debugging):
-    """Trains on the utterances of one batch and ends when their CER, without augmentation and dropout, is `cer` or
-    less; says so, or how far it got by the end. Raises UsageError for a negative cer.
+    """Trains on one batch until its CER, without augmentation and dropout, is at most `cer`; prints the outcome. Raises
+    UsageError for a negative cer.
     """
 
     def __init__(self, *, cer: float) -> None:
@@ -23,7 +23,7 @@ class Overfit(Debugging):
         self.reached: float | None = None
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        rate = error_rate(trainer, pl_module) if trainer.is_global_zero else None
+        rate = compute_error_rate(trainer, pl_module) if trainer.is_global_zero else None
         self.reached = rate if trainer.world_size == 1 else trainer.strategy.broadcast(rate)
         trainer.should_stop |= self._learnt()
 
@@ -31,10 +31,10 @@ class Overfit(Debugging):
         if rank() or self.reached is None:
             return
         text = "learnt" if self._learnt() else "not learnt"
-        print(f"{text}: CER {100 * self.reached:.1f} % of the batch after {trainer.global_step} updates", flush=True)
+        print(f"{text}: CER {100 * self.reached:.1f} % on the batch after {trainer.global_step} updates", flush=True)
 
     def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        # a run that was killed after its end and before its evaluation must not train on
+        # a run that was killed between training and evaluation must not train on
         reached = checkpoint["callbacks"][self.state_key]["reached"]
         trainer.should_stop |= reached is not None and reached <= self.cer
 
@@ -48,8 +48,8 @@ class Overfit(Debugging):
         return self.reached is not None and self.reached <= self.cer
 
 
-def error_rate(trainer: pl.Trainer, pl_module: pl.LightningModule) -> float:
-    """The CER of the training set, as a fraction, by the weights of the moment."""
+def compute_error_rate(trainer: pl.Trainer, pl_module: pl.LightningModule) -> float:
+    """Compute the CER of the training set with the current weights, as a fraction."""
     speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
     batch, task = evenly_spaced(speech, len(speech)), task_of(pl_module)
     with evaluation_mode(task), torch.no_grad(), trainer.precision_plugin.forward_context():

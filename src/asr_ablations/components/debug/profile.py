@@ -11,12 +11,13 @@ from asr_ablations.training.contracts import Debugging
 from asr_verdicts.files import write
 
 ROWS = 30
-"""Operations in the table, those with the most time of their own."""
+"""Operations in the table: the ones with the longest self time."""
 
 
 class Profile(Debugging):
-    """Shortens every set to `wait` + `steps` batches, and records the last `steps` of the first epoch: a table in
-    profile.txt and a trace in profile.json. Raises UsageError for no steps or a negative wait.
+    """Shortens every set to `wait` + `steps` batches and records the last `steps` of the first epoch.
+
+    profile.txt gets a table, profile.json a trace. Raises UsageError if steps is below 1 or wait below 0.
     """
 
     def __init__(self, *, wait: int, steps: int) -> None:

@@ -2,28 +2,28 @@
 
 import torch
 
-from asr_ablations.components.decoder.beam_search import best_text, distance, prefix_search, rows, width
+from asr_ablations.components.decoder.beam_search import best_text, build_search, check_nats, check_width, split_batch
 from asr_ablations.data.alphabet import Alphabet
 
 
 class Beam:
-    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, each the most probable one by the sum over its
-    alignments that the beam has kept.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts.
 
-    beam_width: number of prefixes; prune_beams, prune_symbols: in nats. Raises UsageError for values out of range.
+    Each text is the most probable one, summed over its alignments in the beam. beam_width is a number of prefixes;
+    prune_beams and prune_symbols are in nats. Raises UsageError for values out of range.
     """
 
     searches = True
 
     def __init__(self, alphabet: Alphabet, *, beam_width: int, prune_beams: float, prune_symbols: float) -> None:
-        self.beam_width = width(beam_width)
-        self.prune_beams = distance("prune_beams", prune_beams)
-        self.prune_symbols = distance("prune_symbols", prune_symbols)
+        self.beam_width = check_width(beam_width)
+        self.prune_beams = check_nats("prune_beams", prune_beams)
+        self.prune_symbols = check_nats("prune_symbols", prune_symbols)
         self.alphabet = alphabet
-        self.search = prefix_search(alphabet)
+        self.search = build_search(alphabet)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         return [
             best_text(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
-            for row in rows(log_probs, lengths, self.alphabet)
+            for row in split_batch(log_probs, lengths, self.alphabet)
         ]

@@ -14,7 +14,7 @@ NEVER = float("-inf")
 
 
 class Prefix(NamedTuple):
-    """log P_ctc in nats of a prefix: of its alignments that end in a blank, and of those that end in a symbol."""
+    """log P_ctc of a prefix in nats, separately for alignments that end in a blank and in a symbol."""
 
     blank: float
     symbol: float
@@ -25,10 +25,10 @@ class Prefix(NamedTuple):
 
 
 class BeamCharLM(LanguageModelSearch):
-    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, by log P_ctc + α log P_lm(characters) + β words.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) by log P_ctc + α log P_lm(characters) + β words.
 
-    lm: an n-gram model whose words are single characters, with language_models.model.SPACE for the space; the rest as
-    in BeamLM.
+    lm: an n-gram model whose words are single characters, with language_models.model.SPACE for the space. Other
+    parameters are as in BeamLM.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class BeamCharLM(LanguageModelSearch):
         for frame in row:
             beams = self._prune(self._extend(beams, frame), scores)
         finished: dict[str, float] = {}
-        for prefix, score in beams.items():  # "a" and "a " are one text
+        for prefix, score in beams.items():  # "a" and "a " are the same text
             finished[prefix.rstrip()] = float(np.logaddexp(finished.get(prefix.rstrip(), NEVER), score.total))
         return max(finished, key=lambda text: finished[text] + scores.prefix(text) + scores.end(text))
 
     def _extend(self, beams: dict[str, Prefix], frame: np.ndarray) -> dict[str, Prefix]:
-        """Every prefix with every likely symbol of a frame. A space at the start or after a space adds nothing."""
+        """Extend every prefix by every likely symbol of a frame. Leading and repeated spaces add no character."""
         after: dict[str, list[float]] = {}
         likely = np.flatnonzero(frame >= -self.prune_symbols).tolist() or [int(frame.argmax())]
         for prefix, score in beams.items():
@@ -80,8 +80,8 @@ class BeamCharLM(LanguageModelSearch):
     def _prune(self, beams: dict[str, Prefix], scores: "Scores") -> dict[str, Prefix]:
         scored = [(score.total + scores.prefix(prefix), prefix) for prefix, score in beams.items()]
         least = max(scored)[0] - self.prune_beams
-        kept = heapq.nlargest(self.beam_width, (pair for pair in scored if pair[0] >= least))
-        return {prefix: beams[prefix] for _, prefix in kept}
+        survivors = heapq.nlargest(self.beam_width, (pair for pair in scored if pair[0] >= least))
+        return {prefix: beams[prefix] for _, prefix in survivors}
 
 
 def _add(after: dict[str, list[float]], prefix: str, ending: int, p: float) -> None:
@@ -90,28 +90,28 @@ def _add(after: dict[str, list[float]], prefix: str, ending: int, p: float) -> N
 
 
 class Scores:
-    """The scores α log P_lm + β words of prefixes, each computed from that of the prefix without its last character."""
+    """Scores prefixes by α log P_lm + β words, each from the cached score of the prefix without its last character."""
 
     def __init__(self, ngrams: "kenlm.Model", alpha: float, beta: float) -> None:
         self.ngrams, self.alpha, self.beta = ngrams, alpha, beta
         start = kenlm.State()
         ngrams.BeginSentenceWrite(start)
-        self.known: dict[str, tuple[float, kenlm.State]] = {"": (0.0, start)}
+        self.cache: dict[str, tuple[float, kenlm.State]] = {"": (0.0, start)}
 
     def prefix(self, prefix: str) -> float:
-        """The score of a prefix; a word counts from its first letter."""
+        """Return the score of a prefix; a word counts from its first letter."""
         return self._look_up(prefix)[0]
 
     def end(self, prefix: str) -> float:
-        """The share of the sentence's end in the score of a prefix."""
+        """Return the score that the end of the sentence adds after a prefix."""
         score: float = self.ngrams.BaseScore(self._look_up(prefix)[1], "</s>", kenlm.State())
         return self.alpha * NATS * score
 
     def _look_up(self, prefix: str) -> tuple[float, "kenlm.State"]:
-        if prefix not in self.known:
+        if prefix not in self.cache:
             before, state = self._look_up(prefix[:-1])
             after = kenlm.State()
             score = self.ngrams.BaseScore(state, SPACE if prefix[-1] == " " else prefix[-1], after)
             begins = prefix[-1] != " " and (len(prefix) == 1 or prefix[-2] == " ")
-            self.known[prefix] = before + self.alpha * NATS * score + self.beta * begins, after
-        return self.known[prefix]
+            self.cache[prefix] = before + self.alpha * NATS * score + self.beta * begins, after
+        return self.cache[prefix]

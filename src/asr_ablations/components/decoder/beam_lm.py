@@ -4,17 +4,20 @@ import kenlm
 import numpy as np
 from pyctcdecode.language_model import AbstractLanguageModel
 
-from asr_ablations.components.decoder.beam_search import LanguageModelSearch, best_text, finite, prefix_search
+from asr_ablations.components.decoder.beam_search import LanguageModelSearch, best_text, build_search, check_finite
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, WordModel, load_words
 
 
 class BeamLM(LanguageModelSearch):
-    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts.
 
-    lm: an ARPA file, a KenLM binary, or a folder that src/lm.py has written; alpha, beta: the weights α and β; unknown:
-    nats that are added to log P_lm of a word that the model does not know; the rest as in Beam. Raises UsageError for
-    values out of range and for a model that is missing, damaged, or of other letters.
+    - lm: an ARPA file, a KenLM binary, or a folder written by src/lm.py
+    - alpha, beta: the weights α and β
+    - unknown: nats added to log P_lm of a word that the model does not know
+    - other parameters: as in Beam
+
+    Raises UsageError for values out of range, and if the model is missing, damaged, or has other letters.
     """
 
     def __init__(
@@ -30,20 +33,20 @@ class BeamLM(LanguageModelSearch):
         unknown: float,
     ) -> None:
         super().__init__(alphabet, beam_width, prune_beams, prune_symbols, alpha, beta)
-        self.unknown = finite("unknown", unknown)
+        self.unknown = check_finite("unknown", unknown)
         self.model = load_words(lm, alphabet)
         self.files = {"lm": self.model.file}
-        self.search = prefix_search(alphabet, Fusion(self))
+        self.search = build_search(alphabet, Fusion(self))
 
     def best(self, row: np.ndarray) -> str:
         return best_text(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
 
 
 class Fusion(AbstractLanguageModel):
-    """The scores of a decoder's language model, as pyctcdecode needs them.
+    """Scores words with a decoder's language model, through pyctcdecode's interface.
 
-    pyctcdecode's own LanguageModel charges an unknown word, and β, for a text that ends in a space, and does not weigh
-    unfinished words by α: with either, α = β = 0 would have an effect.
+    pyctcdecode's own LanguageModel would have an effect even if α = β = 0: it charges a text that ends in a space for
+    an unknown word and β, and does not weight unfinished words by α.
     """
 
     def __init__(self, decoder: BeamLM) -> None:
@@ -63,13 +66,11 @@ class Fusion(AbstractLanguageModel):
         return state
 
     def score_partial_token(self, partial_token: str) -> float:
-        """The score of an unfinished word: 0 while it is the beginning of a known word."""
+        """Return the score of an unfinished word: 0 while it is the beginning of a word of the model."""
         return 0.0 if self.model.begins(partial_token) else self.decoder.alpha * self.decoder.unknown
 
     def score(self, prev_state: "kenlm.State", word: str, is_last_word: bool = False) -> tuple[float, "kenlm.State"]:
-        """α log P_lm of the word, and of the end of the sentence after the last word, + β; and the state after the
-        word.
-        """
+        """Return α log P_lm + β of a word and the state after it. The last word includes the end of the sentence."""
         score, words, state = 0.0, 0, prev_state
         if word:
             state, words = kenlm.State(), 1

@@ -1,6 +1,4 @@
-"""Search among the words of a dictionary only (Baunsgaard2020 §2.2.2, after Scheidl et al. 2018), by flashlight-text
-through torchaudio.
-"""
+"""Search restricted to a word list (Baunsgaard2020 §2.2.2, after Scheidl et al. 2018), by torchaudio's flashlight."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.beam_search import distance, rows, width
+from asr_ablations.components.decoder.beam_search import check_nats, check_width, split_batch
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import read_words
 from asr_ablations.tools.errors import installs
@@ -22,33 +20,32 @@ BLANK, SPACE = "<blank>", "<space>"
 
 
 class Lexicon:
-    """(log_probs (B, T, V) in nats, lengths (B,)) → B texts of listed words.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts of listed words.
 
-    words: a file with one word per line, or a folder that src/lm.py has written; beam_width, prune_beams as in Beam.
-    Raises UsageError for values out of range, an empty list, a word with letters outside the alphabet, and where
-    flashlight-text is not installed.
+    words: a file with one word per line, or a folder written by src/lm.py; beam_width, prune_beams: as in Beam. Raises
+    UsageError for values out of range, a bad word list, and if flashlight-text is not installed.
     """
 
     searches = True
 
     def __init__(self, alphabet: Alphabet, *, beam_width: int, prune_beams: float, words: str | None) -> None:
         if " " not in alphabet.letters:
-            raise UsageError(f"decoder=lexicon: the alphabet {alphabet.letters!r} has no space to end a word with")
+            raise UsageError(f"decoder=lexicon: the alphabet {alphabet.letters!r} lacks the space that ends words")
         self.alphabet = alphabet
-        self.beam_width = width(beam_width)
-        self.prune_beams = distance("prune_beams", prune_beams)
+        self.beam_width = check_width(beam_width)
+        self.prune_beams = check_nats("prune_beams", prune_beams)
         self.space = 1 + alphabet.letters.index(" ")
-        file, listed = read_words(words, alphabet)
+        file, word_list = read_words(words, alphabet)
         self.files = {"words": file}
-        self.search = _search(alphabet, listed, self.beam_width, self.prune_beams)
+        self.search = _build_search(alphabet, word_list, self.beam_width, self.prune_beams)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
-        return [self._decode(row) for row in rows(log_probs, lengths, self.alphabet)]
+        return [self._decode(row) for row in split_batch(log_probs, lengths, self.alphabet)]
 
     def _decode(self, row: np.ndarray) -> str:
         if not len(row):
             return ""
-        # a word ends with a space: without another frame that is surely a space, the last word would be lost
+        # a word ends with a space: without an extra frame that is certainly a space, the last word would be lost
         end = np.full((1, row.shape[1]), -1e4)
         end[0, self.space] = 0.0
         emissions = torch.from_numpy(np.concatenate([row, end])).float().contiguous()
@@ -56,7 +53,7 @@ class Lexicon:
         return " ".join(best.words)
 
 
-def _search(alphabet: Alphabet, words: list[str], beam_width: int, prune: float) -> "CTCDecoder":
+def _build_search(alphabet: Alphabet, words: list[str], beam_width: int, prune: float) -> "CTCDecoder":
     try:
         from torchaudio.models.decoder import ctc_decoder
     except (ImportError, RuntimeError) as error:
@@ -70,7 +67,7 @@ def _search(alphabet: Alphabet, words: list[str], beam_width: int, prune: float)
             tokens=[BLANK, *(SPACE if character == " " else character for character in alphabet.letters)],
             beam_size=beam_width,
             beam_threshold=min(prune, 1e9),
-            log_add=True,  # the sum over alignments, as in the other searches; not the best one
+            log_add=True,  # sum over alignments, as in the other searches
             blank_token=BLANK,
             sil_token=SPACE,
         )

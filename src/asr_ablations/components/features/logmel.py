@@ -5,22 +5,22 @@ from torch import nn
 from torchaudio.compliance.kaldi import get_mel_banks
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, PowerSpectrum, in_samples
+from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, PowerSpectrum, to_samples
 from asr_ablations.tools.matrix_products import linear
 
 
 class LogMel(nn.Module):
-    """(waveforms (B, S), lengths (B,) in samples) → (log energies (B, T, bins), lengths (B,) in frames).
+    """Turns waveforms (B, S) and lengths (B,) in samples into log energies (B, T, bins) and lengths (B,) in frames.
 
-    window and hop in seconds; low and high in Hz. Kaldi's fbank with dither 0 and energies of samples in -1..1.
-    Raises ValueError for bins and frequencies that are not there.
+    window and hop are in seconds, low and high in Hz. The values are Kaldi's fbank with dither 0 and samples in -1..1.
+    Raises ValueError for bins and frequencies that the spectrum does not have.
     """
 
     filters: torch.Tensor
 
     def __init__(self, *, bins: int, window: float, hop: float, low: float, high: float) -> None:
         super().__init__()
-        size, step = in_samples(window, hop)
+        size, step = to_samples(window, hop)
         fft_size = 1 << (size - 1).bit_length()
         self.size = bins
         self.spectrum = PowerSpectrum(size, step, fft_size, preemphasis=PREEMPHASIS, taper=POVEY)

@@ -10,10 +10,10 @@ from asr_ablations.training.contracts import Log
 
 
 class NormConstraint:
-    """Scales the weights that lead into one unit (a row of a matrix, a kernel) down to the norm `largest` after each
-    step. Gradients are clipped as by gradient=norm. Logs train/constrained_share, of the units.
+    """Limits the norm of each unit's incoming weights (a matrix row or a kernel) to `largest` after every step.
 
-    Raises ValueError for a bound that is not above 0.
+    Gradients are clipped as by gradient=norm. Logs train/constrained_share, the share of limited units. Raises
+    ValueError unless `largest` is above 0.
     """
 
     def __init__(self, *, limit: float | None, largest: float) -> None:

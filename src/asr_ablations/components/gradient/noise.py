@@ -11,8 +11,8 @@ from asr_ablations.training.contracts import Log
 
 
 class Noise:
-    """Adds N(0, variance / (1 + step) ** decay) to every entry after clipping by norm. The noise depends on (seed,
-    step) only: it is the same on every rank, and after a resume. Raises ValueError for a variance or decay below 0.
+    """Adds N(0, variance / (1 + step) ** decay) to every entry, after clipping by norm. The noise depends only on
+    (seed, step), so ranks and resumed runs agree. Raises ValueError for a variance or decay below 0.
     """
 
     def __init__(self, *, limit: float | None, variance: float, decay: float) -> None:
@@ -28,8 +28,8 @@ class Noise:
         gradients = [p.grad for p in parameters if p.grad is not None]
         generator = torch.Generator(gradients[0].device).manual_seed(stream(seed, "gradient", step))
         for gradient in gradients:
-            drawn = torch.randn(gradient.shape, generator=generator, device=gradient.device, dtype=gradient.dtype)
-            gradient.add_(drawn, alpha=deviation)
+            noise = torch.randn(gradient.shape, generator=generator, device=gradient.device, dtype=gradient.dtype)
+            gradient.add_(noise, alpha=deviation)
 
     def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
         pass

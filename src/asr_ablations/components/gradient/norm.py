@@ -11,10 +11,8 @@ from asr_ablations.training.contracts import Log
 
 
 def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: Log) -> torch.Tensor:
-    """Scale all gradients so that their common norm is at most `limit`; None is no limit.
-
-    Returns and logs the norm before that; a step whose norm is no finite number counts in no mean. Does not wait for
-    the device.
+    """Scale all gradients so that their common norm is at most `limit`; None means no limit. Returns and logs the norm
+    before scaling. Steps with a non-finite norm are left out of means. Does not wait for the device.
     """
     limit = limit or math.inf
     norm = nn.utils.clip_grad_norm_(parameters, limit)
@@ -24,13 +22,13 @@ def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: L
 
 
 def check_limit(limit: float | None) -> None:
-    """Raises ValueError for a limit that is neither None nor a number above 0; infinity is one."""
+    """Raise ValueError unless the limit is None or a number above 0; infinity is allowed."""
     if limit is not None and not ((is_number(limit) or limit == math.inf) and limit > 0):
         raise ValueError(f"limit={limit}: expected a number above 0, or null for none")
 
 
 class ClipNorm:
-    """Limits the norm of the whole gradient to `limit`; its direction stays. Logs train/clipped_share, of the steps."""
+    """Limits the norm of the gradient but not its direction. Logs train/clipped_share, the share of clipped steps."""
 
     def __init__(self, *, limit: float | None) -> None:
         check_limit(limit)

@@ -1,4 +1,4 @@
-"""Skipped steps where the gradient is far from the usual one (Doetsch2016 §4.3)."""
+"""Steps skipped because their gradient is far from the usual one (Doetsch2016 §4.3)."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from asr_ablations.training.contracts import Log
 
 
 class SkipOutliers(nn.Module):
-    """Sets a gradient to zero whose norm is above `factor` times the running mean, or not a number; momentum and weight
-    decay still act in that step. Logs train/skipped_share, of the steps. Raises ValueError for values out of range.
+    """Sets a gradient to zero if its norm is above `factor` times the running mean, or not finite.
 
-    An outlier enters the mean as `factor` times the mean: a lasting change of the norm is followed, instead of skipped
-    for ever. The mean is part of a checkpoint. Does not wait for the device.
+    Momentum and weight decay still act in that step. An outlier enters the mean as `factor` times the mean, so that the
+    mean follows a lasting change. Checkpoints contain the mean. Logs train/skipped_share, the share of skipped steps.
+    Raises ValueError for values out of range. Does not wait for the device.
     """
 
     mean: torch.Tensor
@@ -25,7 +25,7 @@ class SkipOutliers(nn.Module):
         check_limit(limit)
         if not (factor > 1 and 0 <= momentum < 1 and warm_up >= 1):
             values = f"factor={factor}, momentum={momentum}, warm_up={warm_up}"
-            raise ValueError(f"{values}: expected above 1, from 0 to below 1, and 1 or more")
+            raise ValueError(f"{values}: expected factor > 1, 0 ≤ momentum < 1 and warm_up ≥ 1")
         self.limit, self.factor, self.momentum, self.warm_up = limit, factor, momentum, warm_up
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("steps", torch.zeros(()))

@@ -10,9 +10,9 @@ from asr_ablations.training.contracts import Log
 
 
 class ClipValue:
-    """Limits every entry of a gradient to -limit…limit. Logs train/clipped_share, of the entries, and the norm before.
+    """Limits every entry of a gradient to -limit…limit. Raises ValueError unless the limit is a number above 0.
 
-    Raises ValueError for a limit that is not a number above 0.
+    Logs the norm before clipping, and train/clipped_share, the share of clipped entries.
     """
 
     def __init__(self, *, limit: float) -> None:

@@ -4,4 +4,4 @@ from torch import nn
 
 
 def default(model: nn.Module) -> None:
-    """Leave the weights as torch has drawn them."""
+    """Leave the weights as torch drew them."""

@@ -6,8 +6,8 @@ from asr_ablations.components.init.matrices import other_matrices, recurrent_mat
 
 
 def orthogonal(model: nn.Module) -> None:
-    """Draw the matrices that multiply a layer's own past as random orthogonal ones, each gate on its own: they rotate
-    the past and keep its norm. All other matrices are drawn as by init=xavier.
+    """Draw random orthogonal recurrent matrices, gate by gate, which rotate the previous state and keep its norm. All
+    other matrices are drawn as by init=xavier.
     """
     for matrix in other_matrices(model):
         nn.init.xavier_normal_(matrix)

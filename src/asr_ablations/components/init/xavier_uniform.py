@@ -6,8 +6,9 @@ from asr_ablations.components.init.matrices import weight_matrices
 
 
 def xavier_uniform(model: nn.Module) -> None:
-    """Draw every weight matrix and kernel from U(-a, a), a² = 6 / (inputs + outputs), each gate of a recurrent layer on
-    its own. The standard deviation is that of init=xavier.
+    """Draw every weight matrix, kernel and recurrent gate separately from U(-a, a), a² = 6 / (inputs + outputs).
+
+    The standard deviation is the same as with init=xavier.
     """
     for matrix in weight_matrices(model):
         nn.init.xavier_uniform_(matrix)

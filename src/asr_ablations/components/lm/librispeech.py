@@ -14,18 +14,15 @@ from asr_verdicts.errors import choices
 
 
 class Expected(TypedDict):
-    """Size of a file in bytes, and its SHA-256 where it is known."""
+    """Size of a file in bytes, and its SHA-256 if known."""
 
     bytes: int
     sha256: str | None
 
 
 class LibriSpeechModel:
-    """Installs the published model `name`, a file at `address` without its ending .arpa.gz.
-
-    files: sizes and, where known, SHA-256 of all of them.
-
-    Raises UsageError for a name that is not in `files`, a download that fails, and a file of another size or hash.
+    """Installs the published model <address>/<name>.arpa.gz. files: size and, if known, SHA-256 of every model. Raises
+    UsageError if `name` is not among them, the download fails, or its size or hash differs.
     """
 
     def __init__(self, *, name: str, address: str, files: Mapping[str, Expected]) -> None:
@@ -34,9 +31,9 @@ class LibriSpeechModel:
         self.name, self.address, self.expected = name, address.rstrip("/"), files[name]
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Download and verify the model, write a lower-case copy and its words, and return what to record.
+        """Download and verify the model, write a lower-case copy and its words, and return the model's record.
 
-        The download lies beside the folder, so that the next run continues one that broke.
+        The download is stored next to the folder, so that the next run continues an interrupted one.
         """
         address = f"{self.address}/{self.name}.arpa.gz"
         file = folder.parent / f".{self.name}.arpa.gz"

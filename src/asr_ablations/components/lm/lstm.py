@@ -14,10 +14,12 @@ from asr_verdicts.terminal import bar
 
 
 class LSTM:
-    """Trains an LSTM over the letters of the alphabet.
+    """Trains an LSTM over the letters of the alphabet. Raises UsageError for values out of range.
 
-    text, include: as in NGram; width, layers, dropout: of the model; epochs, batch (sentences), lr: of its training;
-    seed: of weights, order and dropout. Raises UsageError for values out of range.
+    - text, include: as in NGram
+    - width, layers, dropout: of the model
+    - epochs, batch (sentences), lr: of the training
+    - seed: of weights, order and dropout
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class LSTM:
         self.seed = seed
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write the model into the folder; returns the record of it."""
+        """Write the model into the folder; returns its record."""
         text = collect(corpus, alphabet, self.text, self.include)
         sentences = [" ".join(sentence) for sentence in text.sentences]
         torch.manual_seed(self.seed)

@@ -17,16 +17,18 @@ ORDERS = (2, 6)
 """Smallest and largest order: an n-gram with a context has 2 words, and KenLM's Python module is compiled for 6."""
 
 USUAL = "lmplz"
-"""The program that an estimator in Python stands in for."""
+"""The usual program; if it is not installed, the estimator in Python replaces it."""
 
 
 class NGram:
-    """Estimates an n-gram model with modified Kneser-Ney smoothing.
+    """Estimates an n-gram model with modified Kneser-Ney smoothing. Raises UsageError for values out of range.
 
-    order: words per n-gram; unit: word or character; text: a file to use instead of the training transcripts; include:
-    held-out sets whose transcripts may be used; prune: n-grams with at most this count are left out, one number per
-    order (the last one holds for all higher orders); program: lmplz, by name or path, None for the project's own
-    estimator. Raises UsageError for values out of range.
+    - order: words per n-gram
+    - unit: word or character
+    - text: a file to use instead of the training transcripts
+    - include: held-out sets whose transcripts may be used
+    - prune: the highest count of n-grams to leave out, for each order; the last one is used for all higher orders
+    - program: lmplz, by name or path; None for the estimator in Python
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class NGram:
             raise choices("lm.unit", unit, ("word", "character"))
         rising = all(is_whole(count, 0) for count in prune) and list(prune) == sorted(prune)
         if not prune or prune[0] != 0 or not rising or len(prune) > order:
-            raise choices("lm.prune", list(prune), "counts that never fall, the first 0, as [0, 0, 1]")
+            raise choices("lm.prune", list(prune), "counts that begin with 0 and never decrease, such as [0, 0, 1]")
         self.order, self.unit, self.text = order, unit, path_or_none("lm.text", text)
         self.include = a_list("lm.include", include)
         self.prune = [*prune, *[prune[-1]] * (order - len(prune))]
@@ -53,7 +55,7 @@ class NGram:
             raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write the model and its words into the folder; returns the record of it."""
+        """Write the model and its words into the folder; returns its record."""
         text = collect(corpus, alphabet, self.text, self.include)
         words = sorted({word for sentence in text.sentences for word in sentence})
         write(folder / WORDS, "".join(f"{word}\n" for word in words))
@@ -68,8 +70,8 @@ class NGram:
         program = lmplz.find(self.program) if self.program else None
         if program is None:
             if self.program:
-                print(f"no {self.program} on the PATH (make lmplz builds it): estimated in Python, which holds all "
-                      "n-grams in memory")  # fmt: skip
+                print(f"{self.program} is not on the PATH (make lmplz builds it): estimating in Python, which keeps "
+                      "all n-grams in memory")  # fmt: skip
             write_arpa(folder / ARPA, estimate(sentences, self.order, self.prune))
             return "python"
         text = folder / ".text"

@@ -1,7 +1,7 @@
-"""No other logger: every run folder has metrics.csv anyway."""
+"""No additional logger: every run folder has metrics.csv anyway."""
 
 from asr_ablations.runs.folder import Run
 
 
 def no_further_logger(run: Run) -> None:
-    """None: the run folder's metrics.csv is the log."""
+    """Return None: the run folder's metrics.csv is the log."""

@@ -1,4 +1,4 @@
-"""A config as plain choices and values, for tables of runs: rnn: lstm, optimizer: adamw, optimizer.lr: 0.003."""
+"""A config flattened to choices and values, for tables of runs: rnn: lstm, optimizer: adamw, optimizer.lr: 0.003."""
 
 import os
 from collections.abc import Iterator
@@ -7,42 +7,44 @@ from asr_ablations.config.targets import MARKS, contents_by_name, groups, null_o
 from asr_ablations.runs.identity import of_the_experiment
 from asr_verdicts.config import MACHINE_KEYS, WHEREABOUTS, Config, flatten
 
-KEPT = ("sweep", "ablation", "arms", "arm")
-"""Keys that change no number, and that a comparison of runs reads."""
+COMPARED = ("sweep", "ablation", "arms", "arm")
+"""Keys that do not change results, but are read by comparisons of runs."""
 HIDDEN = frozenset(
-    {*(key for key in MACHINE_KEYS if key not in KEPT), "languages", "cache.root", "cache.gigabytes"}
+    {*(key for key in MACHINE_KEYS if key not in COMPARED), "languages", "cache.root", "cache.gigabytes"}
 ) | {f"data.{key}" for key in WHEREABOUTS}
 
 
 def plain_config(config: Config) -> Config:
-    """The option of every group by its name, its keys and all plain keys dotted; without what steers the machine,
-    without nulls, and with ~ for the home folder. config: resolved.
+    """Flatten a resolved config: the name of every group's option, and all values by their dotted keys.
+
+    Nulls and keys that only concern the machine are left out; ~ replaces the home folder.
     """
-    known = groups()
+    group_names = groups()
     plain: Config = {}
     for key, value in config.items():
         if key in ("ablation", "arms"):
             plain[key] = value
-        elif value is None and key in known and (name := null_option(key)):
+        elif value is None and key in group_names and (name := null_option(key)):
             plain[key] = name
         elif isinstance(value, dict):
-            plain |= {key: chosen(key, value, config)} if key in known and "_target_" in value else {}
+            plain |= {key: name_option(key, value, config)} if key in group_names and "_target_" in value else {}
             plain |= _leaves(value, f"{key}.")
         else:
             plain[key] = value
-    kept = {key: value for key, value in plain.items() if not HIDDEN & {*_parents(key)}}
+    visible = {key: value for key, value in plain.items() if not HIDDEN & {*_prefixes(key)}}
     words = config.get("overrides")
     typed = [str(word) for word in words] if isinstance(words, list) else []
     return {
         key: _without_home(value)
-        for key, value in {**kept, "overrides": of_the_experiment(typed)}.items()
+        for key, value in {**visible, "overrides": of_the_experiment(typed)}.items()
         if value is not None
     }
 
 
-def chosen(group: str, node: Config, config: Config) -> str:
-    """The name of the option that a node is: of the files of the group with its target the one that differs least from
-    the config, and of those the one that says most.
+def name_option(group: str, node: Config, config: Config) -> str:
+    """Find the name of the option that a node was made from.
+
+    Of the group's files with the same target, it differs least from the config; of several, it sets the most keys.
     """
     named = [name for name, option in options_by_name(group).items() if option["_target_"] == node["_target_"]]
     if not named:
@@ -62,8 +64,8 @@ def _leaves(node: Config, prefix: str = "") -> dict[str, object]:
     return {key: value for key, value in flatten(node, prefix).items() if key.rpartition(".")[2] not in MARKS}
 
 
-def _parents(key: str) -> Iterator[str]:
-    """The dotted key and all that it stands below: a.b.c, a.b, a."""
+def _prefixes(key: str) -> Iterator[str]:
+    """Yield the dotted key and its prefixes: a.b.c, a.b, a."""
     while key:
         yield key
         key = key.rpartition(".")[0]

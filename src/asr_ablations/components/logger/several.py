@@ -17,7 +17,7 @@ from asr_ablations.training.contracts import (
 
 
 class SeveralLoggers(Logger):
-    """Hands everything on to each logger, as far as it takes it."""
+    """Passes every call to each logger that supports it."""
 
     def __init__(self, loggers: list[Logger]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class SeveralLoggers(Logger):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         for logger in self.loggers:
-            logger.log_metrics(dict(metrics), step)  # some take their prefix off in place
+            logger.log_metrics(dict(metrics), step)  # some loggers change it in place
 
     def log_table(
         self,
@@ -72,6 +72,6 @@ class SeveralLoggers(Logger):
 
 
 def several_loggers(run: Run, *, loggers: dict[str, LoggerFactory]) -> Logger | None:
-    """A logger for all of them; None where none of them logs beside the run folder."""
-    listed = [logger for factory in loggers.values() if (logger := factory(run)) is not None]
-    return SeveralLoggers(listed) if listed else None
+    """Build one logger from several; None if none of them logs outside the run folder's metrics.csv."""
+    built = [logger for factory in loggers.values() if (logger := factory(run)) is not None]
+    return SeveralLoggers(built) if built else None

@@ -9,13 +9,13 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.errors import require
 
-require("tensorboard", "logger=tensorboard", "tensorboard")  # here, so that a run is refused before it begins
+require("tensorboard", "logger=tensorboard", "tensorboard")  # at import, so that a run is refused before it begins
 
 NO_TENSORFLOW = "tensorboard.compat.notf"
 
 
 class TensorBoardRunLogger(TensorBoardLogger):
-    """Shows values of a whole run among the texts: TensorBoard has no other place for them beside curves."""
+    """Logs the values of a whole run as texts, because TensorBoard shows numbers only as curves."""
 
     def log_summary(self, values: Mapping[str, float | str]) -> None:
         for name, value in values.items():
@@ -23,7 +23,7 @@ class TensorBoardRunLogger(TensorBoardLogger):
 
 
 def tensorboard_logger(run: Run) -> TensorBoardLogger:
-    """A logger whose files are displayed by: tensorboard --logdir outputs"""
-    # with a module of this name TensorBoard does not import TensorFlow, which takes seconds and prints warnings
+    """Build a logger whose files are displayed by: tensorboard --logdir outputs"""
+    # an empty module keeps TensorBoard from importing TensorFlow, which takes seconds and prints warnings
     sys.modules.setdefault(NO_TENSORFLOW, ModuleType(NO_TENSORFLOW))
     return TensorBoardRunLogger(save_dir=run.folder, name="", version="tensorboard")

@@ -1,4 +1,4 @@
-"""Weights & Biases: Lightning's logger, whose run survives an interruption and a server that goes away."""
+"""Weights & Biases: Lightning's logger, for runs that survive interruptions and an unreachable server."""
 
 import hashlib
 import json
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     import wandb
 
 ARTIFACTS = {"config": CONFIG, "utterances": UTTERANCES, "best": f"{CHECKPOINTS}/{BEST}"}
-"""Files that can be sent, by the names in logger.artifacts."""
+"""Files to send, by their names in logger.artifacts."""
 STEP = "trainer/global_step"
 RECORDING = "recording"
-"""The last column of a table that can be heard."""
+"""The last column of a table with audio."""
 
 
 def wandb_logger(
@@ -59,11 +59,15 @@ def wandb_logger(
     tags: list[str] | None,
     notes: str | None,
 ) -> "RunLogger":
-    """A logger whose W&B run has an id of the run's folder, the group of its sweep, and its choices as a plain config.
+    """Build a logger for a W&B run with the folder's id, the sweep as group, and a plain config.
 
-    artifacts: names of ARTIFACTS, sent when the run is done; audio: recordings of this many examples of each set; name:
-    by default that of the run's folder; tags: next to what the sweep varies; notes: by default the question of the
-    sweep file. Raises UsageError for a value that W&B does not have.
+    - artifacts: names of ARTIFACTS, sent when the run is done
+    - audio: the number of examples of each set with audio
+    - name: null for the name of the run's folder
+    - tags: in addition to the choices that the sweep varies
+    - notes: null for the question of the sweep file
+
+    Raises UsageError for values that W&B does not accept.
     """
     sendable, tags = (
         [] if value is None else a_list(key, value)
@@ -71,7 +75,7 @@ def wandb_logger(
     )
     for key, value in (("logger.project", project), ("logger.entity", entity)):
         if label_or_null(key, value) is not None and not isinstance(value, str):
-            raise choices(key, value, f"a name; a number is one as {key}=\"'{value}'\"")
+            raise choices(key, value, f"a name; quote a number: {key}=\"'{value}'\"")
     for artifact in sendable:
         if artifact not in ARTIFACTS:
             raise choices("logger.artifacts", artifact, list(ARTIFACTS))
@@ -100,23 +104,21 @@ def wandb_logger(
 
 
 class RunLogger(WandbLogger):
-    """Lightning's logger with W&B's run as the run folder has it: W&B's step is the row in metrics.csv, so that a
-    resumed run sends what W&B's server lacks, and repeats nothing.
-
-    options: of wandb.init.
+    """Lightning's logger with the row number in metrics.csv as W&B's step. So a resumed run sends only the rows that
+    W&B's server lacks. options: of wandb.init.
     """
 
     def __init__(self, run: Run, artifacts: Sequence[str], audio: int, options: Json) -> None:
         self.run, self.artifacts, self.audio, self.options = run, artifacts, audio, options
         self._results: list[Callable[[], None]] = []
-        """Calls with what metrics.csv does not have."""
+        """Calls whose values are not in metrics.csv."""
         self._is_lost = False
         super().__init__(experiment=self._begin())
         self.log_summary({RECORD: json.dumps(describe_folder(run))})
 
     def _begin(self, *, offline: bool = False) -> "wandb.Run":
-        """Begin a part of W&B's run, which has everything: an offline one from the start, an online one what the server
-        lacks. Parts from before are not sent any more.
+        """Begin a part of W&B's run: an offline part has all rows, an online part only the missing ones. Earlier parts
+        are no longer sent.
         """
         earlier = unsynced(self.run.folder, self.options["id"])
         experiment = begin(**self.options, offline=offline, resume="allow")
@@ -150,7 +152,7 @@ class RunLogger(WandbLogger):
         step: int | None = None,
         recordings: Sequence[Recording] = (),
     ) -> None:
-        """In the row of the metrics that come next: a table is no row of metrics.csv."""
+        """Log a table in the row of the next metrics, because metrics.csv lacks rows for tables."""
         import wandb
 
         if step is None:
@@ -160,7 +162,7 @@ class RunLogger(WandbLogger):
         self._log({key: wandb.Table(columns=list(columns), data=data)}, step, commit=False)
 
     def _log(self, values: Mapping[str, Any], step: int | None, *, commit: bool) -> None:
-        """A table is an artifact, for which W&B's server has to answer."""
+        """Send values, and note if the server does not answer: tables are artifacts, which need an answer."""
         try:
             self.experiment.log({**values, **({} if step is None else {STEP: step})}, step=self._row, commit=commit)
         except refusals():
@@ -171,7 +173,7 @@ class RunLogger(WandbLogger):
         self.experiment.summary.update(dict(values))
 
     def finish(self, exit_code: int) -> None:
-        """End W&B's run: otherwise W&B shows a crashed run as finished. If its server does not answer, leave all of it
+        """End W&B's run: otherwise W&B shows a crashed run as finished. If the server does not answer, save everything
         in an offline part.
         """
         if not self._end(exit_code):
@@ -184,12 +186,12 @@ class RunLogger(WandbLogger):
             print(f"W&B         later: {command}", flush=True)
 
     def _end(self, exit_code: int) -> bool:
-        """Return whether W&B has everything; a server that gave no answer before is not waited for again."""
+        """Return whether W&B has everything. A server that has not answered before is not waited for again."""
         sent = not self._is_lost and (exit_code != 0 or self._send_artifacts())
         return end(self.experiment, exit_code) and sent
 
     def _send_artifacts(self) -> bool:
-        """Send files of the run as far as they exist. Return whether W&B took them."""
+        """Send those artifacts that exist. Return whether W&B accepted them."""
         import wandb
 
         try:
@@ -205,8 +207,9 @@ class RunLogger(WandbLogger):
 
 
 def add_recordings(data: list[list[str]], recordings: Sequence[Recording], audio: int) -> list[list[Any]]:
-    """The rows with recordings of the first `audio` rows of each set, whose name is in the first column; None for the
-    others, and for a recording that cannot be read any more.
+    """Add audio to the first `audio` rows of each set, whose name is in the first column.
+
+    Other rows get None, and so does a recording that can no longer be read.
     """
     counts: Counter[str] = Counter()
     rows: list[list[Any]] = []
@@ -227,8 +230,8 @@ def _read_audio(recording: Recording) -> "wandb.Audio | None":
 
 
 def describe_folder(run: Run) -> Json:
-    """The values that a comparison by W&B needs next to the config: the run's start, its place among the runs of its
-    sweep, the declaration of the sweep, and how many speakers of each set are in training.
+    """Collect what a comparison from W&B needs in addition to the config. These are the run's start, its place in the
+    sweep, the sweep's declaration, and each set's numbers of speakers: all, and how many are in training.
     """
     first = declared(run.folder.parent)
     sets = read_data(run.folder).sets.items()
@@ -241,12 +244,12 @@ def describe_folder(run: Run) -> Json:
 
 
 def name_arm(name: str) -> str:
-    """The name of a run without its seed, which stands last: one value for all seeds of an arm, to group by."""
+    """Remove the seed from the end of a run's name, so that all seeds of an arm form one group."""
     return re.sub(r"(^|\+)seed-[^+]*$", "", name) or "default"
 
 
 def _read_start(run: Run) -> str:
-    """The first start of a run's folder; empty if it has not started."""
+    """Read the time of the first start of a run's folder; empty if it has not started."""
     try:
         return str(read_environment(run.folder).started)
     except FileNotFoundError:
@@ -254,7 +257,7 @@ def _read_start(run: Run) -> str:
 
 
 def run_id(run: Run) -> str:
-    """An id of the run's folder: of its content, its sweep, and the time of its first start. A run that is resumed has
-    the same, and one that starts anew another.
+    """Hash the run's id, its sweep, and the time of its first start into a W&B id. A resumed run keeps its W&B id; a
+    run that starts anew gets another.
     """
     return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), _read_start(run)]).encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""Cross-entropy of frame labels that a trained model gives, as in RETURNN's experiment (Doetsch2016 §6)."""
+"""Cross-entropy with frame labels from a trained model, as in RETURNN's experiment (Doetsch2016 §6)."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class Aligned(Framewise):
-    """As Framewise, with the labels of a forced alignment by the model of `run`, a run folder or a .ckpt.
+    """Framewise with labels from a forced alignment by the model of `run`, a run folder or a .ckpt.
 
-    A letter lasts from its first frame on the best CTC path to the first frame of the next letter; between two equal
-    letters the last frame is a blank.
+    A letter lasts from its first frame on the best CTC path to the first frame of the next letter. Between two equal
+    letters, the last frame is a blank.
 
-    The audio is aligned without augmentation when training begins; the alignments are kept in that run's folder under
-    alignments/. They are stretched evenly where the trained model has another number of frames for an utterance, or
-    its audio is played at another speed. Raises UsageError for a run that does not exist or has another alphabet.
+    The audio is aligned without augmentation when training begins, and the alignments are stored in that run's folder
+    under alignments/. They are stretched evenly if the model to train has another number of frames, or the audio is
+    played at another speed. Raises UsageError if the run does not exist or has another alphabet.
     """
 
     def __init__(self, *, run: str | None, reduction: str) -> None:
@@ -52,15 +52,15 @@ class Aligned(Framewise):
         if utterances.keys() <= self.paths.keys():
             return
         alphabets = {(speech.alphabet.characters, speech.alphabet.separation) for speech in sets.values()}
-        file = self.folder / "alignments" / f"{self._key(list(utterances.values()), alphabets)}.npz"
+        file = self.folder / "alignments" / f"{self._cache_key(list(utterances.values()), alphabets)}.npz"
         file.parent.mkdir(exist_ok=True)
         with one_at_a_time(file.with_suffix(".lock"), f"waiting for the process that aligns with {self.checkpoint}"):
             if not file.exists():
-                _write(file, dict(self._aligned(sets, device)))
+                _write(file, dict(self._align(sets, device)))
         self.paths = _read(file)
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Aligned labels; linear ones before `prepare`, where a benchmark only measures the time."""
+        """Return aligned labels; linear ones before `prepare`, for benchmarks that only measure time."""
         if not self.paths:
             return super().labels(batch, lengths, frames)
         try:
@@ -73,7 +73,7 @@ class Aligned(Framewise):
         padded = pad_sequence(paths, batch_first=True)
         return padded.gather(1, position.minimum(path_lengths - 1)).to(device, torch.long, non_blocking=True)
 
-    def _key(self, utterances: list[Utterance], alphabets: Collection[tuple[str, str]]) -> str:
+    def _cache_key(self, utterances: list[Utterance], alphabets: Collection[tuple[str, str]]) -> str:
         return content_key(
             teacher=sha256_of(str(self.checkpoint)),
             alphabets=sorted(alphabets),
@@ -82,11 +82,12 @@ class Aligned(Framewise):
             versions=library_versions(),
         )
 
-    def _aligned(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
-        """Keys and labels (T,) of all utterances, aligned one at a time: the padding of a batch would change the last
-        bits, and with them the labels where two paths are equally likely.
+    def _align(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield keys and labels (T,) of all utterances, aligned one at a time.
+
+        Padding in a batch would change the last bits, and so the labels if two paths are equally likely.
         """
-        with _state_kept():
+        with _preserve_state():
             task = load_run(self.checkpoint).task
             alphabet = task.alphabet
         task.to(device)
@@ -94,23 +95,22 @@ class Aligned(Framewise):
             for speech in sets.values():
                 if speech.alphabet.characters != alphabet.characters:
                     raise UsageError(
-                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.characters!r}, this run's "
+                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.characters!r}, this run's is "
                         f"{speech.alphabet.characters!r}"
                     )
                 for utterance in speech.utterances:
-                    samples = _samples(speech, utterance)
+                    samples = _read_samples(speech, utterance)
                     labels = alphabet.encode(utterance.text)
                     with torch.no_grad():
-                        log_probs, lengths = task(_batch(samples, utterance).to(device))
+                        log_probs, lengths = task(_make_batch(samples, utterance).to(device))
                     path = frame_labels(log_probs[0, : int(lengths[0])].double().cpu().numpy(), labels)
                     yield _key(utterance.id, utterance.text), path
                     advance(1)
 
 
 def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
-    """The label of each frame (T,), from log-probabilities (T, V) in nats; blanks where there are no labels.
-
-    Raises ValueError for too few frames.
+    """Align labels to frames (T,), given log-probabilities (T, V) in nats; without labels, all frames are blanks.
+    Raises ValueError if there are too few frames.
     """
     path = np.zeros(len(log_probs), dtype=np.int16)
     if not labels:
@@ -124,7 +124,7 @@ def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
 
 
 @contextmanager
-def _state_kept() -> Iterator[None]:
+def _preserve_state() -> Iterator[None]:
     """Keep the random state and the TF32 switches of this run while another model is built."""
     matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     with torch.random.fork_rng():
@@ -132,21 +132,21 @@ def _state_kept() -> Iterator[None]:
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
 
 
-def _samples(speech: Speech, utterance: Utterance) -> np.ndarray:
+def _read_samples(speech: Speech, utterance: Utterance) -> np.ndarray:
     values, _ = speech.store.read(utterance)
     if values.ndim != 1:
-        raise UsageError("cache=features: expected pcm or none with loss=aligned, whose other model needs the audio")
+        raise UsageError("cache=features: expected pcm or none, because the trained model of loss=aligned needs audio")
     return values
 
 
-def _batch(samples: np.ndarray, utterance: Utterance) -> Batch:
+def _make_batch(samples: np.ndarray, utterance: Utterance) -> Batch:
     no_labels = torch.zeros(0, dtype=torch.long)
     length = torch.tensor([len(samples)])
     return Batch(torch.from_numpy(samples), length, no_labels, torch.zeros(1, dtype=torch.long), [utterance.id], [""])
 
 
 def _key(id_: str, text: str) -> str:
-    """The name of an utterance in a file of alignments: two sets may use one id for different utterances."""
+    """Name an utterance in a file of alignments; an id is not enough, because two sets may share it."""
     return f"{id_} {text}"
 
 

@@ -13,17 +13,17 @@ from asr_ablations.native import operations as native
 
 
 class CTC:
-    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats, as `reduction` says: label, utterance or sum.
+    """Computes the loss in nats of log_probs (B, T, V) in nats with lengths (B,) in frames, for a batch.
 
-    Lengths are int64 on the CPU and log-probabilities float32, so that the same kernel runs for every batch on a CPU:
-    in training the native library's, torch's without it and in evaluation. A GPU has a kernel of our own.
+    reduction: label, utterance or sum. Lengths are int64 on the CPU and log_probs float32, so that every batch on a CPU
+    runs the same kernel: in training the native library's, otherwise torch's. CUDA has its own in device_ctc.py.
     """
 
     def __init__(self, *, reduction: str) -> None:
         self.reduction = Reduction(reduction, "label")
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
-        """Do nothing: CTC needs no more than the transcripts."""
+        """Do nothing: CTC only needs the transcripts."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         counts = batch.target_lengths
@@ -40,5 +40,5 @@ class CTC:
         return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
-        """No rates: CTC has no label for a single frame."""
+        """Return no rates: CTC does not label single frames."""
         return {}

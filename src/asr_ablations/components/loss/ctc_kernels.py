@@ -1,7 +1,7 @@
 # ruff: noqa: N803  Triton's constants are in capitals
-"""The operations of ctc_operations.py as Triton kernels: a program per utterance, a frame and all its states at a time.
+"""The operations of device_ctc.py as Triton kernels: one program per utterance, all states of one frame at a time.
 
-States are shifted within registers, so that no thread reads what another has yet to write.
+States are shifted within registers, so no thread reads a value that another has yet to write.
 """
 
 import torch
@@ -24,7 +24,7 @@ def _forward(log_probs, labels, lengths, counts, alphas, nats, frames, outputs, 
     for frame in range(0, length):
         before = tl.where(state > 0, tl.gather(alpha, tl.maximum(state - 1, 0), 0), never)
         earlier = tl.where(skips, tl.gather(alpha, tl.maximum(state - 2, 0), 0), never)
-        first = frame == 0  # the sum is of the start alone
+        first = frame == 0  # a path starts without predecessors
         before, earlier = tl.where(first, never, before), tl.where(first, never, earlier)
         most = tl.maximum(alpha, tl.maximum(before, earlier))
         base = tl.where(most == never, 0.0, most)
@@ -37,7 +37,7 @@ def _forward(log_probs, labels, lengths, counts, alphas, nats, frames, outputs, 
     most = tl.max(ending, 0)
     base = tl.where(most == never, 0.0, most)
     total = tl.log(tl.sum(tl.where(ends, tl.exp(alpha - base), 0.0), 0)) + base
-    nothing = tl.where(count == 0, 0.0, never)  # without a frame
+    nothing = tl.where(count == 0, 0.0, never)  # an utterance without frames
     tl.store(nats + utterance, -tl.where(length == 0, nothing, total))
 
 
@@ -60,13 +60,13 @@ def _occupancy(log_probs, labels, lengths, counts, alphas, nats, result, frames,
         alpha = tl.load(alphas + offset + frame * states, mask=inside, other=never)
         probability = tl.where(inside, tl.exp(alpha + beta + loss), 0.0)
         tl.store(result + offset + frame * states, probability, mask=state < states)
-        here = beta + tl.load(emissions + frame * outputs + label, mask=inside, other=0.0)
-        here = tl.where(inside, here, never)
-        after = tl.where(state + 1 <= 2 * count, tl.gather(here, tl.minimum(state + 1, STATES - 1), 0), never)
-        later = tl.where(skips, tl.gather(here, tl.minimum(state + 2, STATES - 1), 0), never)
-        most = tl.maximum(here, tl.maximum(after, later))
+        stay = beta + tl.load(emissions + frame * outputs + label, mask=inside, other=0.0)
+        stay = tl.where(inside, stay, never)
+        after = tl.where(state + 1 <= 2 * count, tl.gather(stay, tl.minimum(state + 1, STATES - 1), 0), never)
+        later = tl.where(skips, tl.gather(stay, tl.minimum(state + 2, STATES - 1), 0), never)
+        most = tl.maximum(stay, tl.maximum(after, later))
         base = tl.where(most == never, 0.0, most)
-        beta = tl.log(tl.exp(here - base) + tl.exp(after - base) + tl.exp(later - base)) + base
+        beta = tl.log(tl.exp(stay - base) + tl.exp(after - base) + tl.exp(later - base)) + base
 
 
 def forward(
@@ -98,4 +98,4 @@ def _states(labels: torch.Tensor) -> int:
 
 
 KERNELS = {"ctc_forward": forward, "ctc_occupancy": occupancy}
-"""By the names of the operations."""
+"""Kernels by the names of the operations."""

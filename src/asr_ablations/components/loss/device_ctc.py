@@ -1,4 +1,4 @@
-"""CTC on a GPU, without a wait for it."""
+"""CTC on a GPU, without making the host wait for the device."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,7 +21,7 @@ NEVER = float("-inf")
 def forward(
     log_probs: torch.Tensor, labels: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logarithms (B, T, S) of the probability of all beginnings that end in a state, and the loss (B,) in nats."""
+    """Return log-probabilities (B, T, S) of all path beginnings that end in a state, and the loss (B,) in nats."""
     emitted, inside = _emitted(log_probs, labels), _inside(labels, counts)
     states = torch.arange(labels.shape[1], device=labels.device)
     alphas = torch.full_like(emitted, NEVER)
@@ -29,8 +29,8 @@ def forward(
     total = torch.where(counts == 0, 0.0, NEVER)
     for frame in range(log_probs.shape[1]):
         if frame:
-            skipping = torch.where(_skips(labels), _moved(alpha, 2), NEVER)
-            alpha = torch.stack([alpha, _moved(alpha, 1), skipping]).logsumexp(0)
+            skipping = torch.where(_skips(labels), _shift(alpha, 2), NEVER)
+            alpha = torch.stack([alpha, _shift(alpha, 1), skipping]).logsumexp(0)
         alpha = torch.where(inside, alpha + emitted[:, frame], NEVER)
         alphas[:, frame] = alpha
         ending = torch.where(_ends(labels, counts), alpha, NEVER).logsumexp(1)
@@ -46,15 +46,15 @@ def occupancy(
     alphas: torch.Tensor,
     nats: torch.Tensor,
 ) -> torch.Tensor:
-    """The probability (B, T, S) of each state in each frame, given the labels; 0 past a length."""
+    """Return the probability (B, T, S) of each state in each frame, given the labels; 0 past a length."""
     emitted, result = _emitted(log_probs, labels), torch.zeros_like(alphas)
-    reached = _moved(_skips(labels).float(), -2, 0.0) > 0  # two states ahead
+    reached = _shift(_skips(labels).float(), -2, 0.0) > 0  # two states ahead
     beta = torch.full_like(alphas[:, 0], NEVER) if alphas.shape[1] else alphas.new_zeros(0)
     for frame in reversed(range(log_probs.shape[1])):
         if frame + 1 < log_probs.shape[1]:
             after = beta + emitted[:, frame + 1]
-            skipping = torch.where(reached, _moved(after, -2), NEVER)
-            beta = torch.stack([after, _moved(after, -1), skipping]).logsumexp(0)
+            skipping = torch.where(reached, _shift(after, -2), NEVER)
+            beta = torch.stack([after, _shift(after, -1), skipping]).logsumexp(0)
         last = (lengths == frame + 1)[:, None]
         beta = torch.where(last, torch.where(_ends(labels, counts), 0.0, NEVER), beta)
         within = _inside(labels, counts) & (frame < lengths)[:, None]
@@ -76,12 +76,12 @@ def _ends(labels: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
 
 
 def _skips(labels: torch.Tensor) -> torch.Tensor:
-    """Return whether a state (B, S) may follow the one two before it: labels that are not the same one twice."""
+    """Return whether each state (B, S) may follow the second state before it, which must have another label."""
     return (labels != 0) & (labels != pad(labels, (2, 0))[:, : labels.shape[1]])
 
 
-def _moved(values: torch.Tensor, by: int, fill: float = NEVER) -> torch.Tensor:
-    """Values (B, S) of `by` states before."""
+def _shift(values: torch.Tensor, by: int, fill: float = NEVER) -> torch.Tensor:
+    """Shift values (B, S) by `by` states, to later states if positive."""
     size = values.shape[1]
     return pad(values, (by, 0), value=fill)[:, :size] if by > 0 else pad(values, (0, -by), value=fill)[:, -size:]
 
@@ -103,7 +103,7 @@ operations = torch.ops.asr_ablations
 
 
 class DeviceCTC(torch.autograd.Function):
-    """(log_probs (B, T, V), labels (B, S), lengths (B,), counts (B,)) → nats (B,), as in ctc_operations.py."""
+    """(log_probs (B, T, V), labels (B, S), lengths (B,), counts (B,)) → nats (B,), by the operations above."""
 
     @staticmethod
     def forward(
@@ -127,7 +127,7 @@ class DeviceCTC(torch.autograd.Function):
 def device_ctc(
     log_probs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor
 ) -> torch.Tensor:
-    """Nats (B,). targets: concatenated, on the device; lengths, counts: (B,) frames and labels, on the CPU."""
+    """Compute nats (B,). targets: concatenated, on the device; lengths, counts: (B,) frames and labels, on the CPU."""
     most, device = int(counts.max()) if len(counts) else 0, log_probs.device
     labels = torch.zeros(len(counts), 2 * most + 1, dtype=torch.long, device=device)
     numbers = counts.to(device, non_blocking=True)
@@ -141,9 +141,9 @@ def device_ctc(
 
 @cache
 def usable(device: str) -> bool:
-    """Return whether this type of device takes this CTC: CUDA does, once its numbers match torch's on a CPU."""
+    """Return whether a type of device can run this CTC: CUDA, if its results match torch's on a CPU."""
     return device == "cuda" and trusted(
-        _kernels, LIBRARY, lambda: disagreement(device), "CTC is torch's own, which waits for the GPU"
+        _kernels, LIBRARY, lambda: largest_difference(device), "using torch's CTC, which waits for the GPU"
     )
 
 
@@ -153,21 +153,21 @@ def _kernels() -> Mapping[str, Any]:
     return KERNELS
 
 
-def disagreement(device: str) -> float:
-    """The largest difference of losses and gradients from torch's on a CPU, over a small batch."""
+def largest_difference(device: str) -> float:
+    """Compute the largest difference of losses and gradients from torch's on a CPU, on a small batch."""
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(4, 23, 6, generator=generator)
     lengths, counts = torch.tensor([23, 9, 4, 17]), torch.tensor([7, 4, 0, 1])
     targets = torch.tensor([1, 1, 2, 5, 5, 3, 1, 2, 3, 2, 3, 4])
     weights = torch.tensor([1.0, 2.0, 0.5, 3.0])
     results: list[torch.Tensor] = []
-    for there in ("cpu", device):
-        x = logits.to(there).requires_grad_()
+    for place in ("cpu", device):
+        x = logits.to(place).requires_grad_()
         log_probs = x.log_softmax(2)
         if not results:
             nats = ctc_loss(log_probs.transpose(0, 1), targets, lengths, counts, blank=0, reduction="none")
         else:
-            nats = device_ctc(log_probs, targets.to(there), lengths, counts)
-        (gradient,) = torch.autograd.grad((nats * weights.to(there)).sum(), x)
+            nats = device_ctc(log_probs, targets.to(place), lengths, counts)
+        (gradient,) = torch.autograd.grad((nats * weights.to(place)).sum(), x)
         results.append(torch.cat([nats.detach().cpu(), gradient.cpu().flatten()]))
     return float((results[0] - results[1]).abs().max())

@@ -1,4 +1,4 @@
-"""Cross-entropy of frame labels, with the frame error rate: RETURNN's experiment (Doetsch2016 §6)."""
+"""Cross-entropy with frame labels, and the frame error rate: RETURNN's experiment (Doetsch2016 §6)."""
 
 from collections.abc import Mapping
 
@@ -11,12 +11,13 @@ from asr_verdicts.errors import choices
 
 
 class Reduction:
-    """(nats (B,), units (B,)) → (). unit: what an utterance is made of, label or frame. name: the unit for nats per
-    unit, the mean over utterances; utterance for nats, the mean over utterances; sum for nats of all utterances.
+    """Reduces nats (B,) and numbers of units (B,) to a scalar. Raises UsageError for an unknown name.
 
-    CTC's nats grow with an utterance's length (Ambroszczyk2019 §2.6): only per unit do long ones weigh no more than
-    short ones. A sum is not divided by the batch, so its gradients grow with it (Doetsch2016 §4.3); several ranks train
-    on the mean of their sums. Raises UsageError for another name.
+    - unit: label or frame
+    - name: the unit (mean over utterances of nats per unit), utterance (mean over utterances) or sum
+
+    CTC's nats grow with an utterance's length (Ambroszczyk2019 §2.6): only per unit do long and short utterances weigh
+    the same. The gradients of a sum grow with the batch (Doetsch2016 §4.3); several ranks train on the mean of sums.
     """
 
     def __init__(self, name: str, unit: str) -> None:
@@ -28,7 +29,7 @@ class Reduction:
     def __call__(self, nats: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
         if self.name == "sum":
             return nats.sum()
-        if self.name == self.unit:  # an empty utterance has one
+        if self.name == self.unit:  # an empty utterance counts as one unit
             nats = nats / units.clamp(min=1).to(nats.device, non_blocking=True)
         return nats.mean()
 
@@ -38,12 +39,12 @@ class Reduction:
 
 
 class Framewise:
-    """(log_probs (B, T, V) in nats, lengths (B,), batch) → nats, as `reduction` says: frame, utterance or sum.
+    """Computes the loss in nats of log_probs (B, T, V) in nats with lengths (B,) in frames, for a batch.
 
-    The labels are a linear alignment, the flat start of hidden Markov models: the transcript's characters share the
-    utterance's frames equally, with a blank between two equal neighbours. They need no trained model, and are wrong
-    where speech is not even; RETURNN's came from a trained model, as those of loss=aligned do. A decoder for CTC also
-    decodes this model, since it merges repeats and drops blanks.
+    reduction: frame, utterance or sum. The labels are a linear alignment, the flat start of hidden Markov models: the
+    transcript's characters share the frames equally, with a blank between equal neighbours. This needs no trained
+    model, but is wrong if speech is uneven; RETURNN's labels came from a trained model, as in loss=aligned. Decoders
+    for CTC also decode this model, because they merge repeats and drop blanks.
     """
 
     def __init__(self, *, reduction: str) -> None:
@@ -53,8 +54,8 @@ class Framewise:
         """Do nothing: the labels come from the transcripts of a batch."""
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Labels (B, T) on the targets' device, for lengths (B,) in frames and T = frames."""
-        return linear_alignment(batch, lengths, frames)
+        """Return labels (B, T) on the targets' device, for lengths (B,) in frames and T = frames."""
+        return align_linearly(batch, lengths, frames)
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         labels = self._frame_labels(log_probs, lengths, batch)
@@ -66,7 +67,7 @@ class Framewise:
         return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
-        """The frame error rate `fer`: the share of all frames of the batch whose best symbol is not the label."""
+        """Compute the frame error rate `fer`: the share of the batch's frames whose best symbol is not the label."""
         labels = self._frame_labels(log_probs, lengths, batch)
         wrong = (log_probs.argmax(dim=-1) != labels) & valid_frames(lengths, labels.shape[1], labels.device)
         return {"fer": wrong.sum() / max(1, int(lengths.sum()))}
@@ -75,21 +76,18 @@ class Framewise:
         return self.labels(batch, lengths, log_probs.shape[1]) if batch.frame_labels is None else batch.frame_labels
 
 
-def linear_alignment(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-    """Labels (B, T) on the targets' device: frame t of T has the symbol at the share t / T of the transcript.
-    Does not wait for the device.
-    """
-    paths, path_lengths = separated(batch)
+def align_linearly(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
+    """Spread transcripts evenly over T frames: labels (B, T) on the targets' device. Does not wait for the device."""
+    paths, path_lengths = insert_blanks(batch)
     device = paths.device
     lengths = lengths.to(device, non_blocking=True).clamp(min=1)[:, None]
     place = torch.arange(frames, device=device) * path_lengths[:, None] // lengths
     return paths.gather(1, place.minimum(path_lengths[:, None] - 1))
 
 
-def separated(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Transcripts with a blank between two equal neighbours: symbols (B, P), padded with blanks, and lengths (B,).
-
-    An empty transcript is one blank.
+def insert_blanks(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Insert a blank between equal neighbours of transcripts: symbols (B, P), padded with blanks, and lengths (B,). An
+    empty transcript becomes one blank.
     """
     targets, device = batch.targets, batch.targets.device
     starts = batch.target_lengths.cumsum(0) - batch.target_lengths

@@ -1,4 +1,4 @@
-"""Conformer: self-attention and convolutions over time (Gulati et al. 2020), behind the convolutions of DeepSpeech2."""
+"""Conformer: self-attention and convolutions over time (Gulati et al. 2020), after the convolutions of DeepSpeech2."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 from asr_verdicts.errors import choices
 
 MOST_IN_A_KERNEL = 10_001
-"""Frames: 400 seconds of the longest frames here."""
+"""The longest kernel in frames: 400 seconds of the longest frames."""
 
 
 class Layer(nn.Module):
     """(x (B, T, D), lengths (B,)) → (B, T, D): half a feed-forward layer, attention, convolution, the other half.
 
-    The parts are those of torchaudio's ConformerLayer. Its own forward lets padding into the convolution over time and
-    into the statistics of batch norm, for which `norm` stands here.
+    The parts come from torchaudio's ConformerLayer, with `norm` instead of batch norm. Its forward would let padding
+    into the convolution over time and into the statistics.
     """
 
     def __init__(self, width: int, feed_forward: int, heads: int, kernel: int, *, norm: NormFactory, dropout: float):
@@ -32,7 +32,7 @@ class Layer(nn.Module):
         self.parts.conv_module.sequential[3] = norm([width])
         for module in list(self.modules()):
             for name, child in list(module.named_children()):
-                if isinstance(child, nn.Dropout):  # ours draws faster on a CPU
+                if isinstance(child, nn.Dropout):  # this Dropout draws faster on a CPU
                     setattr(module, name, Dropout(dropout))
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -43,12 +43,12 @@ class Layer(nn.Module):
         return parts.final_layer_norm(x + 0.5 * parts.ffn2(x))
 
     def _attend(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        padding = ~valid_frames(lengths.clamp(min=1), x.shape[1], x.device)  # without any frame it would be 0 / 0
+        padding = ~valid_frames(lengths.clamp(min=1), x.shape[1], x.device)  # no frame would give 0 / 0
         frames, attention = x.shape[1], self.parts.self_attn
         x = x.transpose(0, 1)  # (T, B, D)
         if not torch.compiler.is_exporting():
             return attention(x, x, x, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
-        # ONNX's attention takes a mask of every pair of frames alone
+        # ONNX's attention only accepts a mask of every pair of frames
         pairs = padding[:, None].expand(-1, frames, -1).repeat_interleave(attention.num_heads, 0)  # (B·heads, T, T)
         return attention(x, x, x, attn_mask=pairs, need_weights=False)[0].transpose(0, 1)
 
@@ -66,14 +66,16 @@ class Layer(nn.Module):
 class Conformer(nn.Module):
     """(features (B, T, F), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
 
-    convolution, convolutions: as in DeepSpeech2; a product brings their output to `width`. heads, feed_forward, kernel:
-    attention heads, units of a feed-forward layer, and frames of the convolution of each layer. There is no encoding of
-    positions: the convolutions know them. Each layer normalises its own steps; `norm` reaches the convolutions. rnn is
-    not used. Raises UsageError for values out of range.
+    - convolution, convolutions: as in DeepSpeech2; a linear layer projects their output to `width`
+    - heads, feed_forward, kernel: attention heads, feed-forward units, and convolution frames of each layer
+    - norm: for the convolutions; layer norm is used elsewhere
+    - rnn: not used
+
+    Positions are not encoded, because the convolutions know them. Raises UsageError for values out of range.
     """
 
     unread = ("rnn",)
-    """Groups that change nothing: to choose from one is refused."""
+    """Groups without an effect: choosing an option of them is refused."""
 
     def __init__(
         self,
@@ -116,13 +118,13 @@ class Conformer(nn.Module):
         self.output = nn.Linear(width, outputs)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Output frames (B,) for feature frames (B,)."""
+        """Count output frames (B,) for feature frames (B,)."""
         for layer in self.convolutions:
             lengths = cast(InputLayer, layer).output_lengths(lengths)
         return lengths
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if features.shape[1] < self.shortest:  # torch refuses to convolve what is shorter than a kernel
+        if features.shape[1] < self.shortest:  # torch cannot convolve fewer frames than a kernel has
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
         x = features[..., None]
         for convolution in self.convolutions:

@@ -1,4 +1,4 @@
-"""Convolutions at the input of a model, over (B, T, F, C); frames past a length are 0 afterwards."""
+"""Convolutions at the input of a model, over (B, T, F, C); their output is 0 past a length."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -13,25 +13,22 @@ from asr_ablations.training.contracts import NormFactory
 from asr_verdicts.errors import choices
 
 MOST_WIDTH, MOST_LAYERS = 2**16, 1000
-"""Channels or units of a layer, and layers of a model: with more, a machine hangs before it says anything."""
+"""The most channels or units of a layer, and layers of a model: with more, a machine hangs before any output."""
 CEILING = 20.0
 """The clipped ReLU's upper bound (Ambroszczyk2019 §1.2)."""
 
 
 class InputLayer(Protocol):
-    """A convolutional layer at the input of a model. Also an nn.Module.
-
-    channels, bins: the sizes C' and F' of its output.
-    """
+    """A convolutional nn.Module at the input of a model. channels, bins: the sizes C' and F' of its output."""
 
     channels: int
     bins: int
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Output frames (B,) for input frames (B,)."""
+        """Count output frames (B,) for input frames (B,)."""
 
     def __call__(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(x (B, T, F, C), lengths (B,)) → (x (B, T', F', C'), lengths (B,)), frames past a length 0."""
+        """(x (B, T, F, C), lengths (B,)) → (x (B, T', F', C'), lengths (B,)); x is 0 past a length."""
 
 
 InputLayerFactory = Callable[..., InputLayer]
@@ -39,10 +36,10 @@ InputLayerFactory = Callable[..., InputLayer]
 
 
 class Convolution(nn.Conv2d):
-    """nn.Conv2d in channels_last, which on a CPU is 2.5 times as fast in the forward pass.
+    """nn.Conv2d in channels_last, whose forward pass is 2.5 times as fast on a CPU.
 
-    Not where one or two utterances of 32 channels are trained on: at some sizes, those of model=ds2 among them, oneDNN
-    then takes 80 times as long for the gradient of the weights (torch 2.11, AVX2: 8 s).
+    Training on one or two utterances of 32 or more channels uses contiguous memory: at some sizes, as in model=ds2,
+    oneDNN would take 80 times as long for the gradient of the weights (torch 2.11, AVX2: 8 s).
     """
 
     def __init__(
@@ -58,7 +55,7 @@ class Convolution(nn.Conv2d):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         trained = self.in_channels >= 32 and x.device.type == "cpu" and torch.is_grad_enabled()
-        if trained and len(x) <= 2:  # the last condition: an exported model has batches of any size
+        if trained and len(x) <= 2:  # tested last: an exported model has batches of any size
             return self._conv_forward(x.contiguous(), self.weight.contiguous(), self.bias)
         return super().forward(x)
 
@@ -67,7 +64,7 @@ class PaddedConvolution(nn.Module):
     """2-D convolution, norm and clipped ReLU, as an InputLayer.
 
     kernel and stride are (frequency, time). The input is padded by half a kernel: T and F become ceil(size / stride).
-    Raises UsageError for sizes that are none, ValueError for a kernel of even size.
+    Raises UsageError for invalid sizes, ValueError for a kernel of even size.
     """
 
     def __init__(
@@ -99,7 +96,7 @@ class PaddedConvolution(nn.Module):
 class WholeFrameConvolution(nn.Module):
     """1-D convolution of whole frames over time, norm and clipped ReLU, as an InputLayer with one bin.
 
-    kernel and stride are in frames. Nothing is padded: T becomes floor((T - kernel) / stride) + 1, 0 below a kernel.
+    kernel and stride are in frames. Without padding, T becomes floor((T - kernel) / stride) + 1, or 0 below a kernel.
     """
 
     def __init__(self, inputs: int, bins: int, *, norm: NormFactory, channels: int, kernel: int, stride: int) -> None:

@@ -1,4 +1,4 @@
-"""One direction or two, built from any recurrent layer for one direction."""
+"""One or two directions, built from any recurrent layer for one direction."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,37 +19,36 @@ Result = TypeVar("Result")
 Other = TypeVar("Other")
 
 
-def both(
+def call_both(
     first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """first(x, lengths) and second(y, lengths), computed at the same time: by two threads of a CPU that has several, or
-    in two streams of a GPU.
+    """Compute first(x, lengths) and second(y, lengths) at the same time, in two CPU threads or two GPU streams.
 
-    The results and gradients are those of two calls in turn.
+    Results and gradients are the same as for two calls in turn.
     """
     if x.device.type == "cuda":
-        return in_two_streams(first, second, x, y, lengths)
+        return call_in_two_streams(first, second, x, y, lengths)
     if x.device.type != "cpu" or torch.get_num_threads() == 1:
         return first(x, lengths), second(y, lengths)
     if not torch.is_grad_enabled():
-        return _at_once(_without_gradients(first, x, lengths), _without_gradients(second, y, lengths))
+        return _run_at_once(_without_gradients(first, x, lengths), _without_gradients(second, y, lengths))
     weights = [*first.parameters(), *second.parameters()]
     return _Both.apply(first, second, lengths, x, y, *weights)
 
 
-def in_two_streams(
+def call_in_two_streams(
     first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The second call beside the first: one recurrence alone, a product of a frame at a time, leaves a GPU idle.
+    """Run the second call in a side stream, because one recurrence, a small product per frame, leaves a GPU idle.
 
-    Autograd takes the backward passes in the same streams, and makes them wait for one another. Memory that one stream
-    has allocated and the other reads must not be given away before: record_stream says so to the allocator.
+    Autograd runs the backward passes in the same streams and synchronises them. record_stream keeps the allocator from
+    reusing memory that one stream has allocated while the other still reads it.
     """
     main, side = torch.cuda.current_stream(x.device), _side_stream(x.device)
     side.wait_stream(main)
     with torch.cuda.stream(side):
         second_output = second(y, lengths)
-    for value in (y, *second.parameters()):  # the weights may be copies of this step alone
+    for value in (y, *second.parameters()):  # the weights may be copies made for this step
         value.record_stream(side)
     first_output = first(x, lengths)
     main.wait_stream(side)
@@ -71,7 +70,7 @@ def _without_gradients(module: nn.Module, x: torch.Tensor, lengths: torch.Tensor
 
 
 class _Both(torch.autograd.Function):
-    """Builds and walks each module's graph in a thread of its own; only inputs and outputs join the outer graph."""
+    """Builds and runs each module's graph in a separate thread; only inputs and outputs join the outer graph."""
 
     @staticmethod
     def forward(
@@ -93,7 +92,7 @@ class _Both(torch.autograd.Function):
 
             return run
 
-        outputs = _at_once(call(0), call(1))
+        outputs = _run_at_once(call(0), call(1))
         ctx.parts = [
             (output, [value, *module.parameters()])
             for output, value, module in zip(outputs, inputs, modules, strict=True)
@@ -106,13 +105,13 @@ class _Both(torch.autograd.Function):
             output, inputs = ctx.parts[i]
             return lambda: torch.autograd.grad(output, inputs, gradients[i], allow_unused=True)
 
-        (x, *first), (y, *second) = _at_once(call(0), call(1))
-        ctx.parts = None  # the inner graphs hold all activations: free them as the outer graph would
+        (x, *first), (y, *second) = _run_at_once(call(0), call(1))
+        ctx.parts = None  # frees the activations of the inner graphs, as the outer graph would
         return None, None, None, x, y, *first, *second
 
 
-def _at_once(first: Callable[[], Result], second: Callable[[], Other]) -> tuple[Result, Other]:
-    """The results of both calls: the first in this thread, the second in the helper thread, with one core each."""
+def _run_at_once(first: Callable[[], Result], second: Callable[[], Other]) -> tuple[Result, Other]:
+    """Run the first call in this thread and the second in the helper thread, with one core each."""
     threads = torch.get_num_threads()
     future: Future[Other] = _helper().submit(second)
     torch.set_num_threads(1)
@@ -126,19 +125,18 @@ def _at_once(first: Callable[[], Result], second: Callable[[], Other]) -> tuple[
 @cache
 def _helper() -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(1, "second-direction")
-    pool.submit(_one_thread).result()  # before this thread sets another number
+    pool.submit(_set_one_thread).result()  # before this thread sets another number
     return pool
 
 
-def _one_thread() -> None:
-    """Set one thread of torch for the helper thread.
+def _set_one_thread() -> None:
+    """Limit torch to one thread within the helper thread.
 
-    The number of threads belongs to the thread that sets it. But when torch first needs it, it takes over what any
-    thread set last. On a busy machine, which starts this thread late, that would be another number in some runs, and
-    with it other last bits.
+    Each thread has its own limit, but torch initialises it at first use with the number that any thread set last. On a
+    busy machine, which starts this thread late, some runs would get another number and so other last bits.
     """
     torch.set_num_threads(1)
-    torch.get_num_threads()  # the first need
+    torch.get_num_threads()  # the first use
     torch.set_num_threads(1)
 
 
@@ -146,11 +144,11 @@ KINDS = ("forward", "sum", "concat")
 
 
 class Directions(nn.Module):
-    """(x (B, T, D), lengths (B,)) → (B, T, size), rows past a length 0.
+    """(x (B, T, D), lengths (B,)) → (B, T, size), with 0 past a length.
 
-    directions: forward alone, the sum of both (Ambroszczyk2019 §2.4), or both concatenated, twice as wide. The backward
-    layer reads each utterance reversed within its own length. That is exact for every valid frame, and avoids packing,
-    which on a CPU costs three times the layer itself. Raises UsageError for another value of directions.
+    directions: forward, sum (Ambroszczyk2019 §2.4) or concat, which is twice as wide; UsageError for other values. The
+    backward layer reads each utterance reversed within its length. That is exact for every valid frame, and avoids
+    packing, which on a CPU costs three times as much as the layer.
     """
 
     def __init__(self, layer: RecurrentFactory, input_size: int, hidden_size: int, *, directions: str) -> None:
@@ -170,48 +168,50 @@ class Directions(nn.Module):
             return recurrence(wide, lengths, cells, concatenate=self.concatenate, bfloat16=bfloat16)
         mixed = autocast_of_recurrences(device)
         if mixed == torch.float16:
-            return self._both(x, lengths)
+            return self._call(x, lengths)
         with torch.autocast(device, enabled=False), copies_in(mixed, self) if mixed else nullcontext():
-            return self._both(x.to(next(self.parameters()).dtype), lengths)
+            return self._call(x.to(next(self.parameters()).dtype), lengths)
 
     def _native_cells(self, x: torch.Tensor) -> list[Cell]:
-        """The cells of both directions for the native library; none where it does not take them."""
+        """List the cells of both directions for the native library; empty if it does not support them."""
         parts = [part for part in (self.forwards, self.backwards) if part is not None]
         if not all(hasattr(part, "native_cell") for part in parts):
             return []
         cells: list[Cell] = [part.native_cell() for part in parts]  # type: ignore[operator]  # a method
         return cells if fits(cells, x) else []
 
-    def _both(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def _call(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         valid = valid_frames(lengths, x.shape[1], x.device)[..., None]
         if self.backwards is None:
             return self.forwards(x, lengths) * valid
-        flip = reversal(lengths, x.shape[1], x.device)
-        y, reversed_y = both(self.forwards, self.backwards, x, flipped(x, flip), lengths)
-        z = flipped(reversed_y, flip)
+        flip = reversal_indices(lengths, x.shape[1], x.device)
+        y, reversed_y = call_both(self.forwards, self.backwards, x, flip_frames(x, flip), lengths)
+        z = flip_frames(reversed_y, flip)
         return (torch.cat([y, z], dim=-1) if self.concatenate else y + z) * valid
 
 
 def autocast_of_recurrences(device: str) -> torch.dtype | None:
-    """The type in which a recurrence runs under the current autocast; None for that of its weights.
+    """Return the type in which a recurrence runs under the current autocast; None for the type of its weights.
 
-    On a CPU it is None: 16-bit recurrences are slower there. On CUDA float16 is left to autocast, which would run cuDNN
-    in float16 under bfloat16, too, where the loss is not scaled.
+    It is None on a CPU, where 16-bit recurrences are slower. On CUDA, autocast handles float16 itself; under bfloat16
+    it would also run cuDNN in float16, although the loss is not scaled.
     """
     on = torch.is_autocast_enabled(device) and device == "cuda"
     return torch.get_autocast_dtype(device) if on else None
 
 
-def flipped(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
-    """x (B, T, D) with the frames of each utterance in the order of flip (B, T), which is its own inverse."""
+def flip_frames(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
+    """Reorder the frames of each utterance of x (B, T, D) by the indices flip (B, T), which are self-inverse."""
     if x.requires_grad and torch.is_grad_enabled():  # an exported model has no such function
         return Flip.apply(x, flip)
-    return _taken(x, flip)
+    return _take_frames(x, flip)
 
 
-def _taken(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
-    """As `flipped`, without a gradient of its own. A CPU gathers number by number; whole rows are copied in an
-    eighth of the time, and stay frame by frame in memory where a recurrence has left them so.
+def _take_frames(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
+    """Reorder frames as in flip_frames, without its gradient.
+
+    A CPU copies whole rows in an eighth of the time of a gather, which copies single numbers. The result has the same
+    memory layout as x, which recurrences leave frame by frame.
     """
     if x.device.type != "cpu":
         return x.gather(1, flip[..., None].expand_as(x))
@@ -224,21 +224,21 @@ def _taken(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
 
 
 class Flip(torch.autograd.Function):
-    """Gathers in both passes: the gradient of torch's own gather would be added up in zeros, on a GPU by atomics."""
+    """Gathers in both passes: torch's gradient of a gather would be summed into zeros, on a GPU by atomics."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(flip)
-        return _taken(x, flip)
+        return _take_frames(x, flip)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         (flip,) = ctx.saved_tensors
-        return _taken(gradient, flip), None
+        return _take_frames(gradient, flip), None
 
 
-def reversal(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:
-    """Indices (B, T) that reverse each utterance within its length and keep the padding in place."""
+def reversal_indices(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:
+    """Compute indices (B, T) that reverse each utterance within its length and leave the padding in place."""
     position = torch.arange(frames, device=device)[None]
     last = lengths.to(device, non_blocking=True)[:, None] - 1
     return torch.where(position <= last, last - position, position)

@@ -9,11 +9,11 @@ from asr_ablations.tools.checks import number
 
 
 class Dropout(nn.Module):
-    """Sets each number of x to 0 with probability `rate` and multiplies the others by 1 / (1 - rate), in training only.
+    """In training, zeroes each number of x with probability `rate` and multiplies the others by 1 / (1 - rate).
 
-    It is a module between layers and not an argument of torch's recurrent layers, which does nothing in a single layer.
-    Masks come from torch's global generator of the device, which assembly seeds for dropout alone: with its state
-    restored (torch.set_rng_state) the same masks follow. Raises UsageError for a rate outside 0 ≤ rate < 1.
+    It is a module between layers, because the dropout argument of torch's recurrent layers does nothing in a single
+    layer. Masks come from the device's global torch generator, which assembly seeds for dropout alone: restoring its
+    state (torch.set_rng_state) restores the masks. Raises UsageError unless 0 ≤ rate < 1.
     """
 
     def __init__(self, rate: float) -> None:
@@ -24,15 +24,16 @@ class Dropout(nn.Module):
         if self.training and self.rate and x.device.type == "cpu":
             if native.usable(x):
                 return native.dropout(x, self.rate)
-            return x * kept(x, self.rate)
+            return x * draw_factors(x, self.rate)
         return dropout(x, self.rate, self.training)
 
 
-def kept(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """The factors of dropout on a CPU, (…) as x. torch's own mask there takes twice as long as this: a number
-    is dropped where the 32 bits that are drawn for it are among the lowest `rate` of all.
+def draw_factors(x: torch.Tensor, rate: float) -> torch.Tensor:
+    """Draw dropout factors of the shape of x on a CPU, in half the time of torch's mask.
+
+    A number is dropped if its 32 random bits are among the lowest `rate` of all values.
     """
-    words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # every 64 bits: two numbers
+    words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # 64 bits for two numbers
     bits = words.view(torch.int32)[: x.numel()].view(x.shape)
-    lowest = min(round(rate * 2**32) - 2**31, 2**31 - 1)  # the largest there is, where a rate rounds to 1
+    lowest = min(round(rate * 2**32) - 2**31, 2**31 - 1)  # the largest value, in case a rate rounds to 1
     return (bits >= lowest).to(x.dtype).mul_(1 / (1 - rate))

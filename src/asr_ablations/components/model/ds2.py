@@ -17,11 +17,11 @@ from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 
 MOST_AHEAD = 1000
-"""Frames, about half a minute."""
+"""The most frames to look ahead, about half a minute."""
 
 
 class FullyConnected(nn.Module):
-    """(x (B, T, D), lengths (B,)) → (B, T, H): product, norm, clipped ReLU and dropout, each frame by itself."""
+    """(x (B, T, D), lengths (B,)) → (B, T, H): linear layer, norm, clipped ReLU and dropout for each frame."""
 
     def __init__(self, inputs: int, outputs: int, *, norm: NormFactory, dropout: float) -> None:
         super().__init__()
@@ -33,8 +33,8 @@ class FullyConnected(nn.Module):
         return self.dropout(self.norm(self.product(x), lengths).clamp(0.0, CEILING))
 
 
-def hidden_layers(count: int, inputs: int, width: int, *, norm: NormFactory, dropout: float) -> Sequence[nn.Module]:
-    """The layers before the output where there are `count` with it. Raises UsageError for a count below 1."""
+def build_hidden(count: int, inputs: int, width: int, *, norm: NormFactory, dropout: float) -> Sequence[nn.Module]:
+    """Build the layers before the output layer, count - 1 in all. Raises UsageError for a count below 1."""
     hidden = whole("model.fully_connected", count, 1, MOST_LAYERS) - 1
     return [FullyConnected(width if n else inputs, width, norm=norm, dropout=dropout) for n in range(hidden)]
 
@@ -42,7 +42,7 @@ def hidden_layers(count: int, inputs: int, width: int, *, norm: NormFactory, dro
 class Lookahead(nn.Module):
     """(x (B, T, D), lengths (B,)) → (B, T, D): r_t = Σ w_j ∘ x_(t+j), j from 0 to `frames`.
 
-    Each unit has its own weights. Frames past a length count as 0. Raises UsageError for fewer than 1 frame.
+    Each unit has its own weights. Frames past a length count as 0. Raises UsageError if `frames` is below 1.
     """
 
     def __init__(self, size: int, frames: int) -> None:
@@ -63,11 +63,12 @@ log = logging.getLogger(__name__)
 class DeepSpeech2(nn.Module):
     """(features (B, T, F), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
 
-    convolution: builds an input layer; convolutions: channels, kernel and stride of each. Norm and dropout come before
-    each recurrent layer but the first, whose input the last convolution has normalised, and before the output.
-    lookahead: future frames that a row convolution shows to the output, 0 for none. fully_connected: layers after them,
-    the output among them. Only the first `active_layers`
-    recurrent layers take part: all, unless pretraining sets fewer.
+    - convolution: builds an input layer; convolutions: channels, kernel and stride of each
+    - lookahead: future frames in the row convolution after the recurrent layers, 0 for none
+    - fully_connected: layers after it, including the output layer
+
+    Norm and dropout follow each recurrent layer; dropout also follows the last convolution. Only the first
+    `active_layers` recurrent layers are used: all, unless pretraining sets fewer.
     """
 
     def __init__(
@@ -90,9 +91,9 @@ class DeepSpeech2(nn.Module):
         whole("width", width, 1, MOST_WIDTH)
         whole("layers", layers, 1, MOST_LAYERS)
         if lookahead and directions != "forward":
-            log.warning("model.lookahead=%s: with model.directions=%s the layers see all of it", lookahead, directions)
+            log.warning("model.lookahead=%s: useless with model.directions=%s, which reads all", lookahead, directions)
         if not convolutions:
-            log.warning("model.convolutions=[]: without any, the recurrent layers run over every frame of the features")
+            log.warning("model.convolutions=[]: the recurrent layers run over every frame, because none is skipped")
         self.convolutions = nn.ModuleList()
         channels, bins = 1, features
         for options in convolutions:
@@ -110,26 +111,25 @@ class DeepSpeech2(nn.Module):
         self.norms = nn.ModuleList(norm([size]) for _ in range(layers))
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(layers + 1))
         self.lookahead = Lookahead(size, lookahead) if lookahead != 0 else None
-        self.connected = nn.ModuleList(hidden_layers(fully_connected, size, width, norm=norm, dropout=dropout))
+        self.connected = nn.ModuleList(build_hidden(fully_connected, size, width, norm=norm, dropout=dropout))
         self.output = nn.Linear(width if len(self.connected) else size, outputs)
         self.active_layers = layers
 
     def get_extra_state(self) -> torch.Tensor:
-        """The number of active layers: a growing stack (pretrain=layers) is evaluated as high as it was trained."""
+        """Return the number of active layers, so that a growing stack (pretrain=layers) is evaluated as trained."""
         return torch.tensor(self.active_layers)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
-        """Restore the number of active layers."""
         self.active_layers = int(state)
 
     def output_lengths(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Output frames (B,) for feature frames (B,)."""
+        """Count output frames (B,) for feature frames (B,)."""
         for layer in self.convolutions:
             lengths = cast(InputLayer, layer).output_lengths(lengths)
         return lengths
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if features.shape[1] < self.shortest:  # torch refuses to convolve what is shorter than a kernel
+        if features.shape[1] < self.shortest:  # torch cannot convolve fewer frames than a kernel has
             return features.new_zeros(len(features), 0, self.output.out_features), self.output_lengths(lengths)
         x = features[..., None]
         for convolution in self.convolutions:

@@ -9,5 +9,5 @@ from asr_ablations.components.norm.none import NoNorm
 
 
 def batch_convolutions(frame: Sequence[int], *, momentum: float, epsilon: float) -> nn.Module:
-    """Batch norm for frames (F, C), an image's column; no norm for frames (D,), a recurrent layer's output."""
+    """Build batch norm for frames (F, C), from convolutions, and no norm for frames (D,), from recurrent layers."""
     return BatchNorm(frame, momentum=momentum, epsilon=epsilon) if len(frame) == 2 else NoNorm(frame)

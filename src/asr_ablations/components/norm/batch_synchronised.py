@@ -1,6 +1,4 @@
-"""Batch normalisation over the valid frames of all ranks, as if all of the batch were on one (after Peng et al. 2018,
-§3.2).
-"""
+"""Batch normalisation over the valid frames of all ranks, as of one large batch (after Peng et al. 2018, §3.2)."""
 
 from collections.abc import Sequence
 
@@ -12,13 +10,13 @@ from asr_ablations.components.norm.batch import BatchNorm
 
 
 def batch_synchronised(frame: Sequence[int], *, momentum: float, epsilon: float) -> nn.Module:
-    """Batch norm with two all-reduces of a vector in the forward and two in the backward pass.
+    """Build batch norm with two all-reduces of a vector in the forward pass and two in the backward pass.
 
-    Every rank must call the module equally often, or the others wait for ever.
+    Every rank must call the module equally often, because a missing call would block the others forever.
     """
-    return BatchNorm(frame, momentum=momentum, epsilon=epsilon, reduce=over_ranks)
+    return BatchNorm(frame, momentum=momentum, epsilon=epsilon, reduce=add_over_ranks)
 
 
-def over_ranks(sums: torch.Tensor) -> torch.Tensor:
-    """Sums (N,) over all ranks, with gradients from all of them; a process alone keeps its own."""
+def add_over_ranks(sums: torch.Tensor) -> torch.Tensor:
+    """Add up sums (N,) over all ranks, with gradients from all of them; a single process returns its sums."""
     return all_reduce(sums) if distributed.is_initialized() else sums

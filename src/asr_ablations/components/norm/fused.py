@@ -1,4 +1,4 @@
-"""Batch norm and clipping in as few passes over memory as there can be: on a GPU they are most of a step's traffic."""
+"""Batch norm and clipping in few passes over memory: on a GPU they cause most of a step's traffic."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -20,15 +20,15 @@ SCHEMAS = {
 }
 
 
-def valid_rows(rows: int, lengths: torch.Tensor, frames: int, inner: int) -> torch.Tensor:
-    """Boolean (rows, 1)."""
+def mark_valid(rows: int, lengths: torch.Tensor, frames: int, inner: int) -> torch.Tensor:
+    """Mark valid rows: Boolean (rows, 1)."""
     frame = torch.arange(rows, device=lengths.device) // inner % max(1, frames)
     return (frame < lengths.repeat_interleave(frames * inner, output_size=rows))[:, None]
 
 
 def moments(x: torch.Tensor, lengths: torch.Tensor, frames: int, inner: int) -> torch.Tensor:
-    """Mean and sum of squared deviations (2, D) over valid rows; 0 where there is none."""
-    valid = valid_rows(len(x), lengths, frames, inner)
+    """Compute mean and sum of squared deviations (2, D) over valid rows; 0 without valid rows."""
+    valid = mark_valid(len(x), lengths, frames, inner)
     values = x.float() * valid
     mean = values.sum(0) / valid.sum().clamp(min=1)
     return torch.stack([mean, ((values - mean) * valid).square().sum(0)])
@@ -47,9 +47,9 @@ def apply(
     low: float,
     high: float,
 ) -> torch.Tensor:
-    """Normalised, scaled, moved and clipped to low..high; padding is 0."""
+    """Normalise x (rows, D), apply weight and bias, and clip to low..high; padding becomes 0."""
     y = (x.float() - mean) * (variance + epsilon).rsqrt() * weight.float() + bias.float()
-    return (y.clamp(low, high) * valid_rows(len(x), lengths, frames, inner)).to(x.dtype)
+    return (y.clamp(low, high) * mark_valid(len(x), lengths, frames, inner)).to(x.dtype)
 
 
 def gradient_sums(
@@ -66,12 +66,12 @@ def gradient_sums(
     low: float,
     high: float,
 ) -> torch.Tensor:
-    """Sums (2, D) over valid rows of the gradient that the clipping lets through, alone and times the normalised x: the
-    gradients of bias and weight.
+    """Compute the gradients (2, D) of bias and weight. These are sums over valid rows of the gradient that the clipping
+    passes, alone and times the normalised x.
     """
     normalised = (x.float() - mean) * (variance + epsilon).rsqrt()
     y = normalised * weight.float() + bias.float()
-    passed = gradient.float() * ((y >= low) & (y <= high)) * valid_rows(len(x), lengths, frames, inner)
+    passed = gradient.float() * ((y >= low) & (y <= high)) * mark_valid(len(x), lengths, frames, inner)
     return torch.stack([passed.sum(0), (passed * normalised).sum(0)])
 
 
@@ -90,13 +90,13 @@ def input_gradient(
     low: float,
     high: float,
 ) -> torch.Tensor:
-    """The gradient of x (rows, D). means: the sums of gradient_sums over the number of positions."""
+    """Compute the gradient of x (rows, D). means: the result of gradient_sums divided by the number of positions."""
     deviation = (variance + epsilon).rsqrt()
     normalised = (x.float() - mean) * deviation
     y = normalised * weight.float() + bias.float()
     passed = gradient.float() * ((y >= low) & (y <= high))
     rows = (passed - means[0] - normalised * means[1]) * deviation * weight.float()
-    return (rows * valid_rows(len(x), lengths, frames, inner)).to(x.dtype)
+    return (rows * mark_valid(len(x), lengths, frames, inner)).to(x.dtype)
 
 
 def _pair(x: torch.Tensor) -> torch.Tensor:
@@ -124,10 +124,13 @@ operations = torch.ops.asr_ablations
 
 
 class Normalise(torch.autograd.Function):
-    """x (rows, D) with given statistics → normalised, clipped rows, and the gradient through the statistics, too.
+    """Normalises and clips x (rows, D) with given statistics; gradients also flow through the statistics.
 
-    Keeps x alone for the backward pass, as it came: in 16 bits where it is in 16. reduce: sums over all processes that
-    share the statistics, or None; count: their positions, at least 1. options: frames, inner, epsilon, low, high.
+    The backward pass needs only x, stored in its own precision.
+
+    - reduce: sums over all processes that share the statistics, or None
+    - count: the positions of these processes, at least 1
+    - options: frames, inner, epsilon, low, high
     """
 
     @staticmethod
@@ -159,13 +162,14 @@ class Normalise(torch.autograd.Function):
 
 @cache
 def usable(device: str) -> bool:
-    """Return whether the operations can be used on this type of device: on CUDA once they have given the references'
-    numbers there. A machine without Triton or a compiler keeps the plain operations, which are slower.
+    """Return whether the operations can be used on a type of device: on CUDA, if they match the references there.
+
+    A machine without Triton or a compiler uses the plain operations, which are slower.
     """
     if device == "meta":
         return True
     return device == "cuda" and trusted(
-        _kernels, LIBRARY, lambda: agreement(device), "batch norm runs unfused, about a sixth slower"
+        _kernels, LIBRARY, lambda: largest_difference(device), "batch norm runs unfused, about a sixth slower"
     )
 
 
@@ -175,8 +179,8 @@ def _kernels() -> Mapping[str, Any]:
     return KERNELS
 
 
-def agreement(device: str) -> float:
-    """The largest difference between the operations on the device and the references on a CPU, over a small batch."""
+def largest_difference(device: str) -> float:
+    """Compute the largest relative difference of the operations on the device from the references on a CPU."""
     generator = torch.Generator().manual_seed(1)
     frames, inner, width = 37, 3, 40
     x, gradient = torch.randn(2, 4 * frames * inner, width, generator=generator)

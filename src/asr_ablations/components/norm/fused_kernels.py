@@ -1,8 +1,8 @@
 # ruff: noqa: N803  Triton's constants are in capitals
-"""The four operations of fused_operations.py as Triton kernels. Sums are made in a fixed order, without atomics.
+"""The four operations of fused.py as Triton kernels. Sums have a fixed order, without atomics.
 
-A program has a tile of ROWS × COLUMNS numbers at a time. Row r is position r % inner of frame r // inner % frames of
-utterance r // (inner * frames).
+A program processes one tile of ROWS × COLUMNS numbers at a time. Row r is position r % inner of frame
+r // inner % frames of utterance r // (inner * frames).
 """
 
 from typing import Any
@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 
 TILE = 2048
-"""Numbers that a program holds at a time."""
+"""Numbers in a tile."""
 PROGRAMS = 1024
-"""The most parts of a sum: enough for the processors of any GPU."""
+"""The most parts of a sum, enough for the processors of any GPU."""
 
 
 @triton.jit
@@ -33,7 +33,7 @@ def _moments(
         taken = valid[:, None] & (column < width)[None, :]
         place = row.to(tl.int64)[:, None] * width + column[None, :]
         value = tl.load(x + place, mask=taken, other=0.0).to(tl.float32)
-        # a tile's own mean first, then both together (Chan, Golub & LeVeque 1983): no large number is subtracted
+        # the mean of a tile, then both combined (Chan, Golub & LeVeque 1983), without subtracting large numbers
         tile_count = tl.sum(valid.to(tl.float32), 0)
         tile_mean = tl.sum(value, 0) / tl.maximum(tile_count, 1.0)
         deviation = tl.where(taken, value - tile_mean[None, :], 0.0)
@@ -103,7 +103,7 @@ def _apply(
     scale *= tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
     value = (value - tl.load(mean + column, mask=inside, other=0.0)[None, :]) * scale[None, :]
     value += tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    value = tl.where(value < low, low, tl.where(value > high, high, value))  # what is no number stays none
+    value = tl.where(value < low, low, tl.where(value > high, high, value))  # NaN stays NaN
     value = tl.where(valid[:, None], value, 0.0)
     tl.store(y + place, value.to(y.dtype.element_ty), mask=(row < rows)[:, None] & inside[None, :])
 
@@ -197,13 +197,13 @@ def _input_gradient(
 
 
 def _tile(width: int) -> tuple[int, int]:
-    """ROWS and COLUMNS."""
+    """Choose ROWS and COLUMNS."""
     columns = min(128, max(16, triton.next_power_of_2(width)))
     return TILE // columns, columns
 
 
 def _parts(rows: int, tile_rows: int) -> tuple[int, int]:
-    """Programs of a sum, and the rows of each: a multiple of a tile's."""
+    """Choose the number of programs of a sum, and the rows of each, a multiple of a tile's."""
     tiles = triton.cdiv(rows, tile_rows)
     per = triton.cdiv(tiles, PROGRAMS) * tile_rows
     return triton.cdiv(rows, per), per
@@ -267,4 +267,4 @@ KERNELS = {
     "norm_gradient_sums": gradient_sums,
     "norm_gradient": input_gradient,
 }
-"""By the names of the operations."""
+"""Kernels by the names of the operations."""

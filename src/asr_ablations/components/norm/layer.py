@@ -1,4 +1,4 @@
-"""Layer normalisation (Ba et al. 2016): each frame on its own, so neither batch mates nor padding matter."""
+"""Layer normalisation of each frame (Ba et al. 2016): other utterances and padding do not matter."""
 
 import math
 from collections.abc import Sequence
@@ -11,15 +11,12 @@ from asr_ablations.tools.checks import number
 
 
 class LayerNorm(nn.Module):
-    """(x (B, T, …, D), lengths (B,)) → same shape, each frame normalised over all of its numbers.
-
-    frame: the shape of a frame of x, (…, D).
-    """
+    """Normalises each frame of x (B, T, …, D) over all of its numbers. frame: the shape of a frame, (…, D)."""
 
     def __init__(self, frame: Sequence[int], *, epsilon: float) -> None:
         super().__init__()
         self.frame, self.epsilon = tuple(frame), number("norm.epsilon", epsilon, least=0)
-        # vectors, since initialisations draw every parameter with two dimensions
+        # vectors, because initialisations draw every parameter with two or more dimensions
         self.weight = nn.Parameter(torch.ones(math.prod(self.frame)))
         self.bias = nn.Parameter(torch.zeros(math.prod(self.frame)))
 

@@ -1,4 +1,4 @@
-"""No normalisation: without it, says Ambroszczyk2019 §2.3.1, the model does not learn."""
+"""No normalisation, without which the model of Ambroszczyk2019 §2.3.1 did not learn."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 class NoNorm(nn.Module):
-    """(x (B, T, …, D), lengths (B,)) → x as it is."""
+    """Returns x (B, T, …, D) unchanged."""
 
     def __init__(self, frame: Sequence[int]) -> None:
         super().__init__()

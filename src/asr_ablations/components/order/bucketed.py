@@ -1,4 +1,4 @@
-"""Batches of utterances with similar durations, in random order: little padding."""
+"""Batches of utterances with similar durations, in random order, which need little padding."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from asr_ablations.tools.checks import whole
 def bucketed(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Batches of indices: utterances are shuffled within each of `buckets` buckets, then the batches are shuffled."""
+    """Cut batches of indices from shuffled buckets of similar durations, then shuffle the batches."""
     whole("order.buckets", buckets, 1)
     batches = by_bucket(durations, batch_size, buckets, generator.permutation)
     return [batches[i] for i in generator.permutation(len(batches))]
@@ -20,10 +20,10 @@ def bucketed(
 def by_bucket(
     durations: np.ndarray, batch_size: BatchSize, buckets: int, shuffle: Callable[[np.ndarray], np.ndarray]
 ) -> list[np.ndarray]:
-    """Batches by increasing duration of their longest utterance.
+    """Cut batches of indices by increasing duration of their longest utterance.
 
-    The utterances are divided by duration into `buckets` buckets of equal count, and each is shuffled; what remains of
-    a bucket after its full batches goes into the next one.
+    The utterances are divided by duration into `buckets` buckets of equal count, and each bucket is shuffled.
+    Utterances left over after a bucket's full batches go into the next bucket.
     """
     by_duration = np.argsort(durations, kind="stable")
     batches: list[np.ndarray] = []

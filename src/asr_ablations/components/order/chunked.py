@@ -1,4 +1,4 @@
-"""Utterances at random, cut into overlapping chunks of constant length (Doetsch2016 §4)."""
+"""Utterances in random order, cut into overlapping chunks of constant length (Doetsch2016 §4)."""
 
 import numpy as np
 import torch
@@ -10,11 +10,11 @@ from asr_verdicts.errors import UsageError
 
 
 class Chunked:
-    """Batches as of order=shuffled, whose utterances are trained on in chunks of `length` feature frames; neighbours
-    share `overlap` frames, which count twice. The last chunk of an utterance may be shorter.
+    """Batches as order=shuffled does, and cuts the utterances into chunks of `length` feature frames.
 
-    Features are normalised over the whole utterance, then cut; recurrences start anew in each chunk. Needs a loss with
-    a label for each frame. Raises UsageError for a length below 1 and for an overlap that is not below it.
+    Neighbours share `overlap` frames, which count twice. The last chunk of an utterance may be shorter. Features are
+    normalised over the whole utterance before they are cut, and recurrences start anew in each chunk. The loss must
+    have a label for each frame. Raises UsageError if the length is below 1 or the overlap not below the length.
     """
 
     def __init__(self, *, length: int, overlap: int) -> None:
@@ -28,12 +28,12 @@ class Chunked:
     def __call__(
         self, durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
     ) -> list[np.ndarray]:
-        """Batches of indices in random order."""
         return shuffled(durations, batch_size, epoch, generator)
 
     def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """For lengths (B,) in frames on the CPU: utterance, first frame and length of each chunk, (N,) each. No chunk
-        lies within its predecessor; an utterance without frames is one empty chunk.
+        """List utterance, first frame and length (N,) of each chunk, given lengths (B,) in frames on the CPU.
+
+        No chunk lies within its predecessor; an utterance without frames is one empty chunk.
         """
         step = self.length - self.overlap
         counts = 1 + (lengths - self.length).clamp(min=0).add(step - 1).div(step, rounding_mode="floor")

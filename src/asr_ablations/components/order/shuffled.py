@@ -1,4 +1,4 @@
-"""Utterances at random, whatever their duration."""
+"""Utterances in random order, regardless of their duration."""
 
 import numpy as np
 
@@ -8,6 +8,6 @@ from asr_ablations.data.batch import BatchSize
 def shuffled(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
-    """Batches of indices in random order."""
+    """Cut batches of indices in random order."""
     order = generator.permutation(len(durations))
     return np.split(order, batch_size.cut(durations[order])) if len(order) else []

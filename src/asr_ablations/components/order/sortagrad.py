@@ -9,8 +9,9 @@ from asr_ablations.data.batch import BatchSize
 def sortagrad(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Batches of indices: in epoch 0 by increasing duration of the longest utterance in the batch, bucketed from epoch
-    1 on. Every epoch has the same number of batches.
+    """Cut batches of indices, by increasing duration in epoch 0, bucketed later.
+
+    In epoch 0 they are sorted by their longest utterance. Every epoch has the same number of batches.
     """
     if epoch == 0:
         return by_bucket(durations, batch_size, buckets, lambda bucket: bucket)

@@ -1,4 +1,4 @@
-"""Utterances by increasing duration, in every epoch alike."""
+"""Utterances by increasing duration, in the same order in every epoch."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from asr_ablations.data.batch import BatchSize
 def sorted_(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
-    """Batches of indices, the shortest utterances first."""
+    """Cut batches of indices, shortest utterances first."""
     order = np.argsort(durations, kind="stable")
     batches, begin = [], 0
     while begin < len(order):
         limit = min(begin + batch_size.count(float(durations[order[begin]])), len(order))
-        # as many as fit beside the longest of them; among sorted utterances that is rarely fewer
+        # as many as fit with the longest of them; among sorted utterances that is rarely fewer
         end = begin + batch_size.count(float(durations[order[limit - 1]]))
         batches.append(order[begin:end])
         begin = end

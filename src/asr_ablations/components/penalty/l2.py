@@ -7,12 +7,11 @@ from asr_ablations.tools.checks import number
 
 
 class SquaredNorm:
-    """scale · ‖W‖²_F in nats, float32: over all matrices and kernels of a model, without biases and the vectors of
-    norms.
+    """Computes scale · ‖W‖²_F in nats, float32, over matrices and kernels, without biases and norm parameters.
 
-    An optimizer's weight_decay is another thing: it adds weight_decay · W to the gradient of every parameter, after
-    that was clipped, and this adds 2 · scale · W before. The thesis says no more of its own than the formula. Layers
-    that wait for their turn (pretrain=layers) shrink, too. Raises UsageError for a scale below 0.
+    This adds 2 · scale · W to the gradient before clipping; an optimizer's weight_decay instead adds weight_decay · W
+    for every parameter, after clipping. The thesis gives only the formula. Layers that are not active yet
+    (pretrain=layers) also shrink. Raises UsageError for a scale below 0.
     """
 
     def __init__(self, *, scale: float) -> None:

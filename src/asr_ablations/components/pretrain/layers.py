@@ -9,14 +9,13 @@ from asr_verdicts.errors import UsageError
 
 
 class GrowLayers(Pretraining):
-    """Trains `first` recurrent layers at the beginning and another one every `epochs` epochs, up to `layers`.
+    """Trains `first` recurrent layers at the beginning and one more every `epochs` epochs, up to `layers`.
 
-    All layers are built and initialised at the start. The optimizer leaves a parameter without a gradient alone: layers
-    that wait keep their first weights, the others keep weights and optimizer state. The model's attribute
-    `active_layers` says how many layers take part, and is part of its checkpoints.
+    All layers are built and initialised at the start. The optimizer skips parameters without a gradient, so waiting
+    layers keep their initial weights, and others their weights and optimizer state. The model's attribute
+    `active_layers` is the number of layers in use; checkpoints contain it.
 
-    Raises ValueError for counts below 1, for more layers at first than there are, and where training would end before
-    all layers take part.
+    Raises ValueError if a count is below 1, `first` exceeds `layers`, or training would end before all layers are used.
     """
 
     leaves_weights_out = True
@@ -32,16 +31,16 @@ class GrowLayers(Pretraining):
             raise ValueError(f"max_epochs={max_epochs}: expected {needed} or more, to reach {layers} layers")
 
     def active(self, epoch: int) -> int:
-        """Number of layers that take part in an epoch, the first of which is 0."""
+        """Return the number of layers in use in an epoch, counted from 0."""
         return min(self.layers, self.first + epoch // self.epochs)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         model = task_of(pl_module).model
         if not isinstance(model, GrowingModel):
-            raise UsageError(f"pretrain=layers: {type(model).__name__} has no layers that can be added later")
+            raise UsageError(f"pretrain=layers: {type(model).__name__} cannot add layers later")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # on_train_epoch_start is not called when a run is resumed within an epoch
+        # on_train_epoch_start is not called if a run is resumed within an epoch
         model = task_of(pl_module).model
         assert isinstance(model, GrowingModel)
         model.active_layers = self.active(trainer.current_epoch)

@@ -12,14 +12,18 @@ from asr_ablations.tools.checks import whole
 
 
 class MedianStopping(pl.Callback):
-    """Raises Pruned between two epochs if the run is worse than the runs of its sweep that are finished.
+    """Raises Pruned between two epochs if the run is worse than the finished runs of its sweep.
 
     It is worse if its best rate so far is above the median of the others' mean rates up to the same epoch. The rule
-    reads run folders and needs no launcher: it works for a sweep on many machines.
+    only reads run folders, so it also works for a sweep on several machines.
 
-    folder: the run folder; key: a column of metrics.csv, lower is better; warm_up: epochs that every run gets;
-    siblings: finished runs needed for a decision. Must come after LastCheckpoint among the callbacks, so that a run can
-    continue from where it was pruned. Raises UsageError for a warm_up or siblings below 1.
+    - folder: the run folder
+    - key: a column of metrics.csv, lower is better
+    - warm_up: epochs that every run gets
+    - siblings: finished runs needed for a decision
+
+    Must come after LastCheckpoint among the callbacks, so that a pruned run can be resumed. Raises UsageError if
+    warm_up or siblings is below 1.
     """
 
     def __init__(self, folder: Path, key: str, *, warm_up: int, siblings: int) -> None:
@@ -36,25 +40,25 @@ class MedianStopping(pl.Callback):
 
     def reason(self) -> str | None:
         """Return the reason to end the run, or None to continue."""
-        own = curve(self.folder, self.key)
-        epochs = len(own)
-        others = [rates[:epochs] for rates in self._finished_curves() if len(rates) >= epochs]
+        rates = read_curve(self.folder, self.key)
+        epochs = len(rates)
+        others = [other[:epochs] for other in self._finished_curves() if len(other) >= epochs]
         if epochs < self.warm_up or len(others) < self.siblings:
             return None
-        bound = median(mean(rates) for rates in others)
-        if min(own) <= bound:
+        bound = median(mean(other) for other in others)
+        if min(rates) <= bound:
             return None
-        best = f"{self.key} {min(own):.4f} at best in {epochs} epochs"
+        best = f"best {self.key} {min(rates):.4f} in {epochs} epochs"
         return f"{best}, worse than {bound:.4f}, the median of the means of {len(others)} finished runs"
 
     def _finished_curves(self) -> list[list[float]]:
         folders = (path.parent for path in self.folder.parent.glob("*/status.json"))
         done = (folder for folder in folders if folder != self.folder and _is_done(folder))
-        return [curve(folder, self.key) for folder in done]
+        return [read_curve(folder, self.key) for folder in done]
 
 
-def curve(folder: Path, key: str) -> list[float]:
-    """The logged values of a metric in their order; empty where there are none."""
+def read_curve(folder: Path, key: str) -> list[float]:
+    """Read the logged values of a metric in their order; empty if there are none."""
     try:
         with (folder / METRICS).open(newline="", encoding="utf-8") as file:
             return [float(row[key]) for row in csv.DictReader(file) if row.get(key)]

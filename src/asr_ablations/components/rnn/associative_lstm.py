@@ -1,4 +1,4 @@
-"""The associative LSTM: a memory of complex numbers that is written and read by keys (Danihelka et al. 2016)."""
+"""The associative LSTM: a memory of complex numbers, written and read by keys (Danihelka et al. 2016)."""
 
 import torch
 from torch import nn
@@ -7,17 +7,16 @@ from torch.nn.functional import linear
 from asr_ablations.tools.checks import is_whole
 
 MOST_COPIES = 1024
-"""More only take time."""
+"""The most copies: more only take time."""
 
 
 class AssociativeLSTM(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H): the real parts of H / 2 numbers, then the
-    imaginary ones.
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), real parts before imaginary ones.
 
-    The memory holds `copies` traces. Each adds up products of a key and a value, element by element; the key of each is
-    permuted in its own way, so that the noise of reading differs between the copies, and their mean has less of it. The
-    permutations are the same in every layer, whatever the seed. torch has no such cell: it goes frame by frame, and is
-    slow. Raises ValueError for an odd H, and for copies out of range.
+    The memory has `copies` traces, each a sum of element-wise products of a key and a value. Every copy permutes the
+    key differently, so that reading noise differs between copies and their mean has less of it. The permutations are
+    the same in every layer and for every seed. torch has no such cell, so a slow loop runs over the frames. Raises
+    ValueError for an odd H, and for copies out of range.
     """
 
     permutations: torch.Tensor
@@ -30,12 +29,12 @@ class AssociativeLSTM(nn.Module):
             raise ValueError(f"copies={copies}: expected a whole number from 1 to {MOST_COPIES}")
         size = hidden_size // 2
         self.sizes = [size, size, size, 2 * size, 2 * size, 2 * size]  # three gates, two keys, the value
-        # a matrix each, so that initialisations know how many outputs it has
+        # one matrix each, so that initialisations see its number of outputs
         self.inputs = nn.ModuleList(nn.Linear(input_size, outputs) for outputs in self.sizes)
         self.recurrent = nn.ModuleList(nn.Linear(hidden_size, outputs, bias=False) for outputs in self.sizes)
         generator = torch.Generator().manual_seed(0)
-        drawn = [torch.randperm(size, generator=generator) for _ in range(copies)]
-        self.register_buffer("permutations", torch.stack(drawn))  # (copies, H / 2)
+        permutations = [torch.randperm(size, generator=generator) for _ in range(copies)]
+        self.register_buffer("permutations", torch.stack(permutations))  # (copies, H / 2)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         entering = torch.cat([layer(x) for layer in self.inputs], dim=-1)
@@ -49,22 +48,22 @@ class AssociativeLSTM(nn.Module):
         return torch.stack(outputs, dim=1)
 
     def _step(self, sums: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sums (B, 9 H / 2) of inputs and past to (hidden (B, H), memory)."""
+        """Update the state by sums (B, 9 H / 2) of input and past; returns hidden (B, H) and memory."""
         *gates, enter_key, leave_key, value = sums.split(self.sizes, dim=1)
-        forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # one for both parts of a number
+        forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # shared by real and imaginary parts
         enter_key, leave_key, value = (bound(part.unflatten(1, (2, -1))) for part in (enter_key, leave_key, value))
-        written = product(enter_key[:, :, self.permutations], (enter * value)[:, :, None])
+        written = multiply(enter_key[:, :, self.permutations], (enter * value)[:, :, None])
         memory = forget[:, :, None] * memory + written
-        read = product(leave_key[:, :, self.permutations], memory).mean(dim=2)
+        read = multiply(leave_key[:, :, self.permutations], memory).mean(dim=2)
         return (leave * bound(read)).flatten(1), memory
 
 
 def bound(x: torch.Tensor) -> torch.Tensor:
-    """Complex numbers (B, 2, …) scaled down to a modulus of at most 1."""
+    """Scale complex numbers (B, 2, …) down to a modulus of at most 1."""
     return x * x.square().sum(dim=1, keepdim=True).clamp(min=1).rsqrt()
 
 
-def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The complex products of (B, 2, …) and (B, 2, …). torch's own complex numbers have no kind for bfloat16."""
+def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Multiply complex numbers (B, 2, …) element-wise, because torch lacks complex bfloat16."""
     (a, b), (c, d) = x.unbind(1), y.unbind(1)
     return torch.stack([a * c - b * d, a * d + b * c], dim=1)

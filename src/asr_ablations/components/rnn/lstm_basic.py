@@ -1,4 +1,4 @@
-"""The LSTM written out in PyTorch, frame by frame: the LSTMCell-basic of Braun2018 table 2, slow, easy to modify."""
+"""An LSTM in plain PyTorch, frame by frame: slow, but easy to modify (LSTMCell-basic in Braun2018 table 2)."""
 
 import torch
 from torch import nn
@@ -13,8 +13,7 @@ class LSTMBasic(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        # Only holds the weights: names, shapes and initial values are those of rnn=lstm, so that the two can be
-        # exchanged.
+        # only for the weights: with the names, shapes and initial values of rnn=lstm, the two can be exchanged
         self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The LSTM with its products joined where possible: between nn.LSTM and the LSTMCell-fused of Braun2018 table 2."""
+"""An LSTM with merged matrix products, between nn.LSTM and the LSTMCell-fused of Braun2018 table 2."""
 
 import torch
 from torch import nn
@@ -8,14 +8,13 @@ from torch.nn.functional import linear
 class LSTMFused(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), equal to rnn=lstm.
 
-    The inputs of all frames and gates are one matrix product before the loop, the gates of one frame one product in it
-    (Appleyard et al. 2016, §3; Braun2018 §3.2 on its reference 9).
+    One matrix product before the loop computes the inputs of all frames and gates, and one in the loop the gates of a
+    frame (Appleyard et al. 2016, §3; Braun2018 §3.2 on its reference 9).
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        # Only holds the weights: names, shapes and initial values are those of rnn=lstm, so that the two can be
-        # exchanged.
+        # only for the weights: with the names, shapes and initial values of rnn=lstm, the two can be exchanged
         self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

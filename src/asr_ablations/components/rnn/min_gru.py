@@ -1,4 +1,4 @@
-"""minGRU: a GRU whose gates do not look back, so that all frames are computed at once (Feng et al. 2024, §3.1)."""
+"""minGRU: a GRU whose gates ignore the past, so that all frames are computed at once (Feng et al. 2024, §3.1)."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ class MinGRU(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H).
 
     h_t = (1 - z_t) h_(t-1) + z_t g(V x_t), z_t = σ(W x_t), h_0 = 0, with g(v) = v + ½ above 0 and σ(v) below. The sum
-    over the past is a parallel scan in log space (appendix B), in float32: linear in T, log T deep, and without a loop.
+    over the past is a parallel scan in log space (appendix B), in float32: linear in T, log T deep, without a loop.
     Its relative error is about 1e-7 times the sum of -log(1 - z) over the utterance.
     """
 
@@ -20,11 +20,11 @@ class MinGRU(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         update, candidate = self.update(x).float(), self.candidate(x).float()
-        kept = logsigmoid(-update).cumsum(dim=1)  # log of what is left of h_0 at each frame
-        entering = logsigmoid(update) + log_positive(candidate)
-        return (kept + (entering - kept).logcumsumexp(dim=1)).exp().to(x.dtype)
+        log_decay = logsigmoid(-update).cumsum(dim=1)  # log of the share of h_0 left at each frame
+        entering = logsigmoid(update) + log_g(candidate)
+        return (log_decay + (entering - log_decay).logcumsumexp(dim=1)).exp().to(x.dtype)
 
 
-def log_positive(v: torch.Tensor) -> torch.Tensor:
-    """log g(v), the same shape. The branch not taken stays finite too: its gradient is multiplied by 0."""
+def log_g(v: torch.Tensor) -> torch.Tensor:
+    """Compute log g(v) in the shape of v. The unused branch is finite too: its gradient is multiplied by 0."""
     return torch.where(v >= 0, (v.relu() + 0.5).log(), -softplus(-v))

@@ -7,7 +7,7 @@ from asr_ablations.components.rnn.recurrence import PlainRecurrence, applies, re
 from asr_ablations.native.operations import Cell
 
 IN_PLACE = {"tanh": (torch.tanh_, tanh_slope), "relu": (torch.relu_, relu_slope)}
-"""The non-linearities that nn.RNN knows, and the derivatives of each."""
+"""The non-linearities of nn.RNN, and the derivatives of each."""
 
 
 class RNN(nn.Module):

@@ -9,10 +9,10 @@ from asr_ablations.native.operations import Cell
 
 
 class RNNClippedReLU(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), h = min(max(W x + U h + b, 0), ceiling).
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H).
 
-    torch has no such cell. The inputs of all frames are one matrix product before the loop; a frame takes two
-    operations. Raises ValueError for a ceiling that is not above 0.
+    h = min(max(W x + U h + b, 0), ceiling). torch has no such cell. One matrix product before the loop computes the
+    inputs of all frames; each frame then needs two operations. Raises ValueError unless the ceiling is above 0.
     """
 
     def __init__(self, input_size: int, hidden_size: int, *, ceiling: float) -> None:
@@ -20,7 +20,7 @@ class RNNClippedReLU(nn.Module):
         if not ceiling > 0:
             raise ValueError(f"ceiling={ceiling}: expected a number above 0")
         self.ceiling = ceiling
-        self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # only holds the weights
+        self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # only for the weights
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         if applies(x):

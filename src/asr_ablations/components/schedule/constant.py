@@ -1,9 +1,9 @@
-"""The same learning rate throughout."""
+"""A constant learning rate."""
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 def constant(optimizer: Optimizer, total_steps: int) -> LRScheduler:
-    """The optimizer's own learning rate at every step."""
+    """Keep the optimizer's learning rate at every step."""
     return LambdaLR(optimizer, lambda step: 1.0)

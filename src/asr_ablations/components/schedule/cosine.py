@@ -7,8 +7,9 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 
 def cosine(optimizer: Optimizer, total_steps: int, *, warm_up: float, end_divisor: float) -> LRScheduler:
-    """Up to the optimizer's rate during the share `warm_up` of all steps, by equal amounts; then down to
-    rate / end_divisor at the last step. Raises ValueError for a warm_up outside 0…1 or a divisor below 1.
+    """Rise linearly to the optimizer's rate during the share `warm_up` of all steps, then fall along a cosine.
+
+    The last step has rate / end_divisor. Raises ValueError for a warm_up outside 0…1 or a divisor below 1.
     """
     if not 0 <= warm_up <= 1:
         raise ValueError(f"warm_up={warm_up}: expected 0 to 1")

@@ -1,4 +1,4 @@
-"""Decay on the validation error (Doetsch2016 §4.3; "newbob" in QuickNet, RASR and RETURNN)."""
+"""Decay when the validation error stops falling (Doetsch2016 §4.3; "newbob" in QuickNet, RASR and RETURNN)."""
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -7,10 +7,10 @@ from asr_ablations.runs.metrics_files import FIGURES
 
 
 class Newbob(LambdaLR):
-    """Multiplies the rate by `factor` after an epoch whose `monitor` has not fallen by the share `threshold` of that of
-    the epoch before. It is a MonitoredSchedule, stepped after each validation.
+    """Multiplies the rate by `factor` after an epoch in which `monitor` has not fallen by the share `threshold`.
 
-    Raises ValueError for another monitor, a factor outside 0…1 or a threshold outside 0…1.
+    This is a MonitoredSchedule, stepped after each validation. Raises ValueError for an unknown monitor, or a factor or
+    threshold outside 0…1.
     """
 
     def __init__(
@@ -25,11 +25,11 @@ class Newbob(LambdaLR):
         self.monitor, self.factor, self.threshold = monitor, factor, threshold
         self.decays = 0
         self.previous: float | None = None
-        # torch keeps no function in a checkpoint: none is needed, since the attributes that this one reads are kept
+        # torch saves no function in a checkpoint, and need not: it saves the attributes that this one reads
         super().__init__(optimizer, lambda _: self.factor**self.decays)
 
     def step(self, figure: float | None = None) -> None:
-        """Take an epoch's validation figure; torch itself takes a first step without one."""
+        """Take a step with an epoch's validation figure; torch's first step has none."""
         if figure is not None:
             if self.previous is not None and not figure < self.previous * (1 - self.threshold):
                 self.decays += 1

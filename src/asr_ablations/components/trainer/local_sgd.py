@@ -21,31 +21,31 @@ MOST_STEPS = 10**9
 
 
 class IndependentWorkers(UnhurriedRanks):
-    """A strategy of ranks that share the process group, the data and the record, but no gradient."""
+    """A strategy of ranks that share a process group, data and the run folder, but no gradients."""
 
     independent_workers = True
 
     def configure_ddp(self) -> None:
-        """Leave the model unwrapped: torch's wrapper is what averages gradients."""
+        """Leave the model unwrapped, because torch's wrapper would average gradients."""
 
     @contextmanager
     def block_backward_sync(self) -> Iterator[None]:
-        """Gradients that only accumulate are as independent as all others."""
+        """Do nothing: accumulated gradients are not shared either."""
         yield
 
 
 class LocalSGD(ParallelTraining):
-    """Sets weights and running statistics of all ranks to their mean, after every `every` steps and after each epoch.
+    """Sets weights and running statistics of all ranks to their mean after `every` steps and after each epoch.
 
-    every: None for once per epoch. Each rank keeps its own optimizer state, as RETURNN's workers do. Raises UsageError
-    for `every` below 1.
+    every: None for only once per epoch. Each rank has its own optimizer state, as in RETURNN. Raises UsageError if
+    `every` is below 1.
     """
 
     def __init__(self, *, every: int | None) -> None:
         self.every = every if every is None else whole("trainer.every", every, 1, MOST_STEPS, also="null: every epoch")
 
     def strategy(self, leaves_weights_out: bool) -> UnhurriedRanks:
-        # no gradient is shared: a parameter without one needs no care
+        # no gradient is shared, so parameters without one need no special treatment
         return IndependentWorkers()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -57,19 +57,19 @@ class LocalSGD(ParallelTraining):
         due = self.every is not None and ends_update(trainer, batch_idx) and trainer.global_step % self.every == 0
         if trainer.world_size > 1 and (due or trainer.is_last_batch):
             weights = weights_of(task_of(pl_module).model)
-            # torch gives new storage to what it averages; cuDNN's recurrent weights must stay where they are
+            # torch moves averaged tensors to new storage, but cuDNN's recurrent weights must not move
             mean = [t.clone() for t in weights]
             average_parameters(iter(mean), distributed.group.WORLD)  # type: ignore[arg-type]
             copy_into(task_of(pl_module).model, mean)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        """Add the weights and optimizer states of all ranks, since the first rank writes the file."""
+        """Add the weights and optimizer states of all ranks, because only the first rank writes the file."""
         if trainer.world_size > 1:
             trained = [t.cpu() for t in weights_of(task_of(pl_module).model)]
             optimizers = apply_to_collection(checkpoint["optimizer_states"], torch.Tensor, torch.Tensor.cpu)
-            own = {"trained_weights": trained, "optimizer_states": optimizers}
+            state = {"trained_weights": trained, "optimizer_states": optimizers}
             workers: list[Checkpoint | None] = [None] * trainer.world_size
-            distributed.all_gather_object(workers, own)
+            distributed.all_gather_object(workers, state)
             checkpoint["workers"] = workers
 
     def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:

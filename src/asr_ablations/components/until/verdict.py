@@ -1,4 +1,4 @@
-"""Until each question has its verdict."""
+"""A sweep that runs until every question has a verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,19 +8,18 @@ from asr_ablations.tools.checks import is_whole, number, switch, whole
 from asr_verdicts.errors import choices
 
 DEFAULT_SEEDS = 20
-"""Most seeds of an arm where neither seeds, runs nor hours say it."""
+"""The most seeds of an arm if neither seeds, runs nor hours limit them."""
 MOST = 10**6
-"""Seeds, runs, or hours: more than anybody has."""
+"""Upper bound of seeds, runs and hours."""
 FEWEST = 2
-"""Seeds without which nothing is known of their noise."""
+"""The fewest seeds of an arm that show their variation."""
 
 
 @dataclass(frozen=True)
 class UntilVerdict:
-    """The plan of a sweep, as the user states it; conf/until/verdict.yaml describes the keys. margin: in points, or in
-    percent of the rate, as 5%.
+    """The plan of a sweep from the config; conf/until/verdict.yaml describes the keys.
 
-    Raises UsageError for values out of range.
+    margin: in points, or in percent of the rate, such as 5%. Raises UsageError for values out of range.
     """
 
     margin: float | str | None
@@ -53,13 +52,13 @@ class UntilVerdict:
         if self.looks is not None and not isinstance(self.looks, (list, tuple)):
             raise choices("until.looks", self.looks, "a list of numbers of seeds, such as [3,5,8,12,20], or null")
         looks = None if self.looks is None else list(self.looks)
-        if looks is not None and (not looks or not all(is_whole(one, FEWEST) for one in looks)):
-            raise choices("until.looks", looks, f"whole numbers from {FEWEST} on, increasing, such as [3,5,8,12,20]")
+        if looks is not None and (not looks or not all(is_whole(seeds, FEWEST) for seeds in looks)):
+            raise choices("until.looks", looks, f"increasing whole numbers from {FEWEST} on, such as [3,5,8,12,20]")
         if looks is not None and sorted({*looks}) != looks:
             raise choices("until.looks", looks, "increasing numbers of seeds, such as [3,5,8,12,20]")
 
     def stated_margin(self) -> float | str:
-        """The margin as it was typed; raises UsageError where none was stated."""
+        """Return the margin as it was typed; raises UsageError if it is missing."""
         if self.margin is None:
             raise choices(
                 "until.margin", None, "the difference that would not matter: 2.0 for 2 points of WER, or 5% of the rate"
@@ -67,10 +66,8 @@ class UntilVerdict:
         return self.margin
 
     def most_seeds(self, arms: int, hours_per_run: float | None) -> int:
-        """Most seeds of an arm, the least that seeds, runs and hours allow.
-
-        hours_per_run: the mean over the arms, where a budget in hours is to count. Raises UsageError for a budget that
-        is too small for any verdict.
+        """Return the most seeds of an arm that seeds, runs and hours all allow. hours_per_run: the mean over the arms,
+        None to ignore a budget in hours. Raises UsageError if the budget is too small for any verdict.
         """
         limits: dict[str, tuple[float | None, int | None]] = {"until.seeds": (self.seeds, self.seeds)}
         limits["until.runs"] = (self.runs, None if self.runs is None else self.runs // arms)
@@ -84,9 +81,9 @@ class UntilVerdict:
         return min((seeds for _, seeds in given.values()), default=most)
 
     def look_seeds(self, most: int) -> list[int]:
-        """Seeds of each arm at each look. Raises UsageError for a look beyond the most."""
+        """List the seeds of each arm at each look. Raises UsageError if a look needs more than `most`."""
         if self.looks is None:
             return list(planned_looks(most))
         if self.looks[-1] > most:
-            raise choices("until.looks", list(self.looks), f"at most {most} seeds of each arm, as the budget allows")
+            raise choices("until.looks", list(self.looks), f"at most {most} seeds per arm, because of the budget")
         return list(self.looks)

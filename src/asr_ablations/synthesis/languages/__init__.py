@@ -1,6 +1,6 @@
-"""The languages of the built-in corpus: each has a module of rules, named by its code, and mostly a file of words.
+"""The languages of the built-in corpus: each has a module named by its code, and usually a file of words.
 
-A module has a function `language()`, which returns its Language. The alphabet is conf/alphabet/<code>.yaml.
+The function `language()` of the module returns its Language. The alphabet is conf/alphabet/<code>.yaml.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +19,10 @@ Productions = list[tuple[float, list[str]]]
 class Language:
     """A grammar, its words and its voices.
 
-    grammar: symbol in capitals → (weight, production); a production is symbols, categories and words.
-    categories: category in capitals → its words, the most frequent first.
-    correct: applied last to the words of a sentence (a → an).
-    accents: kind of speaker (clean, other) → espeak-ng's names of its voices.
+    - grammar: symbol in capitals → (weight, production); a production is symbols, categories and words
+    - categories: category in capitals → its words, most frequent first
+    - correct: applied last to the words of a sentence (a → an)
+    - accents: kind of speaker (clean, other) → espeak-ng's names of its voices
     """
 
     grammar: Mapping[str, Productions]
@@ -46,16 +46,16 @@ def parse_grammar(text: str) -> dict[str, Productions]:
 
 
 def words(text: str) -> list[str]:
-    """Return the distinct words of a text, in its order."""
+    """Return the distinct words of a text, in order of appearance."""
     return list(dict.fromkeys(text.split()))
 
 
 def load_words(code: str) -> dict[str, dict[str, str]]:
-    """Return the texts of <code>.yaml by section and name. Raises ValueError for a file of another shape."""
+    """Return the texts of <code>.yaml by section and name. Raises ValueError if the file has another structure."""
     content = yaml.safe_load((FOLDER / f"{code}.yaml").read_text(encoding="utf-8"))
     for section, texts in content.items():
         if not all(isinstance(part, str) for part in (section, *texts, *texts.values())):
-            raise ValueError(f"{code}.yaml, {section}: expected names with texts")
+            raise ValueError(f"{code}.yaml, {section}: expected a mapping from names to texts")
     return dict(content)
 
 
@@ -66,8 +66,8 @@ def codes() -> list[str]:
 
 @lru_cache
 def load_language(code: str) -> Language:
-    """Return a language; the other ones are not imported. Raises ValueError for a code without a module."""
+    """Return a language without importing the others. Raises ValueError for a code without a module."""
     if code not in codes():
-        raise ValueError(f"data.language={code!r} is not one of {', '.join(codes())}")
+        raise ValueError(f"data.language={code}: expected {', '.join(codes())}")
     language: Language = import_module(f"{__name__}.{code}").language()
     return language

@@ -19,7 +19,7 @@ def plural(noun: str) -> str:
 
 
 def stem_before_vowel(verb: str) -> str:
-    """Return a verb's stem before -ed and -ing: the stress may double its final consonant (stop, stopp-)."""
+    """Return the verb's stem before -ed and -ing; stress may double its final consonant (stop, stopp-)."""
     short = re.fullmatch(r"(qu|[^aeiou])*[aeiou][^aeiouwxy]", verb)
     return verb + verb[-1] if short or verb in DOUBLED else verb
 
@@ -70,7 +70,7 @@ def verb_forms(entry: str) -> dict[str, str]:
 
 
 def categories() -> dict[str, list[str]]:
-    """Return the words of each category, the most frequent first."""
+    """Return the words of each category, most frequent first."""
     result = {name: words(text) for name, text in (WORDS["words"] | WORDS["adjectives"]).items()}
     result["NAME_OWN"] = [f"{name}'s" for name in result["NAME"]]
     for name, text in WORDS["nouns"].items():
@@ -89,7 +89,7 @@ def categories() -> dict[str, list[str]]:
 
 
 def add_article_n(sentence: list[str]) -> list[str]:
-    """Replace "a" by "an" before the sound of a vowel."""
+    """Replace "a" with "an" before a vowel sound."""
     following = [*sentence[1:], ""]
     return [
         "an" if word == "a" and VOWEL_SOUND.match(after) else word
@@ -102,7 +102,6 @@ SPEAK = dict(zip(FORMS, words("speak spoke speaks speaking spoken"), strict=True
 
 
 def language() -> Language:
-    """Return the English language."""
     grammar = WORDS["grammar"]
     phrases = "".join(grammar["verb_phrases"].format(T=form, speak=SPEAK[form]) for form in FORMS)
     accents = {kind: words(voices) for kind, voices in WORDS["accents"].items()}

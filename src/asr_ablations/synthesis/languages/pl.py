@@ -9,7 +9,7 @@ WORDS = load_words("pl")
 
 
 def feminine(entry: str) -> tuple[str, str, str, str]:
-    """Return nominative, accusative, genitive (= nominative plural), instrumental of a noun in -a after a hard stem."""
+    """Return nominative, accusative, genitive (= nominative plural) and instrumental of a noun: hard stem and -a."""
     if "/" in entry:
         nominative, accusative, genitive, instrumental = entry.split("/")
         return nominative, accusative, genitive, instrumental
@@ -18,8 +18,8 @@ def feminine(entry: str) -> tuple[str, str, str, str]:
 
 
 def adjective_forms(adjective: str) -> dict[str, str]:
-    """Return the forms of an adjective: M, F, N nominative; MA masculine animate accusative, FA feminine accusative;
-    ML, FL locative; P plural of things, animals and women.
+    """Return the forms of an adjective by their names. M, F, N: nominative; MA: masculine animate accusative; FA:
+    feminine accusative; ML, FL: locative; P: plural of things, animals and women.
     """
     hard = re.search("[kg]i$", adjective)
     stem = adjective[:-1] if hard or adjective.endswith("y") else adjective
@@ -41,14 +41,14 @@ FORMS = ("INF", *PRESENT, *PAST)
 
 
 def present(infinitive: str) -> list[str]:
-    """Return the present forms of I, he and they of a regular verb in -ować or -ać."""
+    """Return the present forms for I, he and they of a regular verb in -ować or -ać."""
     if infinitive.endswith("ować"):
         return [infinitive[:-4] + ending for ending in ("uję", "uje", "ują")]
     return [infinitive[:-1] + ending for ending in ("m", "", "ją")]
 
 
 def past(infinitive: str) -> list[str]:
-    """Return the past forms of he, she and they of a verb whose infinitive ends in a vowel and ć."""
+    """Return the past forms for he, she and they of a verb whose infinitive ends in a vowel and ć."""
     stem = infinitive[:-1]
     if stem.endswith("ą"):
         return [stem + "ł", stem[:-1] + "ęła", stem[:-1] + "ęli"]
@@ -69,7 +69,7 @@ def _by_case(name: str, *cases: str, rows: Sequence[Sequence[str]]) -> dict[str,
 
 
 def categories() -> dict[str, list[str]]:
-    """Return the words of each category, the most frequent first."""
+    """Return the words of each category, most frequent first."""
     result = {name: text.split() for name, text in WORDS["words"].items()}
     for key, text in WORDS["nouns"].items():
         result |= _by_case(*key.split(), rows=[entry.split("/") for entry in text.split()])
@@ -89,14 +89,13 @@ DRINK_FORMS = dict(zip(FORMS, words("pić piję pije piją pił piła pili"), st
 
 
 def grammar() -> dict[str, list[tuple[float, list[str]]]]:
-    """Return the Polish grammar."""
     phrases = [WORDS["grammar"]["verb_phrases"].format(T=form, drink=DRINK_FORMS[form]) for form in FORMS]
     phrases += [f"DO_{form}\n  2 WANT_{form} DO_INF\n" for form in PRESENT + PAST]
     return parse_grammar(WORDS["grammar"]["symbols"] + "".join(phrases))
 
 
 def lengthen_prepositions(sentence: list[str]) -> list[str]:
-    """Replace "w" by "we" and "z" by "ze" before the groups of consonants that require it."""
+    """Replace "w" with "we" and "z" with "ze" before groups of consonants that require it."""
     following = [*sentence[1:], ""]
     result = []
     for word, after in zip(sentence, following, strict=True):
@@ -109,6 +108,5 @@ def lengthen_prepositions(sentence: list[str]) -> list[str]:
 
 
 def language() -> Language:
-    """Return the Polish language."""
     accents = {kind: words(voices) for kind, voices in WORDS["accents"].items()}
     return Language(grammar(), categories(), lengthen_prepositions, accents)
