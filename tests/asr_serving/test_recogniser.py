@@ -14,7 +14,6 @@ from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.audio import duration, read
 from asr_ablations.tools.machine import peak_memory
 from asr_ablations.training.trained_model import load_run
-from asr_serving import sources
 from asr_serving.recogniser import Recogniser, batches
 from asr_serving.transcribe import find_sources, read_whole
 from asr_verdicts.errors import UsageError
@@ -122,7 +121,7 @@ def test_blocks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     time = np.arange(round(5.37 * rate)) / rate
     tone = 0.4 * np.sin(2 * np.pi * 700 * time)
     soundfile.write(tmp_path / "a.wav", np.stack([tone, 0.5 * tone], axis=1), rate, subtype="PCM_16")
-    monkeypatch.setattr(sources, "BLOCK", 2)
+    monkeypatch.setattr("asr_serving.transcribe.BLOCK", 2)
     samples = read_whole(tmp_path / "a.wav").astype(int)
     expected = read(tmp_path / "a.wav", 0, duration(tmp_path / "a.wav")).astype(int)
     assert len(samples) == len(expected)
