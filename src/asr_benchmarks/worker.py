@@ -1,7 +1,4 @@
-"""Worker processes, so that one framework's threads, memory and settings do not affect another's.
-
-All benchmarks that compare frameworks use this protocol.
-"""
+"""Worker processes: one framework's threads, memory and settings do not affect another's."""
 
 import os
 import signal
@@ -144,8 +141,7 @@ class Worker:
 LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "NPROC")
 """Variables that limit a framework's threads when it is loaded. JAX reads NPROC as the number of cores."""
 
-PEAK = "<peak memory>"
-"""The call that asks a worker for its memory, in place of a method's name."""
+PEAK = "<peak memory>"  # asks a worker for its memory, in place of a method's name
 
 
 class Group:

@@ -12,15 +12,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 Shape: TypeAlias = tuple[int, ...]
-
 Weight: TypeAlias = tuple[Shape, float, float]
 """Shape of a weight, and mean and standard deviation of its initial values."""
 
-LEARNING_RATE = 0.01
-"""Learning rate of plain gradient descent in all frameworks."""
-
-EPSILON, MOMENTUM = 1e-5, 0.1
-"""Constants of batch norm in all frameworks, as in PyTorch."""
+LEARNING_RATE = 0.01  # of plain gradient descent in all frameworks
+EPSILON, MOMENTUM = 1e-5, 0.1  # of batch norm in all frameworks, as in PyTorch
 
 
 class Layer:
