@@ -40,9 +40,13 @@ class Stopped(BaseException):
 def stop_before(error: BaseException) -> BaseException | None:
     """The signal during whose handling an error arose, if any: it may leave half a copy of a config."""
     before: BaseException | None = error
-    while before is not None and not isinstance(before, (KeyboardInterrupt, Stopped)):
+    chain: list[BaseException] = []  # an error that is raised again from its own consequence makes a circle
+    while before is not None and before not in chain:
+        if isinstance(before, (KeyboardInterrupt, Stopped)):
+            return before
+        chain.append(before)
         before = before.__cause__ or before.__context__
-    return before
+    return None
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
