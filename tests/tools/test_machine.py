@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,11 +15,13 @@ import torch
 from torch import library
 
 from asr_ablations.tools import machine
+from asr_ablations.tools.errors import Stopped, stop_before
 from asr_ablations.tools.files import SOURCE
 from asr_ablations.tools.machine import GROUPS, available_memory
 from asr_ablations.tools.masks import normalise_utterances, valid_frames
 from asr_ablations.tools.matrix_products import trusted
 from asr_ablations.tools.random_streams import generator, stream, uniforms
+from asr_verdicts.errors import UsageError
 from tests.helpers.support import REPOSITORY
 
 STEPS = """
@@ -244,3 +247,12 @@ def test_uniforms_are_uniform() -> None:
     tenths = np.bincount((drawn * 10).astype(int), minlength=10)
     assert np.abs(tenths - count / 10).max() < 5 * np.sqrt(count * 0.09)
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 5 / np.sqrt(count)
+
+
+def test_the_signal_before_an_error_is_found_and_a_circle_of_errors_ends() -> None:
+    """A class's refusal is raised again during the handling of the error that Hydra made of it."""
+    refusal, wrapped = UsageError("dropout=1.5"), RuntimeError("Error in call to target")
+    wrapped.__cause__, refusal.__context__ = refusal, wrapped
+    assert stop_before(refusal) is None
+    wrapped.__cause__ = Stopped(signal.SIGTERM)
+    assert stop_before(refusal) is wrapped.__cause__
