@@ -234,7 +234,7 @@ def _keys(trained: Trained) -> dict[str, str]:
         "samples": cache_key(utterances, "m"),
         "features": cache_key(utterances, hash_object(features)),
         "options of features": hash_object(features),
-        "alignments": loss._key(utterances, {("ab", "")}),
+        "alignments": loss._cache_key(utterances, {("ab", "")}),
         "index of a split": split_index(trained).code,
         "audio in an index": split_index(trained).audio_code,
     }
@@ -316,11 +316,11 @@ def test_every_option_that_decides_utterances_is_in_the_index(
 def test_alignments_are_of_teacher_alphabet_and_audio(trained: Trained) -> None:
     utterances = [*trained.data.corpus.read("dev")]
     loss = component("loss", "aligned", run=str(trained.folder))
-    keys = [loss._key(utterances, {("ab", "")}), loss._key(utterances, {("abc", "")})]
-    keys.append(loss._key([replace(utterances[0], content="0" * 32), *utterances[1:]], {("ab", "")}))
+    keys = [loss._cache_key(utterances, {("ab", "")}), loss._cache_key(utterances, {("abc", "")})]
+    keys.append(loss._cache_key([replace(utterances[0], content="0" * 32), *utterances[1:]], {("ab", "")}))
     for file in (trained.checkpoint, trained.folder / "config.yaml"):
         with one_byte_changed(file):
-            keys.append(loss._key(utterances, {("ab", "")}))
+            keys.append(loss._cache_key(utterances, {("ab", "")}))
     assert len(set(keys)) == 5
 
 
