@@ -100,10 +100,10 @@ def test_a_file_missing_on_the_server_is_reported_at_once(server: Server, tmp_pa
 
 
 def test_a_full_disk_is_reported_at_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "urlopen", lambda *_, **__: full())
+    monkeypatch.setattr(module, "bar", full)
     with pytest.raises(UsageError, match="No space left on device"):
         fetched(server, tmp_path)
     assert len(server.requests) == 1

@@ -418,18 +418,17 @@ def test_a_second_start_reads_no_text_and_opens_no_audio(indexed_root: Path, wor
 
 
 def test_what_is_known_of_audio_serves_every_split_of_the_corpus(indexed_root: Path, work: Work) -> None:
-    """AN4's sets are parts of one folder, and other options deal them out anew."""
-    corpora = [component("data", "an4", root=str(indexed_root), held_out=count) for count in (1, 2)]
-    count = len(corpora[0].read("train")) + len(corpora[0].read("dev"))
-    assert work.files == count
-    for split in ("train", "dev"):
-        corpora[1].read(split)
-    assert work.files == count
-    changed = _first(indexed_root, "*.flac")
-    os.utime(changed, ns=(1, 1))
-    corpora = [component("data", "an4", root=str(indexed_root), held_out=1) for _ in range(2)]
-    assert sum(len(corpora[0].read(split)) for split in ("train", "dev")) == count
-    assert work.files == count + 1
+    """AN4's sets are parts of two folders, and a fold deals them out anew."""
+
+    def count(**options: int) -> int:
+        corpus = component("data", "an4", root=str(indexed_root), held_out=1, **options)
+        return sum(len(corpus.read(split)) for split in ("train", "dev", "test"))
+
+    assert (count(), work.files) == (12, 12)
+    assert (count(fold=1, folds=2), work.files) == (12, 12)
+    os.utime(_first(indexed_root, "*.flac"), ns=(1, 1))
+    assert (count(), work.files) == (12, 13)
+    assert (count(fold=1, folds=2), work.files) == (12, 13)
 
 
 def test_another_reader_of_audio_reads_all_anew(

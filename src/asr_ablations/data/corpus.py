@@ -117,7 +117,8 @@ class Corpus(ABC):
             names = getattr(type(self).find, "options", None)
             values = [getattr(self, name) for name in names or ()]
             options = [*(value(split) if callable(value) else value for value in values), self.language, self.normalise]
-            options += [version("whisper-normalizer")] * (self.normalise == "whisper")
+            if self.normalise == "whisper":
+                options.append(version("whisper-normalizer"))
             index = SplitIndex(type(self), self.root, split, None if names is None else options)
             self._read[split] = index.read(lambda: self._list(split), self.thorough)
         return self._read[split]

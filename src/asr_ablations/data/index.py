@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,8 +178,8 @@ class SplitIndex:
         faults ("" for none) of decoded parts.
         """
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
-        for index in self.path.parent.glob("*.npz"):
-            arrays = _load_arrays(index)
+        for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob raises for a folder of another user
+            arrays = _load_arrays(self.path.with_name(name))
             if arrays is None or str(arrays["audio_code"]) != self.audio_code:
                 continue
             columns, facts, _ = _restore(arrays)
