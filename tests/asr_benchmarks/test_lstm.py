@@ -99,7 +99,7 @@ def test_the_reference_is_torchs_lstm_and_loss() -> None:
     """With weights set by hand, without the code that the implementations share."""
     weights, samples = draw_weights(ONE, 3), draw_samples(ONE, 2, 3)
     lstm = torch.nn.LSTM(3, 4, batch_first=True)
-    inputs, recurrent, bias = (torch.from_numpy(weights[f"0.{kind}0"]).T for kind in ("kernel", "recurrent", "bias"))
+    inputs, recurrent, bias = (torch.from_numpy(weights[f"0.{kind}0"].T) for kind in ("kernel", "recurrent", "bias"))
     values = {"weight_ih_l0": inputs, "weight_hh_l0": recurrent, "bias_ih_l0": bias, "bias_hh_l0": 0 * bias}
     lstm.load_state_dict(values)
     last = lstm(torch.from_numpy(samples.inputs))[0][:, -1]
@@ -157,7 +157,7 @@ def test_scaled_sizes_stay_possible(scale: float) -> None:
         ({"units": 0}, r"benchmark.networks.ce_short.units=0: expected a whole number, 1 or more"),
         ({"bidirectional": 1}, r"ce_short.bidirectional=1: expected true or false"),
         ({"loss": "mse"}, r"ce_short.loss=mse: expected ce, ctc"),
-        ({"frames": [3, 2]}, r"ce_short.frames=\[3, 2\]: expected two whole numbers"),
+        ({"frames": [3, 2]}, r"ce_short.frames=\[3, 2\]: expected two increasing whole numbers"),
         ({"labels": 2}, r"ce_short.labels=2: expected 1 with loss=ce"),
         ({"loss": "ctc", "labels": 51}, r"ce_short.labels=51: expected half of the 100 frames at most"),
         ({"cells": 3}, r"benchmark.networks.ce_short=.*expected the keys name, layers"),

@@ -177,7 +177,7 @@ def point(tmp_path, ranks, batch, *answers, failed=None):
     [
         ("ranks", [2, 4], "including 1"), ("ranks", [1, 1], "different whole numbers"),
         ("ranks", [1, 0], "different whole numbers"), ("total", 3, r"a multiple of each number of ranks, 1, 2"),
-        ("warmup", 0, "1 or more: the first step"), ("batch", 0, "1 or more"), ("threads", "all", "1 or more"),
+        ("warmup", 0, "1 or more, because the first step"), ("batch", 0, "1 or more"), ("threads", "all", "1 or more"),
     ],
 )  # fmt: skip
 def test_scaling_a_wrong_value_is_one_line(option, value, message):

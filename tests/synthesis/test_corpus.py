@@ -74,7 +74,7 @@ def tiny(root: Path) -> dict[str, Path]:
         ({"hours": 1e9}, r"data.hours=1e\+09: train needs at least 36,000,000.0 GB, but only .* free in"),
         (
             {"test_speakers": 10**12},
-            "data.test_speakers=1000000000000 data.test_sentences=.*: test-clean takes .*",
+            "data.test_speakers=1000000000000 data.test_sentences=.*: test-clean needs .*",
         ),
         ({"validation_sentences": True}, "data.validation_sentences=True: expected a whole number, 1 or more"),
     ],
