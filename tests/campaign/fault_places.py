@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGES = ("asr_ablations", "asr_verdicts", "asr_benchmarks", "hydra_plugins")
-JUDGING_ROOMS = ("asr_verdicts", "comparison", "runs", "training", "tools", "data")
+PACKAGES = ("asr_ablations", "asr_verdicts", "asr_benchmarks", "asr_serving", "hydra_plugins")
+JUDGING_ROOMS = ("asr_verdicts", "comparison", "runs", "training", "data")
 """The rooms whose faults would change an answer in silence: they get SHARE of the faults."""
 SHARE = 0.6
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {

@@ -188,7 +188,9 @@ def test_a_damaged_cache_is_found_and_built_anew(
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     result = read_all(component("cache", "pcm", root=str(built.parent)), utterances)
     assert same(result, [audio.read(u.audio, u.offset, u.duration) for u in utterances])
-    assert damage == "gone" or f"cache {built} is damaged and is built again" in caplog.text
+    if damage == "gone" or (damage, name) == ("flipped", "about.json"):
+        return  # a changed time in about.json only has the hashes compared
+    assert f"cache {built} is damaged and is built again" in caplog.text
 
 
 @pytest.mark.parametrize("index", [np.array([[1, "a"], [2, None]], object), np.zeros((2, 3)), np.zeros((2, 1), int)])
