@@ -1,6 +1,7 @@
 """Values that a person typed, checked where they are used: one message for one kind of mistake."""
 
 import math
+import sys
 import unicodedata
 from typing import Any, TypeGuard
 
@@ -14,7 +15,7 @@ def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether the value is a finite number. True and false are no numbers."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def whole(name: str, value: object, least: int, most: int | None = None, *, also: str = "") -> int:
