@@ -91,7 +91,7 @@ def test_the_same_evaluation_gives_the_same_bytes(run_folder: Path) -> None:
         [request(run_folder, "decoder=beam", "decoder.beam_width=5", "untrained=decode", "processes=1")]
     )
     assert first == {p.name: p.read_bytes() for p in (run_folder / "evaluations").iterdir() if p.is_file()}
-    assert {times.processes for times in other.times.values()} == {1}
+    assert {times["processes"] for times in other.times.values()} == {1}
 
 
 def test_sets_can_be_chosen(run_folder: Path) -> None:
