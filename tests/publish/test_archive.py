@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.report.training_report import sections
@@ -105,10 +106,8 @@ def test_what_was_unpacked_is_taken_over_by_a_sweep_and_not_trained_again(sweep:
     (unpacked,) = unpack([archive], tmp_path / "elsewhere")
     run = next(unpacked.glob("*/status.json")).parent
     folder = tmp_path / "elsewhere" / "another" / run.name
-    config = tmp_path / "frozen.yaml"
-    config.write_text((run / "config.yaml").read_text())
-    overrides = tuple(read_config(run)["overrides"])
-    arm = FrozenArm("an arm", str(read_environment(run).id), config, folder, 0, 1, overrides)
+    cfg = OmegaConf.create(read_config(run))
+    arm = FrozenArm("an arm", str(read_environment(run).id), Path(), folder, 0, 1, tuple(cfg.overrides), cfg)
     assert take_over(arm) == run.resolve()
 
 
