@@ -312,7 +312,7 @@ def test_figures_stand_with_their_tables(browser: Any, tmp_path: Path) -> None:
         picture = shown.page.locator(f"section[aria-label^='{heading}'] img")
         assert picture.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 100
         assert cells(shown.page, heading)
-        assert shown.page.locator("#answer img").count() == (name != "search")
+        assert shown.page.locator("#answer img").count() == 1
         assert shown.errors == []
         shown.page.close()
 
