@@ -1,4 +1,4 @@
-"""Every question measured on every test set, and decided."""
+"""Measure every question on every test set, and decide it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,21 +21,21 @@ from asr_verdicts.statistics.procedures import ALPHA, ANYTIME, Procedure, equal_
 from asr_verdicts.statistics.sample import Sample
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
 
+# seeds per arm from which Yuen's trimmed test is used if a run failed; of five it drops one at each end
 TRIMMED_FROM = 5
-"""Seeds an arm from which Yuen's trimmed test is used where a run failed; it drops one at each end of five."""
-DIFFERENCES = (0.005, 0.01, 0.02)
-"""True differences for which the needed seeds and speakers are listed, as fractions."""
+DIFFERENCES = (0.005, 0.01, 0.02)  # true differences for which the needed seeds and speakers are listed, as fractions
 
 
 @dataclass(frozen=True)
 class Family:
     """The questions that are decided together, at a rate `alpha` of false claims.
 
-    size: comparisons that are corrected for at least, such as those that could have been chosen instead. typical: the
-    claims are about typical runs: means where no run failed, else trimmed means from five runs on, and none from fewer;
-    False: about means, in which a run that diverged counts as 100 %. rule: by which a run failed. scale, margin: on
-    which questions are decided, and the difference on it that would not matter. paired: runs of a seed are pairs.
-    describe: with what decides nothing and takes time: matched pairs, and what such runs would find.
+    - size: the least number of comparisons to correct for, such as those that could have been chosen instead
+    - typical: claims are about typical runs: if a run failed, means are trimmed, and fewer than five runs claim
+      nothing; False: claims are about plain means, in which a diverged run counts as 100 %
+    - rule: decides which runs failed; paired: runs with the same seed are pairs
+    - scale: on which questions are decided; margin: the difference on it that would not matter
+    - describe: adds matched pairs and the power, which decide nothing and take time
     """
 
     arms: Sequence[Arm]
@@ -53,10 +53,10 @@ class Family:
 
 
 def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Verdict], list[str]]:
-    """All questions on all sets, the primary set first, and warnings about what could not be compared.
+    """Decide all questions on all sets, the primary set first; also return warnings about what could not be compared.
 
-    The questions on a set are one family, corrected together. The primary set's are the answer; those on other sets
-    describe, each set for itself.
+    The questions on a set are one family, corrected together. The verdicts on the primary set are the answer; the other
+    sets describe, each for itself.
     """
     measured, warnings = [], []
     for name in sorted(sets, key=lambda name: name != primary):
@@ -72,7 +72,7 @@ def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -
 
 
 def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
-    """Warnings about replicates, such as folds, that an arm of a question lacks: the others are compared."""
+    """Warnings about replicates, such as folds, that an arm of a question lacks. The others are compared."""
     warnings: dict[str, None] = {}
     for question in questions:
         if not samples.replicates or not all(arm in samples.models for arm in question.weights):
@@ -87,14 +87,14 @@ def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: s
 
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Verdict:
-    """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
+    """Measure a question without deciding it: the outcome is undecided, with a reason if nothing can decide it."""
     arms, few = count_once(question.weights, family.arms, paired=family.paired)  # the baseline is the last of two
     if arms is not family.arms:
         baseline = next(arm for arm in arms if arm.name == family.baseline.name)
         samples = measure_set(arms, baseline, name, metric)
     terms = _terms(question, samples)
     arms = [arm for arm in arms if arm.name in terms]
-    # where each seed has test speakers of its own, a high rate is theirs
+    # if each seed has its own test speakers, these may cause a high rate
     rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
     paired = family.paired or _paired(question, samples, terms)
@@ -131,7 +131,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
 
 
 def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
-    """The samples of a question by arm; of replicates, such as folds, those rows that all its arms have."""
+    """The samples of a question by arm. Of replicates, such as folds, only rows that all its arms have."""
     terms = {arm: samples.samples[arm] for arm in question.weights}
     common = samples.common_replicates(question.weights)
     if not samples.replicates or len(common) < 2:
@@ -141,7 +141,7 @@ def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
 
 
 def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
-    """Whether means are trimmed, and why runs some of which failed show nothing of typical ones; empty if they do."""
+    """Return whether to trim means, and why failed runs prevent a claim about typical runs; "" if they do not."""
     if not family.typical or not any(failed.values()):
         return False, ""
     if min(len(sample.rates) for sample in terms.values()) >= TRIMMED_FROM:
@@ -151,7 +151,7 @@ def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Fa
 
 
 def _superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
-    """The share of pairs of a run of the arm and one of the baseline in which the arm's is better; ties count half."""
+    """The share of pairs of runs in which the arm's run is better than the baseline's; ties count half."""
     if question.kind != "arm":
         return None
     own, base = (terms[arm].rates for arm in question.weights)
@@ -166,12 +166,12 @@ def _side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
 
 
 def _refusal(arms: Sequence[Arm]) -> str:
-    """The reasons why runs are no evidence; empty if they are evidence."""
+    """The reason why runs are not evidence; "" if they are."""
     for arm in arms:
         pruned = sum(run.state == "pruned" for run in arm.absent)
         if pruned:
             runs = f"{pruned} of {len(arm.results) + len(arm.absent)} runs of {arm.name}"
-            return f"{runs} were pruned for their results, so those that are left are no fair sample"
+            return f"{runs} were pruned because of their results, so the others are not a fair sample"
     return ""
 
 
@@ -186,7 +186,7 @@ def _estimate(
 
 
 def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
-    """The reason why an estimate has no noise to judge by; empty where it has."""
+    """The reason why the noise of an estimate is unknown; "" if it is known."""
     if estimate is None:
         lone = [arm for arm, sample in terms.items() if len(sample.rates) < 2]
         if not lone:
@@ -201,7 +201,7 @@ def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> st
 
 
 def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
-    """True if the arms' rows are of the same trained models, or of the same replicates."""
+    """Return whether the arms' rows are from the same trained models, or from the same replicates."""
     if samples.replicates:
         return len(next(iter(terms.values())).rates) == len(samples.common_replicates(question.weights))
     first, *others = (samples.models[name] for name in question.weights)
@@ -209,7 +209,7 @@ def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]
 
 
 def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
-    """Holm's procedure over what can be decided, and what each contrast shows."""
+    """Apply Holm's procedure to all questions that can be decided, and set each outcome."""
     open_ = [contrast for contrast in measured if contrast.estimate is not None and not contrast.reason]
     ps = [family.procedure.p(contrast.estimate) for contrast in open_ if contrast.estimate is not None]
     size = max(1, len(ps), family.size)
@@ -246,7 +246,7 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
 
 
 def _too_few(contrast: Verdict, estimate: Estimate, interval: Range, procedure: Procedure) -> str:
-    """The reason why an interval is not finite; "" for a finite one."""
+    """The reason why an interval is not finite; "" if it is finite."""
     if math.isfinite(interval.low):
         return ""
     if not estimate.standard_error:
@@ -266,7 +266,7 @@ def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
 
 
 def _described(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> Verdict:
-    """With what such runs would find, what would find more, and how likely the verdict would come again."""
+    """Add the differences that these runs detect, sizes that would detect more, and the chance of the same verdict."""
     return replace(
         contrast,
         detectable=found_in_four_of_five(estimate, level, family.procedure),
@@ -276,7 +276,7 @@ def _described(contrast: Verdict, estimate: Estimate, level: float, family: Fami
 
 
 def _repeated(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:
-    """The chance of the same verdict from as many fresh runs; None where so few could show nothing."""
+    """The chance that as many fresh runs give the same verdict; None if they could not show anything."""
     if contrast.low is not None and math.isinf(contrast.low):
         return None
     chances = repetition(estimate, level, family.margin, equal_level(family.alpha, contrast.family), family.procedure)
@@ -304,19 +304,19 @@ def _outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: bool,
 
 
 def equivalence(contrast: Verdict) -> Outcome:
-    """The claim of arms that are equal within the margin. Where runs failed, how often they do may differ."""
+    """The outcome of arms that are equal within the margin: if means are trimmed, typical runs are equivalent."""
     about_typical = contrast.estimate is not None and contrast.estimate.trimmed
     return "typical runs equivalent" if about_typical else "equivalent"
 
 
 def _corrected_pairs(measured: Sequence[Verdict]) -> list[float]:
-    """Holm's correction of the matched pairs over the arms of a set; none where a p is nan."""
+    """The matched pairs' p-values on a set after Holm's correction; unchanged if one of them is nan."""
     ps = [contrast.p_pairs for contrast in measured]
     return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
 
 
 def _pairs(question: Question, samples: SetSamples, metric: str) -> float:
-    """p of MAPSSWE for words; for characters the pairs are whole utterances; nan for other questions than two arms."""
+    """The p-value of MAPSSWE for two arms, or nan for other questions. For characters each utterance is one segment."""
     if question.kind != "arm" or not all(samples.hypotheses.get(arm) for arm in question.weights):
         return math.nan
     own, base = question.weights

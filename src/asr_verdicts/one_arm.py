@@ -1,4 +1,4 @@
-"""Tables of a single arm: its rate, and its spread over seeds."""
+"""Tables on a single arm: its rate, and its spread over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """True if there is one arm with several seeds: a question about chance, not about a factor."""
+    """Return whether there is one arm with several seeds: the question is about chance, not about a factor."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 
 def descriptions(comparison: Comparison) -> list[Description]:
-    """Every metric on every set, the first validation set before the test sets; empty unless there is one arm."""
+    """Every metric on every set, the first validation set before the test sets; empty unless there is only one arm."""
     arms = comparison.arms
     if not one_arm(arms):
         return []
@@ -62,9 +62,9 @@ class ArmRate:
 
 
 def lone_rates(comparison: Comparison) -> list[ArmRate]:
-    """The rate of a comparison's only arm on each set; empty where there are more arms, or no utterances.
+    """The rate of a comparison's only arm on each set; empty if there are more arms, or no utterances.
 
-    The interval is Student's t: over seeds and speakers, and of one system over speakers alone.
+    The interval is Student's t over seeds and speakers; for one system, over speakers alone.
     """
     metric = comparison.design.metric
     if len(comparison.arms) != 1 or not metric.is_rate:

@@ -1,4 +1,4 @@
-"""The measurements of the arms on a test set: rates and errors per utterance, over the utterances of all runs."""
+"""Measurements of the arms on a test set: rates and errors per utterance, over the utterances of all runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,23 +11,21 @@ from asr_verdicts.error_counts import COLUMNS
 from asr_verdicts.record import Record, UtteranceRow
 from asr_verdicts.statistics.sample import SPEAKERS, Array, Sample
 
-SHARE = 0.9
-"""Least share of the utterances that runs must have in common to be compared on these."""
+SHARE = 0.9  # least share of the utterances that runs must have in common to be compared on them
 
-Key = tuple[str, str]
-"""The id and the reference of an utterance."""
+Key = tuple[str, str]  # id and reference of an utterance
 Rows = dict[Key, UtteranceRow]
 
 
 @dataclass(frozen=True)
 class SetSamples:
-    """The arms that can be compared on a set, by name, and why others cannot.
+    """The arms that can be compared on a set, by name, with warnings about the others.
 
-    apart: arms whose test set has no utterance of the baseline's, as another language has. models: the trained models
-    that gave the rows of each sample. replicates: whether each seed has its own corpus or test speakers, so that the
-    rows of arms belong together; overlap: as in paired_estimate, of replicates that share training speakers.
-    references: of the common utterances; hypotheses: of each finished run, by arm; both empty where records have no
-    utterances.
+    - apart: arms whose test set shares no utterance with the baseline's, such as another language
+    - models: the trained models behind the rows of each sample
+    - replicates: whether each seed has its own corpus or test speakers, so that rows of different arms belong together
+    - overlap: as in paired_estimate, for replicates that share training speakers
+    - references: of the common utterances; hypotheses: of each finished run, by arm; both empty without utterances
     """
 
     samples: dict[str, Sample] = field(default_factory=dict)
@@ -40,13 +38,13 @@ class SetSamples:
     warnings: list[str] = field(default_factory=list)
 
     def common_replicates(self, arms: Iterable[str]) -> list[str]:
-        """The replicates, such as folds, that every one of these arms has."""
+        """The replicates, such as folds, that all these arms have."""
         first, *others = (self.models[arm] for arm in arms)
         return [one for one in first if all(one in other for other in others)]
 
 
 def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:
-    """The samples of all arms on a set. A run that diverged has got every word wrong: WER 100 %."""
+    """Measure all arms on a set. A diverged run has every word wrong: WER 100 %."""
     rows = {id(run): _rows(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
     if not any(rows.values()):
         return _of_rates(arms, set_, metric)
@@ -77,7 +75,7 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
 
 
 def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
-    """What each utterance was drawn with, and what that is: its speaker, or the voice that several speakers share."""
+    """The unit of each utterance, and the kind of units: speakers, or voices that several speakers share."""
     named = [row.get("unit") or "" for row in rows]
     if not all(named):
         return [str(row["speaker"]) for row in rows], SPEAKERS
@@ -86,11 +84,11 @@ def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
 
 
 def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
-    """The errors of a run by utterance; their sum over the sum of the totals is its rate.
+    """The errors of a run by utterance; their sum over the sum of `totals` is its rate.
 
-    Where a run's own totals depend on its hypotheses, as with cer_longer, these are linearised errors: the run's
-    rate times the totals, plus what an utterance has more than that rate, which is all that a ratio's variance is made
-    of (Cochran 1977, chapter 6).
+    If a run's own totals depend on its hypotheses, as with cer_longer, the errors are linearised: the run's rate times
+    the totals, plus the utterance's excess over this rate. The variance of a ratio depends only on the excess (Cochran
+    1977, chapter 6).
     """
     read = itemgetter(*COLUMNS[metric])
     own, substitutions, deletions, insertions = np.array([read(rows[key]) for key in keys], dtype=float).T
@@ -104,14 +102,14 @@ def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Arra
 
 
 def _overlap(arms: Sequence[Arm], set_: str) -> float:
-    """Test utterances for each training utterance where the replicates are folds of one corpus, else 0."""
+    """Test utterances per training utterance if the replicates are folds of one corpus, else 0."""
     runs = [run for arm in arms for run in arm.runs if (run.config.get("data") or {}).get("fold") is not None]
     tested = [(run.data.sets[set_].utterances or 0) / (run.data.sets["train"].utterances or 1) for run in runs]
     return float(np.mean(tested)) if tested else 0.0
 
 
 def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
-    """Samples without utterances: the rates that the runs recorded."""
+    """Samples without utterances, made from the recorded rates."""
     result = SetSamples(replicates=replicates)
     for arm in arms:
         known = [run for run in arm.results if _rate(run, set_, metric) is not None]
@@ -127,7 +125,7 @@ def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = Fa
 
 
 def _rate(run: Record, set_: str, metric: str) -> float | None:
-    """A run that diverged counts as wholly wrong; its loss is no number."""
+    """The recorded rate or loss of a run. If it diverged, a rate is 1 and a loss is None."""
     if run.diverged_at is not None:
         return 1.0 if metric in COLUMNS else None
     return run.value(set_, metric)
@@ -139,7 +137,7 @@ def _rows(run: Record, set_: str) -> Rows:
 
 
 def _own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
-    """True if every seed was tested on utterances of its own, the same in all arms."""
+    """Return whether each seed was tested on its own utterances, the same in all arms."""
     by_seed: dict[int, set[frozenset[Key]]] = {}
     for arm in arms:
         for run in arm.runs:
@@ -150,7 +148,7 @@ def _own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
 
 @dataclass(frozen=True)
 class _Tested:
-    """keys: the utterances that each arm is compared on, in order of their ids; apart: arms with other ones."""
+    """keys: the utterances that each arm is compared on, ordered by id; apart: arms with their own test set."""
 
     keys: dict[str, list[Key]]
     apart: set[str]
@@ -158,9 +156,10 @@ class _Tested:
 
 
 def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
-    """Arms are compared on the utterances that all runs of all arms have. An arm with a test set of its own, without
-    any utterance of the baseline's, as another language has, is compared as a whole; one with a part of the baseline's
-    is not.
+    """Choose the utterances that all runs of all arms have.
+
+    An arm whose test set shares no utterance with the baseline's, such as another language, is compared on its own set.
+    An arm that has only a part of the baseline's utterances is not compared.
     """
     everything = {key for run in baseline.runs for key in rows[id(run)]}
     common, apart, warnings = everything, {}, []
@@ -190,6 +189,6 @@ def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: 
             f"{len(common)} that all have"
         )
     if apart:
-        warnings.append(f"{set_}: {', '.join(apart)} has a test set of its own: texts and speakers differ as well")
+        warnings.append(f"{set_}: {', '.join(apart)} has its own test set: texts and speakers differ, too")
     keys = {arm.name: sorted(common) for arm in compared} | apart
     return _Tested(keys, set(apart), warnings)

@@ -1,4 +1,4 @@
-"""Verdicts in words: what was found and how large it is, then what a reader has to know about the runs.
+"""Verdicts in words: the finding with its size, then notes on the runs.
 
 docs/statistics.md explains every sentence.
 """
@@ -16,14 +16,14 @@ from asr_verdicts.statistics.procedures import ALPHA
 from asr_verdicts.statistics.sample import SPEAKERS
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Verdict
 
+# share of the speakers below which the sentence gives their effective number: the interval is then too narrow
 FEW = 0.4
-"""Share of the speakers below which the sentence names their effective number: the interval is then too narrow."""
 
 
 def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
     """The verdict in sentences.
 
-    arms: all of the comparison. noise: how much seeds vary in earlier sweeps, as a sentence, for arms with one seed.
+    arms: all arms of the comparison. noise: a sentence on the noise of seeds in earlier sweeps, for arms with one seed.
     """
     if verdict.question.kind == "arm" and did_nothing(verdict.question, arms):
         both = f"{verdict.question.arm} and {verdict.question.baseline}"
@@ -33,7 +33,7 @@ def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
 
 
 def _finding(verdict: Verdict, noise: str) -> list[str]:
-    """What was found and how large it is, as sentences without periods."""
+    """The finding with its size, as sentences without periods."""
     metric, question = find_metric(verdict.metric), verdict.question
     if verdict.outcome == "not learned":
         names = " nor ".join(dict.fromkeys(question.weights))
@@ -68,7 +68,7 @@ def _finding(verdict: Verdict, noise: str) -> list[str]:
 
 
 def _undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list[str]:
-    """A question that the evidence cannot decide, and why."""
+    """Describe a question that the evidence cannot decide, with the reason."""
     start, end = "Undecided", ""
     if verdict.look is not None:
         start = f"{'Not decided yet' if verdict.outcome == 'open' else start} after {verdict.look.runs} seeds per arm"
@@ -78,7 +78,7 @@ def _undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list
 
 
 def _at_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
-    """A question of a plan that is shown neither different nor equivalent: still open, or given up."""
+    """Describe a planned question that is shown neither different nor equivalent: open, or given up."""
     if verdict.outcome == "open":
         start = f"Not decided yet after {look.runs} seeds per arm (look {look.number} of {look.of})"
         return [f"{start}: {measured}", "The sweep continues"]
@@ -89,7 +89,7 @@ def _at_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> l
 
 
 def lever_text(verdict: Verdict) -> str:
-    """What would decide a question that the plan leaves undecided; "" if unknown."""
+    """Describe the sizes that would decide a question that the plan leaves undecided; "" if unknown."""
     levers = None if verdict.look is None else verdict.look.levers
     if levers is None:
         return ""
@@ -110,7 +110,7 @@ def _rates(verdict: Verdict, metric: Metric, between: str) -> str:
 
 
 def _size(verdict: Verdict, metric: Metric) -> str:
-    """The difference on the scale that decides; in points if there is no other."""
+    """The difference on the scale that decides, or in points if there is no interval."""
     decided = verdict.decided
     if decided is None:
         return f"{metric.text(verdict.difference, sign=True)} {metric.amount}"
@@ -124,7 +124,7 @@ def margin_text(verdict: Verdict, metric: Metric) -> str:
 
 
 def _evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
-    """The interval, the p-value, and how many comparisons, seeds and speakers they cover."""
+    """The interval, the p-value, and the numbers of comparisons, seeds and speakers."""
     equal = verdict.outcome in EQUIVALENT
     interval = verdict.equal_interval if equal else verdict.decided
     assert interval is not None
@@ -150,7 +150,7 @@ def _extent(verdict: Verdict, estimate: Estimate) -> str:
 
 
 def scope_text(verdict: Verdict) -> str:
-    """A sentence about what one training of each arm says nothing about; "" for several."""
+    """A sentence on the limits of a single training per arm; "" for several."""
     estimate = verdict.estimate
     if estimate is None or not estimate.paired or estimate.models > 1:
         return ""
@@ -160,7 +160,7 @@ def scope_text(verdict: Verdict) -> str:
 
 
 def units_text(verdict: Verdict) -> str:
-    """What was drawn with the utterances of the test set: speakers, or voices that speakers share."""
+    """The plural name of the test set's units: speakers, or voices that speakers share."""
     estimate = verdict.estimate
     return SPEAKERS if estimate is None or estimate.unit == ONE_SPEAKER else estimate.unit
 
@@ -182,7 +182,7 @@ UNKNOWN_SPEAKERS = "speakers unknown, so the interval is too narrow if a speaker
 
 
 def grade_text(verdict: Verdict, metric: Metric) -> str:
-    """How large a shown difference is against the margin; "" without a margin."""
+    """The size of a shown difference against the margin; "" without a margin."""
     if verdict.margin is None or verdict.grade is None:
         return ""
     margin = verdict.scale.margin(verdict.margin, metric)
@@ -196,7 +196,7 @@ def grade_text(verdict: Verdict, metric: Metric) -> str:
 
 
 def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
-    """The smallest differences that these runs would probably have shown; "" if none is known."""
+    """The smallest differences that these runs would probably have shown; "" if unknown."""
     sizes = [verdict.detectable.value for verdict in verdicts if verdict.detectable is not None]
     known = [size for size in sizes if math.isfinite(size) and not (metric.is_rate and size > 1)]
     if not known:
@@ -209,7 +209,10 @@ def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
 
 
 def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
-    """Runs that diverged, failed or are missing, and test speakers in training. arms: all of the comparison."""
+    """Notes on runs that diverged, failed or are missing, and on test speakers in training.
+
+    arms: all arms of the comparison.
+    """
     sides = [arm for arm in arms if arm.name in verdict.question.weights]
     trained = dict.fromkeys(run.data.trained_on(verdict.set) for arm in sides for run in arm.runs)
     notes = [*trained, *(shared_start(arm) for arm in sides), *_failures(verdict)]
@@ -239,7 +242,7 @@ def _asks_for_failures(verdict: Verdict) -> bool:
 
 
 def _failures(verdict: Verdict) -> list[str]:
-    """How often runs of the two arms failed, and what so few runs can show about it."""
+    """How often runs of the two arms failed, and what this number of runs can show about it."""
     if not _asks_for_failures(verdict):
         return []
     counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]

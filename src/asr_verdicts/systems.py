@@ -1,4 +1,4 @@
-"""Systems of any toolkit compared by their hypotheses, as runs are."""
+"""Compare systems of any toolkit by their hypotheses, in the same way as runs."""
 
 from collections.abc import Mapping
 
@@ -24,9 +24,11 @@ def compare_systems(
 ) -> Comparison:
     """Compare systems by set and seed; the first one is the baseline, unless options name another.
 
-    references: by set; empty where the files hold their own. seeds: of each arm, if their number was decided before the
-    first result; looks: it was not. margin: the difference that would not matter: 1.0 for a point of the metric, 5% of
-    the rate. Raises UsageError for texts that do not fit together.
+    - references: by set; empty if the files contain them
+    - seeds: per arm, if fixed before the first result; looks: seeds are added after looking at results
+    - margin: the difference that would not matter: 1.0 for a point of the metric, 5% of the rate
+
+    Raises UsageError for texts that do not fit together.
     """
     if options.metric == LOSS.name:
         raise choices("metric", options.metric, "wer, cer or cer_longer: hypotheses have no loss")

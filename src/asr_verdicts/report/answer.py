@@ -1,4 +1,4 @@
-"""The answer of a comparison: a row per arm, sorted by outcome, and what was found in a few lines."""
+"""The answer of a comparison: a row per arm, sorted by outcome, and the findings in a few lines."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,23 +22,21 @@ from asr_verdicts.table_columns import rate_rows, value_of
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Verdict
 from asr_verdicts.warnings import seed_noise_text
 
+# outcomes in the order of the table
 ORDER: tuple[Outcome, ...] = (
     "worse", "better", "interaction shown", "equivalent", "typical runs equivalent", "not shown",
     "no interaction shown", "open", "undecided", "not learned",
 )  # fmt: skip
-"""Outcomes in the order of the table."""
-LONGEST = 19
-"""Characters of the longest heading that names the baseline: an interval has as many."""
-SENTENCES = 2
-"""Verdicts up to which each gets its sentence; more are grouped by outcome."""
+LONGEST = 19  # characters of the longest heading that names the baseline; an interval is as long
+SENTENCES = 2  # verdicts up to which each has its own sentence; more are grouped by outcome
 
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """An arm, or an effect of a factor. Texts for a table; "" for a cell without a value.
+    """The cells of an arm, or of an effect of a factor; "" for a cell without a value.
 
-    rate: mean ± standard deviation over seeds. level: of the interval in percent, 0 without one. outcome: "" for the
-    baseline, and for the arms of crossed factors.
+    - rate: mean ± standard deviation over seeds; level: of the interval in percent, 0 without one
+    - outcome: "" for the baseline, and for the arms of crossed factors
     """
 
     name: str
@@ -70,7 +68,7 @@ def answer_rows(comparison: Comparison) -> list[AnswerRow]:
 
 
 def effect_rows(comparison: Comparison) -> list[AnswerRow]:
-    """The effects of crossed factors in the order of the questions; empty without any."""
+    """The effects of crossed factors in the order of the questions; empty without crossed factors."""
     effects = [each for each in comparison.answer if each.question.kind != "arm"]
     metric, kinds = find_metric(comparison.metric), {"interaction": "interaction: "}
     return [_row(f"{kinds.get(each.question.kind, '')}{each.arm}", 0, "", each, metric) for each in effects]
@@ -98,8 +96,9 @@ def _row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metri
 
 
 def answer_tables(comparison: Comparison) -> list[Section]:
-    """A line per arm: its rate, and its difference to the baseline with the interval that decides. The effects of
-    crossed factors have a second table. Columns without a value are left out.
+    """A table with a row per arm: rate, difference to the baseline, and the interval that decides.
+
+    The effects of crossed factors have a second table. Columns without a value are left out.
     """
     rows, effects = answer_rows(comparison), effect_rows(comparison)
     relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
@@ -119,7 +118,7 @@ def answer_tables(comparison: Comparison) -> list[Section]:
 def _tabulate(
     rows: Sequence[AnswerRow], first: Mapping[str, Callable[[AnswerRow], str]], relative: bool, interval: str
 ) -> Section:
-    """The first columns, then the difference with its interval and verdict; the level only if it is not the same."""
+    """The first columns, then difference, interval and verdict; also the level if it is not always the same."""
     several = len({row.level for row in rows} - {0}) > 1
     columns: dict[str, Callable[[AnswerRow], str]] = {
         **first,
@@ -132,7 +131,7 @@ def _tabulate(
 
 
 def set_line(comparison: Comparison) -> str:
-    """The set that decides: how large it is, and how many seeds each arm has."""
+    """Describe the set that decides: its size, and the seeds per arm."""
     if not comparison.set:
         return ""
     rows = [row for row in rate_rows(comparison) if row["set"] == comparison.set and row["n"]]
@@ -146,7 +145,7 @@ def set_line(comparison: Comparison) -> str:
 
 
 def finding_lines(comparison: Comparison) -> list[str]:
-    """What was found: a sentence for each of few verdicts, else the arms by outcome; then what to know of the runs."""
+    """Describe the findings, then the runs. Few verdicts have a sentence each; more are grouped by outcome."""
     answer, metric = comparison.answer, find_metric(comparison.metric)
     if len(answer) <= SENTENCES:
         return [verdict.sentence for verdict in answer]
@@ -183,7 +182,7 @@ def _group(verdict: Verdict, metric: Metric) -> tuple[str, str]:
 
 
 def evidence_lines(comparison: Comparison) -> list[str]:
-    """What the intervals cover, and the test with the reason for it."""
+    """Describe the coverage of the intervals, and the test with its reason."""
     answer, evidence = comparison.answer, comparison.evidence
     tested = [verdict for verdict in answer if verdict.estimate is not None and not verdict.reason]
     if not answer:
@@ -205,7 +204,7 @@ def evidence_lines(comparison: Comparison) -> list[str]:
 
 
 def _covered(verdict: Verdict) -> str:
-    """What the interval treats as random."""
+    """Describe the randomness that the interval covers."""
     estimate, units = verdict.estimate, units_text(verdict)
     assert estimate is not None
     if estimate.paired and not estimate.speakers:

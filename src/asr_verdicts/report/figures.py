@@ -1,4 +1,4 @@
-"""Figures of error rates: seeds as dots, differences with intervals, looks."""
+"""Figures of error rates: dots for seeds, intervals of differences, planned looks."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,9 @@ from asr_verdicts.verdict import SHOWN, Outcome, Verdict
 
 
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
-    """seeds: a panel per metric with a strip of dots per arm on each set, a dot per seed; of a single arm on the first
-    validation set too.
+    """Draw seeds: a panel per metric with a dot per seed, in a strip per arm and set.
+
+    A single arm is also shown on the first validation set.
     """
     arms, alone = comparison.arms, len(comparison.arms) == 1
     sets = measured_sets(LOSS, comparison.runs) if alone else comparison.sets
@@ -60,15 +61,16 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
         panel.set_xlim(-0.6, len(names) - 0.4)
         panel.set_ylabel(f"{metric.label} in {metric.unit}")
         panel.grid(False, axis="x")
-    explain = figure.suptitle if alone else figure.supxlabel  # a legend stands above several arms
+    explain = figure.suptitle if alone else figure.supxlabel  # several arms have a legend above
     explain("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
     legend(figure, axes[0])
     return save(figure, folder, "seeds")
 
 
 def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
-    """differences: a line per contrast with the interval of its verdict; a filled marker where a difference is shown.
-    The sets that only describe stand below the line.
+    """Draw differences: a line per contrast with its interval; a filled marker shows a difference.
+
+    The sets that only describe are below the horizontal line.
     """
     verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
@@ -102,7 +104,7 @@ def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], m
     if verdict.outcome in SHOWN:
         look["markerfacecolor"] = look["color"]
     middle, low, high = (metric.scale * (end or 0.0) for end in (contrast.difference, contrast.low, contrast.high))
-    if not math.isfinite(low) or not math.isfinite(high):  # an interval without ends has no bar
+    if not math.isfinite(low) or not math.isfinite(high):  # an infinite interval has no bar
         shape = {key: value for key, value in look.items() if key != "capsize"}
         panel.plot(middle, height, **{**shape, "linestyle": ""})
         return
@@ -116,12 +118,11 @@ STATES: dict[Outcome, tuple[str, str]] = {
     "typical runs equivalent": (COLOURS[0], "s"),
     "undecided": (COLOURS[4], "D"),
     "interaction shown": (COLOURS[3], "P"),
-}
-"""Colour and marker of a state at the end; those that are not named are grey circles."""
+}  # colour and marker of a final state; the others are grey circles
 
 
 def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
-    """looks: a panel per question over the seeds of each arm; nothing for a sweep without a plan."""
+    """Draw looks: a panel per question over the seeds of each arm; nothing for a sweep without a plan."""
     rows = look_rows(comparison)
     if not rows:
         return []
@@ -162,7 +163,7 @@ def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric:
 
 
 def _bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:
-    """An interval with caps; an arrowhead where it goes on beyond the panel."""
+    """Draw an interval with caps, or with an arrowhead where it leaves the panel."""
     low, high = ends
     panel.plot([x, x], [max(low, -reach), min(high, reach)], color=colour, linewidth=1.5)
     for end, arrow in ((low, "v"), (high, "^")):
@@ -181,18 +182,17 @@ def _legend(figure: Figure, plan: VerdictPlan) -> None:
     whole_legend(figure, handles, labels)
 
 
+# draws a figure into a folder and returns its files, none if the comparison lacks the data
 Draw = Callable[[Comparison, Path], list[Path]]
-"""Draws a figure into a folder, and returns its files; none if the comparison has no data for it."""
 FIGURES: dict[str, Draw] = {
     "differences": draw_differences,
     "seeds": draw_seeds,
     "looks": draw_looks,
-}
-"""By name, in the order of drawing."""
+}  # by name, in the order of drawing
 
 
 def write_figures(comparison: Comparison, folder: Path, figures: Mapping[str, Draw]) -> list[Path]:
-    """Draw figures into a folder, as PNG, SVG and PDF; their paths."""
+    """Draw figures into a folder as PNG, SVG and PDF, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with rc_context(LOOK), progress_bar("drawing", len(figures)) as advance:

@@ -17,29 +17,29 @@ SPECIAL = {
     "−": "$-$", "–": "--", "α": r"$\alpha$", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 HEAD = "% In the preamble: \\usepackage{booktabs}\n"
-BESIDE = 2
-"""Test sets beside each other; further ones stand below."""
+BESIDE = 2  # test sets side by side; further sets are below
+# characters in a line of the appendix, two beside each column: 17 cm at the size \small; wider tables are cut and
+# repeat their first columns
 MOST_CHARACTERS = 100
-"""In a line of the appendix, two beside each column: 17 cm at the size \\small. A wider table is cut, its first columns
-repeated."""
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
+# a right-aligned cell: a number, with its deviation or interval
 NUMBER = re.compile(r"(?:[\d\s.,%()+<±–−-]|to|of|NA|inf|e[+-]\d)*")
-"""A cell that stands at the right: a number, with its deviation or its interval."""
 
 
 def escape(text: str) -> str:
-    """The text in a form that LaTeX prints literally. A bracket is in braces: `\\\\ [` would take a length."""
+    """Escape the text so that LaTeX prints it literally. Brackets get braces, because `\\\\ [` would read a length."""
     return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], harmless(text))
 
 
 def in_a_cell(text: str) -> str:
-    """The text escaped, with a true minus before numbers."""
+    """Escape the text, with true minus signs before numbers."""
     return re.sub(r"(?<![\w.)-])-(?=[\d.]|inf)", "$-$", escape(text))
 
 
 def paper_table(comparison: Comparison) -> str:
-    """The arms on the test sets: mean ± standard deviation over seeds, and the difference to the baseline with its
-    interval and a mark where a verdict is shown.
+    """The arms on the test sets: mean ± standard deviation over seeds, and the difference to the baseline.
+
+    A difference has its interval, and a mark if it is shown or if the arms are equivalent.
     """
     by_set = {name: [row for row in rate_rows(comparison) if row["set"] == name] for name in comparison.sets}
     parts = [list(by_set)[start : start + BESIDE] for start in range(0, len(by_set), BESIDE)]
@@ -101,7 +101,7 @@ def _rate(row: TableRow, metric: Metric) -> str:
 
 
 def _difference(verdict: Verdict | None, metric: Metric) -> str:
-    """The difference with its interval and its mark; a dash for the baseline."""
+    """The difference with its interval and mark; a dash for the baseline."""
     if verdict is None:
         return "--"
     contrast = verdict
@@ -112,18 +112,18 @@ def _difference(verdict: Verdict | None, metric: Metric) -> str:
 
 
 def _math(text: str) -> str:
-    """The text with minus signs as math has them."""
+    """Replace minus signs by hyphens, which LaTeX prints as minus signs in math."""
     return text.replace("−", "-")
 
 
 def _seeds(comparison: Comparison) -> int | None:
-    """The number of seeds of every arm; None where arms have different ones."""
+    """The number of seeds of every arm; None if it differs between arms."""
     counts = {len(arm.runs) for arm in comparison.arms}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _caption(comparison: Comparison) -> str:
-    """The columns, the marks that occur, and the set that decides, in words."""
+    """The caption: the columns, the marks that occur, and the set that decides."""
     metric, seeds = find_metric(comparison.metric), _seeds(comparison)
     over = "" if seeds is None else f" {seeds} seeds" if seeds > 1 else " 1 seed"
     parts = [escape(f"{metric.label} in {metric.unit}: mean ± standard deviation over{over or ' seeds'}")]
@@ -149,7 +149,7 @@ def _caption(comparison: Comparison) -> str:
 
 
 def appendix(report: Report) -> str:
-    """A table environment for every table of the comparison."""
+    """A table environment for each table of the comparison."""
     return HEAD + "\n".join(
         _float(
             escape(section.heading),
@@ -163,7 +163,10 @@ def appendix(report: Report) -> str:
 
 
 def _pieces(section: Section) -> list[list[int]]:
-    """The columns of each part of a table that is cut into parts of MOST_CHARACTERS, the names of the rows in each."""
+    """Split a wide table into parts of at most MOST_CHARACTERS; return the columns of each part.
+
+    Each part repeats the columns that name the rows.
+    """
     widths = [2 + max(map(len, cells)) for cells in zip(section.head, *section.rows, strict=True)]
     names = [0, 1] if section.head[:2] == ["arm", "set"] else [0]
     pieces = [[*names]]
@@ -197,7 +200,7 @@ def _label(title: str) -> str:
 
 
 def _float(caption: str, label: str, tabulars: Sequence[str], *, wide: bool) -> str:
-    """wide: over both columns of a page that has two."""
+    """A floating table. wide: over both columns of a page with two columns."""
     name = "table*" if wide else "table"
     body = "\n\n\\medskip\n".join(tabulars)
     return (

@@ -1,4 +1,4 @@
-"""A methods paragraph for a paper, written from what was done."""
+"""A methods paragraph for a paper, written from the comparison."""
 
 from asr_verdicts.arms import shared_start
 from asr_verdicts.comparison import Comparison
@@ -18,12 +18,11 @@ PROCEDURES = {
     "assumed": "The tests assume that the number of seeds was fixed in advance.",
     "anytime": "Because the number of seeds was not fixed in advance, tests and intervals are valid at any number of "
     "looks (Lindon et al. 2022).",
-}
-"""By the name of the procedure."""
+}  # by the name of the procedure
 
 
 def write_methods(comparison: Comparison) -> str:
-    """The paragraph; "" if nothing was tested."""
+    """Write the paragraph; "" if nothing was tested."""
     tested = [verdict for verdict in comparison.answer if verdict.estimate is not None and verdict.p is not None]
     if not tested:
         return ""

@@ -17,13 +17,14 @@ STM = re.compile(r"^\S+\s+\S+\s+\S+\s+[\d.]+\s+[\d.]+(\s|$)")
 LABEL = re.compile(r"^<[^>]*>$")
 UNSCORED = "IGNORE_TIME_SEGMENT_IN_SCORING"
 COMMENT = ";;"
+# names in place of a speaker for pauses, in TED-LIUM's files and others
 PAUSES = ("inter_segment_gap", "excluded_region")
-"""What stands in the place of a speaker where there is none, in TED-LIUM's files and others."""
 
 
 def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Segments: `recording channel speaker start end [<label>] words`, times in seconds. The id of a segment is
-    recording-channel-start.
+    """Read segments, `recording channel speaker start end [<label>] words`, with times in seconds.
+
+    The id of a segment is recording-channel-start.
     """
     entries, unscored = [], 0
     for number, line in lines:
@@ -46,13 +47,15 @@ def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
         text = " ".join(words)
         entries.append((number, Entry(id_, text, None, speaker, "", start, end - start)))
     marks = ", ".join((UNSCORED, *PAUSES))
-    notes = [f"{path}: {unscored} segments are not to be scored ({marks}): left out"] if unscored else []
+    notes = [f"{path}: {unscored} segments are marked as not scored ({marks}): left out"] if unscored else []
     return Texts(str(path), "stm", unique(path, entries), notes)
 
 
 def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Words: `recording channel start duration word [confidence …]`, times in seconds. An entry per recording and
-    channel, or per recording where all have one channel; `in_segments` puts the words into segments.
+    """Read words, `recording channel start duration word [confidence …]`, with times in seconds.
+
+    Returns an entry per recording and channel, or per recording if all have one channel; `in_segments` puts the words
+    into segments.
     """
     words: dict[tuple[str, str], list[str]] = {}
     last: dict[tuple[str, str], float] = {}
@@ -79,8 +82,10 @@ def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Texts:
-    """The words of a CTM by the segments of an STM: each belongs to the segment of its recording and channel that holds
-    its middle. Segments without a word have the empty text.
+    """Put the words of a CTM into the segments of an STM.
+
+    A word belongs to the segment of its recording and channel that contains its middle. Segments without words are
+    empty.
     """
     read_ctm(path, lines, Reading())  # its checks
     by_recording: dict[str, list[Entry]] = {}
@@ -103,7 +108,7 @@ def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Text
             outside += 1
             continue
         words[segment.id].append(word)
-    notes = [f"{path}: {outside} words lie in no segment of the references: left out"] if outside else []
+    notes = [f"{path}: {outside} words are outside the references' segments: left out"] if outside else []
     entries_ = {id_: replace(entry, text=" ".join(words[id_])) for id_, entry in segments.items()}
     return Texts(str(path), "ctm", entries_, notes)
 
