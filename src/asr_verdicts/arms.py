@@ -246,5 +246,5 @@ def _fits(part: str, levels: Mapping[str, str]) -> bool:
 
 
 def by_arm(values: Mapping[str, Value], arms: Sequence[Named]) -> dict[str, Value]:
-    """Rename keys to the names of the arms that they mean; a key that means no arm stays as it is."""
+    """Rename keys to the names of the arms that they mean. Keys that mean no arm stay as they are."""
     return {(arm.name if (arm := find_arm(key, arms)) else key): value for key, value in values.items()}

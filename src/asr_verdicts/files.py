@@ -33,7 +33,7 @@ def folder_name(text: str) -> str:
 
 @contextmanager
 def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
-    """Yield a temporary name next to `path`, and rename it to `path` when the block ends: an existing file is whole.
+    """Yield a temporary name, and rename it to `path` when the block ends, so that an existing file is whole.
 
     If the block raises, nothing is left. ending: of the temporary name, for libraries that use it (NumPy adds .npy).
     """

@@ -26,7 +26,7 @@ def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[s
 
 
 def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = False) -> tuple[Sequence[Arm], str]:
-    """The arms, each run counted once for the last name that has it; also a reason if too few are left, else "".
+    """Count each run once, for the last name that has it. Also return a reason if too few are left, else "".
 
     paired: a run is left out together with its partner.
     """

@@ -24,7 +24,7 @@ from asr_verdicts.statistics.sample import Sample, Spread, describe
 
 @dataclass(frozen=True)
 class Description:
-    """A metric of the last weights on a set, over the runs of an arm; rates as fractions, losses in nats."""
+    """The spread of a metric over an arm's runs, with the last weights; rates as fractions, losses in nats."""
 
     arm: str
     set: str
@@ -52,7 +52,7 @@ def descriptions(comparison: Comparison) -> list[Description]:
 
 @dataclass(frozen=True)
 class ArmRate:
-    """The error rate of an arm on a test set, a fraction, with its 95 % interval over seeds and speakers."""
+    """The error rate of an arm, a fraction, with its 95 % interval over seeds and speakers."""
 
     arm: str
     set: str

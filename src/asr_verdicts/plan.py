@@ -1,6 +1,4 @@
-"""The plan of an ablation that adds seeds until the answer is known, frozen in the sweep's manifest before its first
-run.
-"""
+"""The plan of an ablation that adds seeds until it knows; the sweep's manifest freezes it before the first run."""
 
 from dataclasses import asdict, dataclass, field
 

@@ -77,7 +77,7 @@ def grid(count: int, **options: Any) -> tuple[Figure, list[Axes]]:
 
 
 def width_for(labels: Iterable[str]) -> float:
-    """The width of a figure whose only panel has these labels: a column if they leave half of it, else a page."""
+    """The width of a figure with these labels: a column if they leave half of it, else a page."""
     return COLUMN if 2 * LETTER * max(map(len, labels), default=0) < 72 * COLUMN else PAGE
 
 

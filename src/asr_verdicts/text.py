@@ -1,4 +1,4 @@
-"""Text as it enters: one form of each character for every text and id, and the forms in which words are scored."""
+"""Text as it enters: one form of each character, and the forms in which words are scored."""
 
 import os
 import re

@@ -87,7 +87,7 @@ def _without_test_set(design: Design) -> list[str]:
 
 
 def _no_tests(design: Design) -> list[str]:
-    """A warning for each test set that is also a validation set of a run, by its name or its content."""
+    """A warning for each test set that is a validation set of a run, too, by name or content."""
     return [
         f"{name} is also a validation set: it steers training, so rates on it are not a test"
         for name in design.sets
@@ -139,8 +139,8 @@ FEW, QUIET = 5, 2.0
 def _quiet_by_luck(evidence: Evidence, arms: Sequence[Arm], design: Design) -> list[str]:
     """A warning if few seeds lie far closer together than in earlier sweeps on the same data.
 
-    The verdict does not use it. A prior for the variance would save 13 to 25 % of the runs, but multiply false claims
-    by 1.4 to 7 for an arm unlike the earlier ones, and ablations try such arms (docs/statistics.md).
+    The verdict does not use it. A prior for the variance would save 13 to 25 % of the runs. But it would multiply false
+    claims by 1.4 to 7 for an arm unlike the earlier ones, and ablations try such arms (docs/statistics.md).
     """
     metric = design.metric
     rates = [[rate for run in arm.runs if (rate := run.value(design.primary, metric.name)) is not None] for arm in arms]

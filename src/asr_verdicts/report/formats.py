@@ -25,7 +25,7 @@ def preamble(comparison: Comparison) -> list[str]:
 
 
 def body(section: Section) -> list[str]:
-    """The table of a section and its lines: a note below the table, or a list if there is no table."""
+    """The table of a section with its lines as a note, or without a table the lines as a list."""
     if not section.rows:
         return ["\n".join(f"- {line}" for line in section.lines)] if section.lines else []
     return [table(section.head, section.rows), *(["\n".join(section.lines)] if section.lines else [])]

@@ -320,9 +320,10 @@ def _speaker_noise(
 
 
 def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
-    """The noise of speakers if every arm has its own: the sum of the variances, over the units of all arms.
+    """The noise of speakers if every arm has its own: the sum of the variances, with Satterthwaite's degrees of
+    freedom.
 
-    The degrees of freedom are Satterthwaite's.
+    The units are those of all arms.
     """
     arms = [(abs(weight), _speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]

@@ -59,8 +59,8 @@ class FixedLength:
 class Anytime:
     """The anytime-valid t test, valid however often one looks (Wang & Ramdas 2025; Lindon et al. 2022).
 
-    It weighs no difference against differences that are normal with variance 1 / phi, in units of a run's variance.
-    With r = φ / (φ + information) and q = (r · level²)^(1 / (ν + 1)) the interval is ± SE · √(ν (1 − q) / (q − r)). phi
+    It weighs no difference against differences that are normal with variance 1 / phi, in units of a run's variance. The
+    interval is ± SE · √(ν (1 − q) / (q − r)). Here r = φ / (φ + information) and q = (r · level²)^(1 / (ν + 1)). phi
     sets the number of runs at which it is narrowest: about 20 for 1, about 5 for 1/4.
 
     At 5 % the interval is ± 5.2 SE with five runs of each of two arms, 3.5 with ten, 3.2 with twenty, infinite with

@@ -26,6 +26,8 @@ class SeedNoise:
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]], grain: float) -> float:
-    """The pooled standard deviation √(Σ (n − 1) s² / Σ (n − 1)), at least grain / √12: the rounding to whole errors."""
+    """√(Σ (n − 1) s² / Σ (n − 1)), at least grain / √12: the pooled deviation is never below the rounding to whole
+    errors.
+    """
     squares = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in groups)
     return max(math.sqrt(squares / sum(len(group) - 1 for group in groups)), grain / math.sqrt(12))

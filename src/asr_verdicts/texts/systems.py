@@ -146,7 +146,7 @@ def read_systems(
     set_: str = "",
     columns: Mapping[str, str] | None = None,
 ) -> list[Texts]:
-    """The hypotheses of each seed: from a file each, or a folder each if every file is the JSON of one recording.
+    """The hypotheses of each seed: a file each, or a folder each if every file is the JSON of one recording.
 
     references: of the same set; if they are an STM, a CTM's words go into its segments.
     """
