@@ -38,7 +38,7 @@ class Table(list[Row]):
 
     def _repr_html_(self) -> str:
         head = list(self[0]) if self else []
-        return _html_table(head, [[_cell(row[key]) for key in head] for row in self])
+        return _html_table(head, [[_format_cell(row[key]) for key in head] for row in self])
 
 
 @dataclass(frozen=True)
@@ -177,11 +177,11 @@ def _kind(value: object) -> str:
 def _as_arguments(text: str) -> str:
     """Replace options of the command by arguments: --missing empty by missing=empty."""
     text = text.replace("--utt2spk", "speakers")
-    text = re.sub(r"--([a-z]+)(?:-([a-z]+))? (?!and\b|or\b|says\b|was\b|names\b)(?=[\w'<])", _named, text)
-    return re.sub(r"--([a-z]+)(?:-([a-z]+))?(?=\W|$)", lambda match: _named(match).rstrip("="), text)
+    text = re.sub(r"--([a-z]+)(?:-([a-z]+))? (?!and\b|or\b|says\b|was\b|names\b)(?=[\w'<])", _name_argument, text)
+    return re.sub(r"--([a-z]+)(?:-([a-z]+))?(?=\W|$)", lambda match: _name_argument(match).rstrip("="), text)
 
 
-def _named(match: re.Match[str]) -> str:
+def _name_argument(match: re.Match[str]) -> str:
     return "_".join(filter(None, match.groups())) + "="
 
 
@@ -192,5 +192,5 @@ def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead>{line(head, 'th')}</thead><tbody>{''.join(line(row, 'td') for row in rows)}</tbody></table>"
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -71,9 +71,9 @@ def group(
     """
     by_content: dict[str, list[AnyRun]] = {}
     for run in runs:
-        by_content.setdefault(_content_of(run.content, differing), []).append(run)
+        by_content.setdefault(_content_key(run.content, differing), []).append(run)
     named = [key for key in differing if not within(key, [FINGERPRINT, *explained])]
-    levels = _levels([runs_[0] for runs_ in by_content.values()], factor, named)
+    levels = _find_levels([runs_[0] for runs_ in by_content.values()], factor, named)
     return [Choice(*pair) for pair in zip(levels, by_content.values(), strict=True)]
 
 
@@ -89,28 +89,28 @@ def fill_arms(
     absent: dict[str, list[Unfinished]] = {}
     for lost in unfinished:
         if lost.config is not None:
-            absent.setdefault(_content_of(leaves(lost.config), differing), []).append(lost)
+            absent.setdefault(_content_key(leaves(lost.config), differing), []).append(lost)
     arms, warnings = [], []
     for choice in choices:
-        results, reasons = _one_per_seed(choice.name, choice.runs)
+        results, reasons = _keep_one_per_seed(choice.name, choice.runs)
         warnings += reasons
         arms.append(
             Arm(
                 choice.name,
                 [run for run in results if run.diverged_at is None],
                 diverged=[run for run in results if run.diverged_at is not None],
-                absent=absent.get(_content_of(choice.runs[0].content, differing), []),
+                absent=absent.get(_content_key(choice.runs[0].content, differing), []),
                 levels=choice.levels,
             )
         )
     return arms, warnings
 
 
-def _content_of(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
+def _content_key(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
     return json.dumps([leaves_.get(key) for key in keys if not within(key, [FINGERPRINT])], default=str)
 
 
-def _one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list[str]]:
+def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list[str]]:
     """A run per seed, in the order of seeds, and warnings about the others."""
     confirming = [run for run in runs if not run.searched]
     warnings = []
@@ -133,7 +133,7 @@ def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
     return baseline
 
 
-def _levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
+def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
     """The choices of each run by key or group.
 
     They are choices of the factor and of keys beyond it. If these do not tell the runs apart, every differing key is
@@ -153,7 +153,7 @@ def _levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence
     ]
 
 
-def _node(run: ConfiguredRun, root: str) -> object:
+def _find_node(run: ConfiguredRun, root: str) -> object:
     node: object = run.config
     for part in root.split("."):
         node = node.get(part) if isinstance(node, dict) else None
@@ -166,7 +166,7 @@ NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping
 
 def choice_of(run: ConfiguredRun, root: str) -> str:
     """The option of a group, as the user typed it or by its class; the value of a plain key."""
-    node = _node(run, root)
+    node = _find_node(run, root)
     if node is None and root in NULL_GROUPS:
         return "none"
     if not isinstance(node, dict):
@@ -205,12 +205,9 @@ def has_learned(arm: Arm, set_: str) -> bool:
 
 NOT_LEARNED = 0.9  # WER above which a model has not learned to transcribe, because almost nothing is right
 
-
 EVERYTHING = "all"  # name of an arm that differs from others only in its seeds
 
-
 NAMED = (OWN, SYSTEM)  # keys whose values are given names: of an arm of a list, or of a system
-
 
 Value = TypeVar("Value")
 

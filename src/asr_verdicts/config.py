@@ -6,13 +6,11 @@ from typing import Any, TypeAlias
 
 Config: TypeAlias = dict[str, Any]  # a resolved config, or a part of one; the components define its keys
 
-
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
     *("pruning", "until", "arms", "arm", "weights"),
 )  # keys that only steer the machine or name the run: they change no number, and are not part of a run's identity
-
 
 WHEREABOUTS = ("root", "download")  # keys of data with its place or source; the fingerprint identifies its content
 
@@ -87,7 +85,6 @@ def differences(first: object, second: object, prefix: str = "") -> list[tuple[s
 
 
 LIST, OWN = "arms", "arm"  # keys of a run's config: the list of its sweep, and the name of the run's arm
-
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 

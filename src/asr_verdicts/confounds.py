@@ -11,7 +11,6 @@ OF_REPLICATES = ("data.corpus_seed", "data.fold")  # the seed that draws a built
 
 Differing = dict[str, list[object]]  # dotted keys of configs, each with its different values
 
-
 References = dict[str, list[str]]  # derived keys, each with the keys and groups that set its value
 
 # keys that other choices set, for runs that did not record their derived keys, such as the runs in sweeps/records
@@ -48,13 +47,13 @@ MISSING = object()
 def differing(runs: Sequence[ConfiguredRun]) -> Differing:
     """Keys whose values are not the same in all runs, with these values."""
     contents = [run.content for run in runs]
-    values = {key: _distinct(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
+    values = {key: _distinct_values(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
     hashed = all(any(within(key, [FINGERPRINT]) for key in keys) for keys in contents)
     ignored = [] if hashed else [FINGERPRINT]  # a record from W&B has no data.json to compare
     return {key: distinct for key, distinct in values.items() if len(distinct) > 1 and not within(key, ignored)}
 
 
-def _distinct(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
+def _distinct_values(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
     """The different values of a key, in the order of the runs. They need not be hashable."""
     values: list[object] = []
     for content in contents:
@@ -101,11 +100,11 @@ def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
     If every seed has its own corpus (data.corpus_seed) or its own test speakers (data.fold), these are replicates, not
     differences between arms.
     """
-    keys = [key for key in OF_REPLICATES if _is_of_seed(runs, key)]
+    keys = [key for key in OF_REPLICATES if _changes_with_seed(runs, key)]
     return [*keys, FINGERPRINT] if keys else []
 
 
-def _is_of_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
+def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
     """Return whether the key has one value for each seed, and another for every other seed."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
@@ -127,13 +126,13 @@ def references(runs: Sequence[ConfiguredRun]) -> References:
     in all runs counts as derived: model.dropout from dropout.
     """
     recorded = [run.derived for run in runs]
-    known = {**SET_BY_CHOICES, **_of_one_name(runs)} if None in recorded else {}
+    known = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}
     for of_run in recorded:
         known |= of_run or {}
     return known
 
 
-def _of_one_name(runs: Sequence[ConfiguredRun]) -> References:
+def _same_named_keys(runs: Sequence[ConfiguredRun]) -> References:
     configs = [flatten(run.config) for run in runs]
     dotted = dict.fromkeys(key for config in configs for key in config if "." in key)
     names = {key: key.rpartition(".")[2] for key in dotted}

@@ -16,7 +16,7 @@ from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, kept_r
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_verdicts.statistics.multiple_testing import holm_decisions
-from asr_verdicts.statistics.power import found_in_four_of_five, levers, repetition
+from asr_verdicts.statistics.power import detectable_range, levers, repetition
 from asr_verdicts.statistics.procedures import ALPHA, ANYTIME, Procedure, equal_level
 from asr_verdicts.statistics.sample import Sample
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
@@ -67,11 +67,11 @@ def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -
             if all(arm in samples.samples for arm in question.weights)
         ]
         measured += [replace(contrast, primary=name == primary) for contrast in _decide(of_set, family)]
-        warnings += [*samples.warnings, *_without_partner(family.questions, samples, name)]
+        warnings += [*samples.warnings, *_partner_warnings(family.questions, samples, name)]
     return measured, warnings
 
 
-def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
+def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
     """Warnings about replicates, such as folds, that an arm of a question lacks. The others are compared."""
     warnings: dict[str, None] = {}
     for question in questions:
@@ -92,19 +92,19 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
     if arms is not family.arms:
         baseline = next(arm for arm in arms if arm.name == family.baseline.name)
         samples = measure_set(arms, baseline, name, metric)
-    terms = _terms(question, samples)
+    terms = _select_samples(question, samples)
     arms = [arm for arm in arms if arm.name in terms]
     # if each seed has its own test speakers, these may cause a high rate
     rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
-    paired = family.paired or _paired(question, samples, terms)
-    trimmed, untold = (False, "") if paired else _trimming(terms, failed, family)
+    paired = family.paired or _are_paired(question, samples, terms)
+    trimmed, no_claim = (False, "") if paired else _decide_trimming(terms, failed, family)
     estimates = {name: _estimate(question, terms, samples, scale, paired, trimmed) for name, scale in SCALES.items()}
     estimate = estimates[family.scale.name]
-    noiseless = _without_noise(estimate, terms)
+    noiseless = _noise_reason(estimate, terms)
     kept = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
-    sides = [_side(question, kept, sign) for sign in (1, -1)]
-    pairs = _pairs(question, samples, metric) if family.describe else math.nan
+    sides = [_mean_of_side(question, kept, sign) for sign in (1, -1)]
+    pairs = _test_pairs(question, samples, metric) if family.describe else math.nan
     return Verdict(
         question=question,
         set=name,
@@ -119,10 +119,10 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         outcome="undecided",
         estimate=None if noiseless else estimate,
         other=None if noiseless else estimates["relative" if family.scale is POINTS else "points"],
-        reason=_refusal(arms) or few or untold or noiseless,
+        reason=_pruning_reason(arms) or few or no_claim or noiseless,
         procedure=family.procedure,
         margin=family.margin,
-        superiority=_superiority(question, terms),
+        superiority=_measure_superiority(question, terms),
         alone=all(samples.models.get(arm) == [ONE_SYSTEM] for arm in terms),
         rule=rule,
         p_pairs=pairs,
@@ -130,7 +130,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
     )
 
 
-def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
+def _select_samples(question: Question, samples: SetSamples) -> dict[str, Sample]:
     """The samples of a question by arm. Of replicates, such as folds, only rows that all its arms have."""
     terms = {arm: samples.samples[arm] for arm in question.weights}
     common = samples.common_replicates(question.weights)
@@ -140,7 +140,7 @@ def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
     return {arm: sample.of_runs(rows[arm]) for arm, sample in terms.items()}
 
 
-def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
+def _decide_trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
     """Return whether to trim means, and why failed runs prevent a claim about typical runs; "" if they do not."""
     if not family.typical or not any(failed.values()):
         return False, ""
@@ -150,7 +150,7 @@ def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Fa
     return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs per arm do not show what a typical run does"
 
 
-def _superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
+def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
     """The share of pairs of runs in which the arm's run is better than the baseline's; ties count half."""
     if question.kind != "arm":
         return None
@@ -158,14 +158,14 @@ def _superiority(question: Question, terms: Mapping[str, Sample]) -> float | Non
     return float(np.mean((own[:, None] < base) + 0.5 * (own[:, None] == base)))
 
 
-def _side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
+def _mean_of_side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
     """The weighted mean of the rates on one side of a question."""
     return sum(
         abs(weight) * float(terms[arm].rates.mean()) for arm, weight in question.weights.items() if sign * weight > 0
     )
 
 
-def _refusal(arms: Sequence[Arm]) -> str:
+def _pruning_reason(arms: Sequence[Arm]) -> str:
     """The reason why runs are not evidence; "" if they are."""
     for arm in arms:
         pruned = sum(run.state == "pruned" for run in arm.absent)
@@ -185,7 +185,7 @@ def _estimate(
     return contrast_estimate(weighted, trimmed=trimmed, own_speakers=apart, scale=scale)
 
 
-def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
+def _noise_reason(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
     """The reason why the noise of an estimate is unknown; "" if it is known."""
     if estimate is None:
         lone = [arm for arm, sample in terms.items() if len(sample.rates) < 2]
@@ -200,7 +200,7 @@ def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> st
     return ""
 
 
-def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
+def _are_paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
     """Return whether the arms' rows are from the same trained models, or from the same replicates."""
     if samples.replicates:
         return len(next(iter(terms.values())).rates) == len(samples.common_replicates(question.weights))
@@ -215,7 +215,7 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
     size = max(1, len(ps), family.size)
     decisions = iter(zip(ps, holm_decisions([*ps, *[1.0] * (size - len(ps))], family.alpha), strict=False))
     decided = []
-    for contrast, p_pairs_holm in zip(measured, _corrected_pairs(measured), strict=True):
+    for contrast, p_pairs_holm in zip(measured, _correct_pairs(measured), strict=True):
         held = replace(contrast, p_pairs_holm=p_pairs_holm, family=size)
         if contrast.reason or contrast.estimate is None:
             decided.append(held)
@@ -229,10 +229,10 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
         in_points, relative = by_scale.get("points"), by_scale.get("relative")
         if relative and in_points and contrast.scale is POINTS and math.isinf(in_points.low):
             relative = Range(relative.value, -math.inf, math.inf)  # as on the scale that decides
-        few = _too_few(contrast, contrast.estimate, by_scale[family.scale.name], family.procedure)
+        few = _infinity_reason(contrast, contrast.estimate, by_scale[family.scale.name], family.procedure)
         shown = replace(
             held,
-            outcome="undecided" if few else _outcome(contrast, contrast.estimate, family, decision.rejected, size),
+            outcome="undecided" if few else _find_outcome(contrast, contrast.estimate, family, decision.rejected, size),
             reason=few,
             p=p,
             p_adjusted=decision.p_adjusted,
@@ -241,11 +241,11 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
             high=None if in_points is None else in_points.high,
             relative=relative,
         )
-        decided.append(_described(shown, contrast.estimate, decision.level, family) if family.describe else shown)
+        decided.append(_add_description(shown, contrast.estimate, decision.level, family) if family.describe else shown)
     return decided
 
 
-def _too_few(contrast: Verdict, estimate: Estimate, interval: Range, procedure: Procedure) -> str:
+def _infinity_reason(contrast: Verdict, estimate: Estimate, interval: Range, procedure: Procedure) -> str:
     """The reason why an interval is not finite; "" if it is finite."""
     if math.isfinite(interval.low):
         return ""
@@ -265,17 +265,17 @@ def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
     return Range(estimate.value, estimate.value - half, estimate.value + half)
 
 
-def _described(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> Verdict:
+def _add_description(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> Verdict:
     """Add the differences that these runs detect, sizes that would detect more, and the chance of the same verdict."""
     return replace(
         contrast,
-        detectable=found_in_four_of_five(estimate, level, family.procedure),
+        detectable=detectable_range(estimate, level, family.procedure),
         levers={size: levers(size, estimate, level) for size in DIFFERENCES},
-        repeated=_repeated(contrast, estimate, level, family),
+        repeated=_repetition_chance(contrast, estimate, level, family),
     )
 
 
-def _repeated(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:
+def _repetition_chance(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:
     """The chance that as many fresh runs give the same verdict; None if they could not show anything."""
     if contrast.low is not None and math.isinf(contrast.low):
         return None
@@ -289,7 +289,7 @@ def _repeated(contrast: Verdict, estimate: Estimate, level: float, family: Famil
     return 1 - chances.above - chances.below - chances.equal
 
 
-def _outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:
+def _find_outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:
     sides = [arm for arm in family.arms if arm.name in contrast.question.weights]
     if contrast.metric == "wer" and not any(has_learned(arm, contrast.set) for arm in sides):
         return "not learned"
@@ -309,13 +309,13 @@ def equivalence(contrast: Verdict) -> Outcome:
     return "typical runs equivalent" if about_typical else "equivalent"
 
 
-def _corrected_pairs(measured: Sequence[Verdict]) -> list[float]:
+def _correct_pairs(measured: Sequence[Verdict]) -> list[float]:
     """The matched pairs' p-values on a set after Holm's correction; unchanged if one of them is nan."""
     ps = [contrast.p_pairs for contrast in measured]
     return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
 
 
-def _pairs(question: Question, samples: SetSamples, metric: str) -> float:
+def _test_pairs(question: Question, samples: SetSamples, metric: str) -> float:
     """The p-value of MAPSSWE for two arms, or nan for other questions. For characters each utterance is one segment."""
     if question.kind != "arm" or not all(samples.hypotheses.get(arm) for arm in question.weights):
         return math.nan

@@ -66,16 +66,16 @@ def parse(node: object) -> Declaration:
             raise UsageError(f"ablation.{key}={given[key]}: expected one text")
     return Declaration(
         **{key: str(given[key]) for key in TEXTS if key in given},
-        factor=_texts(given.get("factor")),
-        contrasts=_texts(given.get("contrasts")),
-        scale=_scale(given.get("scale"), given.get("margin")),
+        factor=_list_texts(given.get("factor")),
+        contrasts=_list_texts(given.get("contrasts")),
+        scale=_parse_scale(given.get("scale"), given.get("margin")),
         margin=given.get("margin"),
         failed=given.get("failed"),
-        targets=_numbers(given.get("targets")),
+        targets=_list_numbers(given.get("targets")),
     )
 
 
-def _scale(value: object, margin: object) -> Scale:
+def _parse_scale(value: object, margin: object) -> Scale:
     if value not in (None, "points", "relative"):
         raise choices("ablation.scale", value, "points or relative")
     scale: Scale = RELATIVE if value == "relative" or (value is None and str(margin).endswith("%")) else POINTS
@@ -102,12 +102,12 @@ def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
     return math.log1p(value / 100) if scale is RELATIVE else value / unit
 
 
-def _texts(value: object) -> list[str]:
+def _list_texts(value: object) -> list[str]:
     return [] if value is None else [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
-def _numbers(value: object) -> list[float]:
+def _list_numbers(value: object) -> list[float]:
     try:
-        return [float(text) for text in _texts(value)]
+        return [float(text) for text in _list_texts(value)]
     except ValueError as error:
         raise choices("ablation.targets", value, "rates as fractions: 0.2 is 20 %") from error

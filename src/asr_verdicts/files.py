@@ -75,14 +75,14 @@ def write_json(path: Path, content: object) -> None:
     write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def _spelled_out(path: Path) -> IO[str]:
+def _open_table(path: Path) -> IO[str]:
     """Open a table for writing; surrogates, which file names can contain, are spelled out."""
     return path.open("w", newline="", encoding="utf-8", errors="backslashreplace")
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write a whole table with the keys of the first row as its head."""
-    with whole_file(path) as temporary, _spelled_out(temporary) as file:
+    with whole_file(path) as temporary, _open_table(temporary) as file:
         table = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [])
         table.writeheader()
         table.writerows(rows)

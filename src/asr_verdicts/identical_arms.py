@@ -14,7 +14,10 @@ PLACES = ("audio", "offset", "duration", "channel")  # the place of an utterance
 def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[str]:
     """A warning for each two arms of a question that share trainings, and for other arms with equal results."""
     shared = [copies for question in questions for copies in shared_runs(question.weights, arms)]
-    warnings = [f"{_text(*copies)} (same config and results): counted for {copies[1].name} alone" for copies in shared]
+    warnings = [
+        f"{_describe_sharing(*copies)} (same config and results): counted for {copies[1].name} alone"
+        for copies in shared
+    ]
     for one, other in itertools.combinations(arms, 2):
         pairs = _pairs(one, other)
         same = [str(run.seed) for run, its in pairs if _same_results(run, its) and not _same_config(run, its)]
@@ -36,7 +39,7 @@ def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = Fa
         copies = [seeds for one, _, seeds in shared if one is arm or (paired and arm.name in names)]
         counted.append(arm.of_seeds({run.seed for run in arm.results}.difference(*copies)))
     if shared and min(len(arm.results) for arm in counted if arm.name in names) < 2:
-        return arms, f"{'; '.join(_text(*copies) for copies in shared)}, and too few are left"
+        return arms, f"{'; '.join(_describe_sharing(*copies) for copies in shared)}, and too few are left"
     return (counted if shared else arms), ""
 
 
@@ -58,7 +61,7 @@ def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
     return any(of_two and all(itertools.starmap(_same_results, of_two)) for of_two in pairs)
 
 
-def _text(one: Arm, other: Arm, seeds: set[int]) -> str:
+def _describe_sharing(one: Arm, other: Arm, seeds: set[int]) -> str:
     return f"{one.name} shares {len(seeds)} of {len(one.results)} runs with {other.name}"
 
 
@@ -82,10 +85,10 @@ def _same_results(one: Record, other: Record) -> bool:
         return False
     wrong = one.hypotheses != [row["reference"] for row in one.utterances]
     # models that write nothing, or make no errors, are equal by chance
-    return any(one.hypotheses) and wrong and _found(one) == _found(other)
+    return any(one.hypotheses) and wrong and _results_of(one) == _results_of(other)
 
 
-def _found(run: Record) -> list[object]:
+def _results_of(run: Record) -> list[object]:
     """The utterances and the validations of a run."""
     texts = [{key: value for key, value in row.items() if key not in PLACES} for row in run.utterances]
     validations = [

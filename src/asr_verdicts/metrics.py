@@ -78,7 +78,6 @@ CER_LONGER = Metric("cer_longer", "CER (longer)", "%", "points", 100, 2, is_rate
 LOSS = Metric("loss", "loss", "nats", "nats", 1, 4, is_rate=False)
 METRICS = {metric.name: metric for metric in (WER, CER, CER_LONGER, LOSS)}
 
-
 # a difference as a share of the baseline's rate, for any metric; not one of METRICS
 SHARE = Metric("relative", "relative", "%", "%", 100, 1, is_rate=True)
 

@@ -70,7 +70,6 @@ class Course:
 
 NO_LOOKS = Course()  # of a sweep without a plan
 
-
 HOPELESS_FROM = 5  # runs per arm before which no question is given up, because the noise is hardly known
 
 
@@ -86,10 +85,10 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
     families: dict[int, Family] = {}
     open_ = list(questions)
     for index, runs in enumerate(plan.looks):
-        needed = _arms_of(open_, arms)
-        missing = {arm.name: lacking for arm in needed if (lacking := _missing(arm, plan.seeds[:runs]))}
+        needed = _select_arms(open_, arms)
+        missing = {arm.name: lacking for arm in needed if (lacking := _missing_seeds(arm, plan.seeds[:runs]))}
         if missing or not open_:
-            return Course(plan, [plan.set], looks, _ordered(questions, final, families, plan, describe), missing)
+            return Course(plan, [plan.set], looks, _order_verdicts(questions, final, families, plan, describe), missing)
         procedure = GroupSequential(tuple(plan.looks), index, plan.alpha, plan.gamma)
         cut = [replace(arm.of_seeds(plan.seeds[:runs]), absent=[]) for arm in needed]
         different = sum(contrast.outcome in SHOWN for contrast in final.values())
@@ -107,30 +106,30 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
             paired=plan.paired,
             describe=False,
         )
-        measured = _look(family, plan, procedure, len(questions))
+        measured = _take_look(family, plan, procedure, len(questions))
         families[index + 1] = family
         looks.append(PlannedLook(index + 1, runs, measured))
         final |= {contrast.question.name: contrast for contrast in measured}
         open_ = [contrast.question for contrast in measured if contrast.outcome == "open"]
-    return Course(plan, [plan.set], looks, _ordered(questions, final, families, plan, describe))
+    return Course(plan, [plan.set], looks, _order_verdicts(questions, final, families, plan, describe))
 
 
-def _arms_of(questions: Sequence[Question], arms: Sequence[Arm]) -> list[Arm]:
+def _select_arms(questions: Sequence[Question], arms: Sequence[Arm]) -> list[Arm]:
     return [arm for arm in arms if any(arm.name in question.weights for question in questions)]
 
 
-def _missing(arm: Arm, seeds: Sequence[int]) -> list[int]:
+def _missing_seeds(arm: Arm, seeds: Sequence[int]) -> list[int]:
     there = {run.seed for run in arm.results}
     return [seed for seed in seeds if seed not in there]
 
 
-def _look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Verdict]:
+def _take_look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Verdict]:
     """The open questions at a look, each with its outcome."""
     measured, _ = decide_all(family, [plan.set], plan.set, plan.metric)
-    return [_judged(contrast, plan, procedure, questions) for contrast in measured]
+    return [_judge(contrast, plan, procedure, questions) for contrast in measured]
 
 
-def _judged(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Verdict:
+def _judge(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Verdict:
     """Add the place among the looks; if no difference is shown, the outcome is open, equivalent or undecided."""
     estimate, last = contrast.estimate, procedure.look == len(plan.looks) - 1
     half, chance = math.inf, None
@@ -161,7 +160,7 @@ def _judged(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, qu
     return replace(contrast, outcome=outcome, look=at)
 
 
-def _ordered(
+def _order_verdicts(
     questions: Sequence[Question],
     final: dict[str, Verdict],
     families: dict[int, Family],
@@ -177,10 +176,10 @@ def _ordered(
         family = replace(families[number], describe=True)
         measured = decide_all(family, [plan.set], plan.set, plan.metric)[0]
         described[number] = {contrast.question.name: contrast for contrast in measured}
-    return [_with_description(contrast, described, plan) for contrast in found]
+    return [_add_description(contrast, described, plan) for contrast in found]
 
 
-def _with_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
+def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
     assert contrast.look is not None
     other = described[contrast.look.number][contrast.question.name]
     look = contrast.look
@@ -242,12 +241,12 @@ class Spent:
 
 def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
     """The runs and hours up to the latest look. arms: the planned arms that have results."""
-    counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open(course)
-    used = {name: _first(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
+    counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open_arms(course)
+    used = {name: _results_with(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
     saved = {name: plan.most - count for name, count in counts.items() if name not in open_ and count < plan.most}
     everything = [run for runs in used.values() for run in runs]
-    hours, taken = _hours(everything), [run for run in everything if run.folder.is_symlink()]
-    means = {name: mean(known) for name in saved if (known := _hours(used[name]))}
+    hours, taken = _training_hours(everything), [run for run in everything if run.folder.is_symlink()]
+    means = {name: mean(known) for name in saved if (known := _training_hours(used[name]))}
     return Spent(
         plan=plan,
         runs=sum(counts.values()),
@@ -257,22 +256,22 @@ def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
         untimed=len(everything) - len(hours),
         hours_saved=sum(saved[name] * means[name] for name in saved) if means.keys() == saved.keys() else None,
         taken_over=dict(sorted(Counter(run.folder.resolve().parent.name for run in taken).items())),
-        hours_taken_over=sum(_hours(taken)),
+        hours_taken_over=sum(_training_hours(taken)),
     )
 
 
-def _open(course: Course) -> set[str]:
+def _open_arms(course: Course) -> set[str]:
     """The arms of the questions that are still open."""
     questions = [contrast.question for contrast in course.verdicts if contrast.outcome == "open"]
     return {name for question in questions for name in question.weights}
 
 
-def _first(arm: Arm | None, seeds: Sequence[int]) -> list[Record]:
+def _results_with(arm: Arm | None, seeds: Sequence[int]) -> list[Record]:
     """The results of an arm with these seeds."""
     return [] if arm is None else [run for run in arm.results if run.seed in seeds]
 
 
-def _hours(runs: Sequence[Record]) -> list[float]:
+def _training_hours(runs: Sequence[Record]) -> list[float]:
     """The training hours of the runs with a recorded time."""
     seconds = [run.summary.seconds.get("train") for run in runs]
     return [value / 3600 for value in seconds if value is not None]

@@ -234,10 +234,8 @@ class DataRecord:
 
 SYSTEM = "system"  # key of the system's name in the config of a record made from hypotheses
 
-
 # `model` of a record if each arm is one system: a verdict is about these systems only
 ONE_SYSTEM = "one system of each arm"
-
 
 FINGERPRINT = "data.json"  # prefix of the keys for hashes of the data: data.json.train for the training set, and so on
 

@@ -45,12 +45,12 @@ class SetSamples:
 
 def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:
     """Measure all arms on a set. A diverged run has every word wrong: WER 100 %."""
-    rows = {id(run): _rows(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
+    rows = {id(run): _rows_of_set(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
     if not any(rows.values()):
-        return _of_rates(arms, set_, metric)
-    if _own_corpora(arms, rows):
-        return replace(_of_rates(arms, set_, metric, replicates=True), overlap=_overlap(arms, set_))
-    tested = _tested(arms, baseline, rows, set_)
+        return _sample_rates(arms, set_, metric)
+    if _have_own_corpora(arms, rows):
+        return replace(_sample_rates(arms, set_, metric, replicates=True), overlap=_measure_overlap(arms, set_))
+    tested = _choose_utterances(arms, baseline, rows, set_)
     result = SetSamples(warnings=tested.warnings, apart={name for name in tested.keys if name in tested.apart})
     for arm in arms:
         if (keys := tested.keys.get(arm.name)) is None:
@@ -62,7 +62,7 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
         length = itemgetter(COLUMNS[column][0])
         totals = np.array([length(described[key]) for key in keys], dtype=float)
         errors = [
-            totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric, totals)
+            totals if run.diverged_at is not None else _linear_errors(rows[id(run)], keys, metric, totals)
             for run in arm.results
         ]
         units, kind = units_of_rows([described[key] for key in keys])
@@ -83,7 +83,7 @@ def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
     return named, f"{kinds.pop()}s" if len(kinds) == 1 else "units"
 
 
-def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
+def _linear_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
     """The errors of a run by utterance; their sum over the sum of `totals` is its rate.
 
     If a run's own totals depend on its hypotheses, as with cer_longer, the errors are linearised: the run's rate times
@@ -101,22 +101,22 @@ def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Arra
     return rate * totals + (errors - rate * own) * totals.sum() / max(1.0, own.sum())
 
 
-def _overlap(arms: Sequence[Arm], set_: str) -> float:
+def _measure_overlap(arms: Sequence[Arm], set_: str) -> float:
     """Test utterances per training utterance if the replicates are folds of one corpus, else 0."""
     runs = [run for arm in arms for run in arm.runs if (run.config.get("data") or {}).get("fold") is not None]
     tested = [(run.data.sets[set_].utterances or 0) / (run.data.sets["train"].utterances or 1) for run in runs]
     return float(np.mean(tested)) if tested else 0.0
 
 
-def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
+def _sample_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
     """Samples without utterances, made from the recorded rates."""
     result = SetSamples(replicates=replicates)
     for arm in arms:
-        known = [run for run in arm.results if _rate(run, set_, metric) is not None]
+        known = [run for run in arm.results if _read_rate(run, set_, metric) is not None]
         words = [run.value(set_, "words" if metric == "wer" else "characters") for run in known]
         total = next((count for count in words if count), None)
         if known:
-            rates = np.array([_rate(run, set_, metric) for run in known], dtype=float)
+            rates = np.array([_read_rate(run, set_, metric) for run in known], dtype=float)
             result.samples[arm.name] = Sample.of_rates(rates, total)
             result.models[arm.name] = [str(run.seed) if replicates else run.model for run in known]
         else:
@@ -124,19 +124,19 @@ def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = Fa
     return result
 
 
-def _rate(run: Record, set_: str, metric: str) -> float | None:
+def _read_rate(run: Record, set_: str, metric: str) -> float | None:
     """The recorded rate or loss of a run. If it diverged, a rate is 1 and a loss is None."""
     if run.diverged_at is not None:
         return 1.0 if metric in COLUMNS else None
     return run.value(set_, metric)
 
 
-def _rows(run: Record, set_: str) -> Rows:
+def _rows_of_set(run: Record, set_: str) -> Rows:
     rows = (row for row in run.utterances if row["set"] == set_)
     return {(str(row["id"]), str(row["reference"])): row for row in rows}
 
 
-def _own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
+def _have_own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
     """Return whether each seed was tested on its own utterances, the same in all arms."""
     by_seed: dict[int, set[frozenset[Key]]] = {}
     for arm in arms:
@@ -155,7 +155,7 @@ class _Tested:
     warnings: list[str]
 
 
-def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
+def _choose_utterances(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
     """Choose the utterances that all runs of all arms have.
 
     An arm whose test set shares no utterance with the baseline's, such as another language, is compared on its own set.

@@ -28,11 +28,11 @@ def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
     if verdict.question.kind == "arm" and did_nothing(verdict.question, arms):
         both = f"{verdict.question.arm} and {verdict.question.baseline}"
         return f"{both} have identical hypotheses: they are copies, or the change did nothing."
-    sentences = [*_finding(verdict, noise), *notes_on_runs(verdict, arms)]
+    sentences = [*_describe_finding(verdict, noise), *notes_on_runs(verdict, arms)]
     return " ".join(f"{sentence}." for sentence in sentences if sentence)
 
 
-def _finding(verdict: Verdict, noise: str) -> list[str]:
+def _describe_finding(verdict: Verdict, noise: str) -> list[str]:
     """The finding with its size, as sentences without periods."""
     metric, question = find_metric(verdict.metric), verdict.question
     if verdict.outcome == "not learned":
@@ -43,8 +43,8 @@ def _finding(verdict: Verdict, noise: str) -> list[str]:
     if question.kind == "interaction":
         asked = f"the effect of {question.arm} against {question.baseline} {place}"
     if verdict.estimate is None or verdict.reason:
-        return _undecided(verdict, asked, metric, noise)
-    size = f"{_size(verdict, metric)} ({_evidence(verdict, verdict.estimate, metric)})"
+        return _describe_undecided(verdict, asked, metric, noise)
+    size = f"{_format_size(verdict, metric)} ({_format_evidence(verdict, verdict.estimate, metric)})"
     if question.kind == "interaction" and verdict.outcome not in (*EQUIVALENT, "open", "undecided"):
         depends = "depends" if verdict.outcome in SHOWN else "is not shown to depend"
         effect = f"The effect of {question.arm} against {question.baseline}"
@@ -55,29 +55,29 @@ def _finding(verdict: Verdict, noise: str) -> list[str]:
         sides = f"{question.arm} is {verdict.outcome} than {question.baseline}"
         if typical:
             sides = f"Typical runs of {question.arm} are {verdict.outcome} than typical runs of {question.baseline}"
-        rates = _rates(verdict, metric, "against")
+        rates = _format_rates(verdict, metric, "against")
         return [f"{sides} {place}: {rates}, a difference of {size}", grade_text(verdict, metric), scope_text(verdict)]
     both = f"{typical or ''}{question.arm} and {question.baseline}"
-    measured = f"{place}: {_rates(verdict, metric, 'and')}, {size}"
+    measured = f"{place}: {_format_rates(verdict, metric, 'and')}, {size}"
     if verdict.outcome in EQUIVALENT:
         start = f"T{both[1:]}" if typical else both
         return [f"{start} are equivalent within {margin_text(verdict, metric)} {measured}", scope_text(verdict)]
     if verdict.look is not None:
-        return _at_look(verdict, verdict.look, f"{asked}, {size}", metric)
+        return _describe_look(verdict, verdict.look, f"{asked}, {size}", metric)
     return [f"No difference is shown between {both} {measured}", power_text([verdict], metric), scope_text(verdict)]
 
 
-def _undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list[str]:
+def _describe_undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list[str]:
     """Describe a question that the evidence cannot decide, with the reason."""
     start, end = "Undecided", ""
     if verdict.look is not None:
         start = f"{'Not decided yet' if verdict.outcome == 'open' else start} after {verdict.look.runs} seeds per arm"
         end = "The sweep continues" if verdict.outcome == "open" else ""
-    finding = f"{start}: {asked}, {_size(verdict, metric)}, but {verdict.reason}"
+    finding = f"{start}: {asked}, {_format_size(verdict, metric)}, but {verdict.reason}"
     return [finding, end, noise if min(verdict.seeds.values()) < 2 else ""]
 
 
-def _at_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
+def _describe_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
     """Describe a planned question that is shown neither different nor equivalent: open, or given up."""
     if verdict.outcome == "open":
         start = f"Not decided yet after {look.runs} seeds per arm (look {look.number} of {look.of})"
@@ -102,14 +102,14 @@ def lever_text(verdict: Verdict) -> str:
     }[levers.cheaper]
 
 
-def _rates(verdict: Verdict, metric: Metric, between: str) -> str:
+def _format_rates(verdict: Verdict, metric: Metric, between: str) -> str:
     """Both rates, the arm's first."""
     unit = f" % {metric.label}" if metric.is_rate else f" {metric.unit}"
     percent = " %" if metric.is_rate else ""
     return f"{metric.text(verdict.rate)}{percent} {between} {metric.text(verdict.baseline_rate)}{unit}"
 
 
-def _size(verdict: Verdict, metric: Metric) -> str:
+def _format_size(verdict: Verdict, metric: Metric) -> str:
     """The difference on the scale that decides, or in points if there is no interval."""
     decided = verdict.decided
     if decided is None:
@@ -123,7 +123,7 @@ def margin_text(verdict: Verdict, metric: Metric) -> str:
     return verdict.scale.margin(verdict.margin, metric)
 
 
-def _evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
+def _format_evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
     """The interval, the p-value, and the numbers of comparisons, seeds and speakers."""
     equal = verdict.outcome in EQUIVALENT
     interval = verdict.equal_interval if equal else verdict.decided
@@ -137,10 +137,12 @@ def _evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
     elif equal:
         tested = verdict.procedure.condition.removeprefix(", ")
     family = f"corrected for {verdict.family} comparisons" if verdict.family > 1 else ""
-    return "; ".join(filter(None, [f"{percent:g} % interval {ends}", tested, family, _extent(verdict, estimate)]))
+    return "; ".join(
+        filter(None, [f"{percent:g} % interval {ends}", tested, family, _format_extent(verdict, estimate)])
+    )
 
 
-def _extent(verdict: Verdict, estimate: Estimate) -> str:
+def _format_extent(verdict: Verdict, estimate: Estimate) -> str:
     """The number of models and test units."""
     counts = sorted(set(verdict.seeds.values()))
     models = f"{' and '.join(map(str, counts))} seed{'s' * (counts[-1] > 1)}"
@@ -215,7 +217,7 @@ def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
     """
     sides = [arm for arm in arms if arm.name in verdict.question.weights]
     trained = dict.fromkeys(run.data.trained_on(verdict.set) for arm in sides for run in arm.runs)
-    notes = [*trained, *(shared_start(arm) for arm in sides), *_failures(verdict)]
+    notes = [*trained, *(shared_start(arm) for arm in sides), *_describe_failures(verdict)]
     for arm in sides:
         failed, diverged, results = verdict.failed.get(arm.name, 0), len(arm.diverged), len(arm.results)
         if diverged and verdict.estimate is not None and not verdict.estimate.trimmed and verdict.metric == "wer":
@@ -241,7 +243,7 @@ def _asks_for_failures(verdict: Verdict) -> bool:
     return verdict.question.kind == "arm" and verdict.estimate is not None and not verdict.estimate.paired
 
 
-def _failures(verdict: Verdict) -> list[str]:
+def _describe_failures(verdict: Verdict) -> list[str]:
     """How often runs of the two arms failed, and what this number of runs can show about it."""
     if not _asks_for_failures(verdict):
         return []

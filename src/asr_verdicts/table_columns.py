@@ -33,11 +33,11 @@ class Column:
     always: bool = True
 
 
-def _of_set(key: str, heading: str) -> Column:
+def _count_column(key: str, heading: str) -> Column:
     return Column(key, lambda run, name: run.value(name, key), heading)
 
 
-def _rate(metric: Metric, *, always: bool = True) -> Column:
+def _rate_column(metric: Metric, *, always: bool = True) -> Column:
     return Column(
         metric.name,
         lambda run, name: run.value(name, metric.name),
@@ -49,15 +49,15 @@ def _rate(metric: Metric, *, always: bool = True) -> Column:
 
 
 RATE_COLUMNS = (
-    _rate(WER),
-    _rate(CER),
-    _rate(CER_LONGER, always=False),
-    _rate(LOSS, always=False),
-    _of_set("substitutions", "S"),
-    _of_set("deletions", "D"),
-    _of_set("insertions", "I"),
-    _of_set("words", ""),
-    _of_set("utterances", ""),
+    _rate_column(WER),
+    _rate_column(CER),
+    _rate_column(CER_LONGER, always=False),
+    _rate_column(LOSS, always=False),
+    _count_column("substitutions", "S"),
+    _count_column("deletions", "D"),
+    _count_column("insertions", "I"),
+    _count_column("words", ""),
+    _count_column("utterances", ""),
 )  # in the order of the files; the loss and the longer CER are shown if a run has them
 
 
@@ -85,11 +85,11 @@ def _row(arm: Arm, name: str, columns: Sequence[Column]) -> TableRow:
         if column.deviation:
             row |= {column.key: mean, f"{column.key}_sd": deviation}
         else:
-            row[column.key] = _whole(values)
+            row[column.key] = _mean(values)
     return row
 
 
-def _whole(values: Sequence[float]) -> float | int | None:
+def _mean(values: Sequence[float]) -> float | int | None:
     """The mean, as an int if it is a whole number."""
     mean = sum(values) / len(values) if values else None
     return int(mean) if mean is not None and mean.is_integer() else mean

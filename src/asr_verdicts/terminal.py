@@ -19,13 +19,12 @@ VERDICT_STYLES = {
     "typical runs equivalent": "cyan", "open": "dim", "undecided": "yellow",
 }  # fmt: skip
 
-
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def harmless(text: str) -> str:
     """Spell out control characters, marks of direction and surrogates. Ids and names may come from strangers."""
-    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def harmless_line(text: str) -> str:
@@ -79,7 +78,7 @@ def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[
     """
     terminal = console(stderr=True)
     if not terminal.is_terminal:
-        yield _lines(title, total)
+        yield _print_progress(title, total)
         return
     amount = DownloadColumn() if as_bytes else MofNCompleteColumn()
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeRemainingColumn()]
@@ -88,7 +87,7 @@ def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[
         yield lambda done: shown.advance(task, done)
 
 
-def _lines(title: str, total: float) -> Callable[[float], None]:
+def _print_progress(title: str, total: float) -> Callable[[float], None]:
     done, printed = 0.0, time.monotonic()
 
     def advance(amount: float) -> None:

@@ -16,15 +16,15 @@ def warnings_about(design: Design, arms: Sequence[Arm], evidence: Evidence) -> l
     """The warnings in the order of reading. arms: the arms that have results."""
     return [
         *design.chosen,
-        *_overruled(design.layout.overruled),
+        *_allowed_warnings(design.layout.overruled),
         *design.layout.warnings,
-        *_without_test_set(design),
-        *_no_tests(design),
-        *_trained_on(design),
+        *_test_set_warnings(design),
+        *_validation_warnings(design),
+        *_training_warnings(design),
         *alike_warnings(arms, design.questions),
         *(start for arm in arms if (start := shared_start(arm))),
-        *_quiet_by_luck(evidence, arms, design),
-        *_shared_baseline(evidence, design.baseline),
+        *_luck_warnings(evidence, arms, design),
+        *_baseline_warnings(evidence, design.baseline),
         *circumstance_warnings(arms),
     ]
 
@@ -75,18 +75,18 @@ _CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
 )  # name, how to read it from an environment, and what a difference means
 
 
-def _overruled(beyond: Differing) -> list[str]:
+def _allowed_warnings(beyond: Differing) -> list[str]:
     warning = "by --allow the arms also differ in {} ({}): the effect of the factor cannot be separated from it"
     return [warning.format(key, ", ".join(map(value_text, values))) for key, values in beyond.items()]
 
 
-def _without_test_set(design: Design) -> list[str]:
+def _test_set_warnings(design: Design) -> list[str]:
     if design.primary or len(design.layout.arms) < 2:
         return []
     return ["no test set has results, so there are no verdicts: the validation sets steered training"]
 
 
-def _no_tests(design: Design) -> list[str]:
+def _validation_warnings(design: Design) -> list[str]:
     """A warning for each test set that is a validation set of a run, too, by name or content."""
     return [
         f"{name} is also a validation set: it steers training, so rates on it are not a test"
@@ -100,7 +100,7 @@ def _steers(run: Record, name: str) -> bool:
     return name in run.validation_sets or (own is not None and own in map(run.data.hash, run.validation_sets))
 
 
-def _trained_on(design: Design) -> list[str]:
+def _training_warnings(design: Design) -> list[str]:
     """A warning for each test set with speakers of a run's training set."""
     runs = [run for arm in design.layout.arms for run in arm.results]
     trained = dict.fromkeys(run.data.trained_on(name) for name in design.sets for run in runs)
@@ -136,7 +136,7 @@ def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> 
 FEW, QUIET = 5, 2.0
 
 
-def _quiet_by_luck(evidence: Evidence, arms: Sequence[Arm], design: Design) -> list[str]:
+def _luck_warnings(evidence: Evidence, arms: Sequence[Arm], design: Design) -> list[str]:
     """A warning if few seeds lie far closer together than in earlier sweeps on the same data.
 
     The verdict does not use it. A prior for the variance would save 13 to 25 % of the runs. But it would multiply false
@@ -158,7 +158,7 @@ def _quiet_by_luck(evidence: Evidence, arms: Sequence[Arm], design: Design) -> l
     ]
 
 
-def _shared_baseline(evidence: Evidence, baseline: Arm) -> list[str]:
+def _baseline_warnings(evidence: Evidence, baseline: Arm) -> list[str]:
     """A warning if other sweeps share runs of the baseline: luck in these runs affects all of the sweeps."""
     sharing = evidence.history.sweeps_with(baseline.results)
     if not sharing:

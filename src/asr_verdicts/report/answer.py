@@ -51,12 +51,12 @@ class AnswerRow:
 def answer_rows(comparison: Comparison) -> list[AnswerRow]:
     """The baseline, then the arms sorted by outcome and size."""
     metric = find_metric(comparison.metric)
-    of_arms = {each.arm: each for each in _sorted(comparison.answer) if each.question.kind == "arm"}
+    of_arms = {each.arm: each for each in _sort_verdicts(comparison.answer) if each.question.kind == "arm"}
     places = [comparison.baseline, *of_arms]
     measured = [row for row in rate_rows(comparison) if row["set"] == comparison.set]
     measured.sort(key=lambda row: places.index(str(row["arm"])) if row["arm"] in places else len(places))
     return [
-        _row(
+        _answer_row(
             str(row["arm"]),
             int(row["n"] or 0),
             metric.spread(value_of(row, metric.name), value_of(row, f"{metric.name}_sd")),
@@ -71,14 +71,14 @@ def effect_rows(comparison: Comparison) -> list[AnswerRow]:
     """The effects of crossed factors in the order of the questions; empty without crossed factors."""
     effects = [each for each in comparison.answer if each.question.kind != "arm"]
     metric, kinds = find_metric(comparison.metric), {"interaction": "interaction: "}
-    return [_row(f"{kinds.get(each.question.kind, '')}{each.arm}", 0, "", each, metric) for each in effects]
+    return [_answer_row(f"{kinds.get(each.question.kind, '')}{each.arm}", 0, "", each, metric) for each in effects]
 
 
-def _sorted(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def _sort_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=lambda each: (ORDER.index(each.outcome), -abs(each.difference)))
 
 
-def _row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metric) -> AnswerRow:
+def _answer_row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metric) -> AnswerRow:
     if verdict is None:
         return AnswerRow(name, runs, rate)
     difference = metric.text(verdict.difference, sign=True)
@@ -150,8 +150,8 @@ def finding_lines(comparison: Comparison) -> list[str]:
     if len(answer) <= SENTENCES:
         return [verdict.sentence for verdict in answer]
     groups: dict[tuple[str, str], list[Verdict]] = {}
-    for verdict in _sorted(answer):
-        groups.setdefault(_group(verdict, metric), []).append(verdict)
+    for verdict in _sort_verdicts(answer):
+        groups.setdefault(_group_of(verdict, metric), []).append(verdict)
     lines = []
     for (start, end), verdicts in groups.items():
         if verdicts[0].outcome in ("not shown", "no interaction shown"):
@@ -166,7 +166,7 @@ def finding_lines(comparison: Comparison) -> list[str]:
     return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in known)]
 
 
-def _group(verdict: Verdict, metric: Metric) -> tuple[str, str]:
+def _group_of(verdict: Verdict, metric: Metric) -> tuple[str, str]:
     """The heading of a verdict's group, and the sentence after the names."""
     if verdict.outcome in SHOWN:
         return verdict.outcome.capitalize(), grade_text(verdict, metric)
@@ -196,14 +196,14 @@ def evidence_lines(comparison: Comparison) -> list[str]:
         for level in sorted({row.level for row in [*answer_rows(comparison), *effect_rows(comparison)]} - {0})
     )
     family = tested[0].family
-    parts = [f"corrected for {family} comparisons (Holm)" if family > 1 else "", _covered(tested[0])]
+    parts = [f"corrected for {family} comparisons (Holm)" if family > 1 else "", _describe_coverage(tested[0])]
     hashes = {run.data.hash("train") for run in comparison.runs}
     corpus = "" if len(hashes) > 1 or None in hashes else "; the training corpus is fixed"
     relative = "Relative differences. " if tested[0].scale is RELATIVE else ""
     return [f"{relative}Intervals: {levels}, {', '.join(filter(None, parts))}{corpus}.", reason]
 
 
-def _covered(verdict: Verdict) -> str:
+def _describe_coverage(verdict: Verdict) -> str:
     """Describe the randomness that the interval covers."""
     estimate, units = verdict.estimate, units_text(verdict)
     assert estimate is not None

@@ -47,7 +47,7 @@ def verdict_content(comparison: Comparison) -> Json:
         "source": layout.declared.source,
         "factor": layout.factor,
         "baseline": comparison.baseline,
-        "arms": [_arm(arm, comparison.scored) for arm in comparison.arms],
+        "arms": [_arm_content(arm, comparison.scored) for arm in comparison.arms],
         "sets": comparison.sets,
         "rows": rate_rows(comparison),
         "validated": validation_rows(comparison),
@@ -70,7 +70,7 @@ def verdict_content(comparison: Comparison) -> Json:
     }
 
 
-def _arm(arm: Arm, scored: str) -> Json:
+def _arm_content(arm: Arm, scored: str) -> Json:
     """The name and the runs of an arm: by folder name, or by the file of hypotheses as given."""
     runs = [
         {"folder": run.folder if scored else run.folder.name, "seed": run.seed, "id": run.summary.id}

@@ -76,7 +76,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     if not verdicts:
         return []
     metric = find_metric(comparison.metric)
-    labels = [_label(verdict) for verdict in reversed(verdicts)]
+    labels = [_verdict_label(verdict) for verdict in reversed(verdicts)]
     figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(verdicts))
     for height, verdict in enumerate(reversed(verdicts)):
         _draw_verdict(panel, height, verdict, [arm.name for arm in comparison.arms], metric)
@@ -93,7 +93,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "differences")
 
 
-def _label(verdict: Verdict) -> str:
+def _verdict_label(verdict: Verdict) -> str:
     return f"{verdict.arm}, {verdict.set}"
 
 
@@ -136,7 +136,7 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
     axes[0].set_ylim(-reach, reach)
     figure.supylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.amount}", fontsize=8)
     figure.supxlabel("seeds of each arm at the look", fontsize=8)
-    _legend(figure, plan)
+    _draw_legend(figure, plan)
     return save(figure, folder, "looks")
 
 
@@ -147,7 +147,7 @@ def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric:
     for row in rows:
         colour, marker = STATES.get(row["state"], ("#666666", "o"))
         if row["low"] is not None:
-            _bar(panel, row["seeds"], [metric.scale * row[key] for key in ("low", "high")], colour, reach)
+            _draw_bar(panel, row["seeds"], [metric.scale * row[key] for key in ("low", "high")], colour, reach)
         if row["equal_low"] is not None:
             ends = [metric.scale * row[key] for key in ("equal_low", "equal_high")]
             panel.plot([row["seeds"]] * 2, ends, color=colour, linewidth=4, alpha=0.45, solid_capstyle="butt")
@@ -162,7 +162,7 @@ def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric:
     panel.set_title(title, loc="left")
 
 
-def _bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:
+def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:
     """Draw an interval with caps, or with an arrowhead where it leaves the panel."""
     low, high = ends
     panel.plot([x, x], [max(low, -reach), min(high, reach)], color=colour, linewidth=1.5)
@@ -172,7 +172,7 @@ def _bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float
         panel.plot(x, place, marker=arrow if beyond else "_", color=colour, markersize=5 if beyond else 8)
 
 
-def _legend(figure: Figure, plan: VerdictPlan) -> None:
+def _draw_legend(figure: Figure, plan: VerdictPlan) -> None:
     handles = [
         Line2D([], [], color="#666666", marker="o", markerfacecolor="white", linewidth=1.5),
         Line2D([], [], color="#666666", linewidth=4, alpha=0.45),

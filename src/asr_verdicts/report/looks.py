@@ -27,10 +27,10 @@ def look_rows(comparison: Comparison) -> list[Json]:
     """
     names = [contrast.arm for contrast in comparison.course.verdicts]
     measured = [contrast for look in comparison.course.looks for contrast in look.verdicts]
-    return [_row(contrast) for contrast in sorted(measured, key=lambda contrast: names.index(contrast.arm))]
+    return [_look_row(contrast) for contrast in sorted(measured, key=lambda contrast: names.index(contrast.arm))]
 
 
-def _row(contrast: Verdict) -> Json:
+def _look_row(contrast: Verdict) -> Json:
     at = contrast.look
     assert at is not None
     found, fraction = contrast.decided, contrast.scale.fraction
@@ -120,9 +120,9 @@ def cost_section(comparison: Comparison) -> Section:
     lines = [
         plan_text(cost.plan),
         f"Runs used: {cost.runs}; {cost.plan.most} seeds per arm would take {cost.fixed}.",
-        _hours_used(cost),
-        f"Runs saved{_for_certain(comparison)}: {cost.saved}{_about(cost)}.",
-        f"Runs taken over from other sweeps: {_taken_over(cost)}.",
+        _describe_hours(cost),
+        f"Runs saved{_describe_certainty(comparison)}: {cost.saved}{_describe_saving(cost)}.",
+        f"Runs taken over from other sweeps: {_describe_taken_over(cost)}.",
     ]
     return Section("Cost", lines=lines)
 
@@ -133,7 +133,7 @@ def cost_lines(comparison: Comparison) -> list[str]:
         return []
     trained = "" if cost.hours is None else f", {hours(cost.hours)} of training"
     taken = f", {sum(cost.taken_over.values())} of them taken over" if cost.taken_over else ""
-    saved = f"{cost.saved} of {cost.fixed} saved{_for_certain(comparison)}{_about(cost)}"
+    saved = f"{cost.saved} of {cost.fixed} saved{_describe_certainty(comparison)}{_describe_saving(cost)}"
     return [f"{plan_text(cost.plan)} {cost.runs} runs used{taken}{trained}; {saved}."]
 
 
@@ -142,7 +142,7 @@ def hours(value: float) -> str:
     return f"{value:.2g} h" if 1 <= value < 10 else f"{value:,.0f} h" if value >= 10 else f"{60 * value:.2g} min"
 
 
-def _hours_used(cost: Spent) -> str:
+def _describe_hours(cost: Spent) -> str:
     if cost.hours is None:
         return "Training: no run recorded its time."
     runs = "1 run" if cost.untimed == 1 else f"{cost.untimed} runs"
@@ -150,15 +150,15 @@ def _hours_used(cost: Spent) -> str:
     return f"Training: {hours(cost.hours)}{untimed}."
 
 
-def _about(cost: Spent) -> str:
+def _describe_saving(cost: Spent) -> str:
     return f", about {hours(cost.hours_saved)} of training" if cost.saved and cost.hours_saved is not None else ""
 
 
-def _for_certain(comparison: Comparison) -> str:
+def _describe_certainty(comparison: Comparison) -> str:
     return "" if comparison.course.ended else " for certain so far"
 
 
-def _taken_over(cost: Spent) -> str:
+def _describe_taken_over(cost: Spent) -> str:
     if not cost.taken_over:
         return "none"
     sweeps = ", ".join(f"{count} from {sweep}" for sweep, count in cost.taken_over.items())

@@ -53,12 +53,14 @@ def rate_sections(comparison: Comparison) -> list[Section]:
     note = "These sets steered training, for example the choice of best.ckpt, so there are no verdicts on them."
     of = "" if comparison.scored else " of the last weights"
     return [
-        _rates(f"Error rates{of}, {seeds}", rate_rows(comparison), comparison.metric, []),
-        _rates(f"Error rates on validation sets, {seeds}", validation_rows(comparison), comparison.metric, [note]),
+        _rate_section(f"Error rates{of}, {seeds}", rate_rows(comparison), comparison.metric, []),
+        _rate_section(
+            f"Error rates on validation sets, {seeds}", validation_rows(comparison), comparison.metric, [note]
+        ),
     ]
 
 
-def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]) -> Section:
+def _rate_section(heading: str, measured: list[TableRow], metric: str, notes: list[str]) -> Section:
     columns = [
         column
         for column in shown_columns(RATE_COLUMNS, measured)
@@ -98,7 +100,7 @@ def difference_section(comparison: Comparison) -> Section:
             "relative": relative_text,
             "verdict": lambda verdict: verdict.outcome,
         },
-        [*evidence_lines(comparison), *_described(comparison)],
+        [*evidence_lines(comparison), *_describing_sets(comparison)],
     )
 
 
@@ -118,8 +120,8 @@ def evidence_section(comparison: Comparison) -> Section:
         "An interval excludes 0 exactly if a difference is shown. SE: the standard error over seeds alone and over "
         "speakers alone. Detectable: the true difference that would be shown with a power of 80 %, with its 90 % "
         "interval. Matched pairs (MAPSSWE) are about these models alone.",
-        *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
-        *_repeated(comparison.answer),
+        *(line for verdict in comparison.answer if (line := _describe_levers(verdict, metric))),
+        *_describe_repetition(comparison.answer),
     ]
     columns: dict[str, Callable[[Verdict], str]] = {
         "arm": lambda verdict: verdict.arm,
@@ -145,7 +147,7 @@ def relative_text(verdict: Verdict) -> str:
     return f"{SHARE.text(value, sign=True)} %{ends and f' ({ends})'}"
 
 
-def _described(comparison: Comparison) -> list[str]:
+def _describing_sets(comparison: Comparison) -> list[str]:
     """Name the sets that only describe."""
     others = list(dict.fromkeys(contrast.set for contrast in comparison.verdicts if not contrast.primary))
     return (
@@ -153,7 +155,7 @@ def _described(comparison: Comparison) -> list[str]:
     )
 
 
-def _levers(verdict: Verdict, metric: Metric) -> str | None:
+def _describe_levers(verdict: Verdict, metric: Metric) -> str | None:
     """Describe the seeds or speakers that would detect differences of 0.5, 1 and 2 points."""
     if not metric.is_rate or not verdict.levers:
         return None
@@ -172,7 +174,7 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
     return f"{verdict.arm}, to detect a true difference of {'; '.join(parts)}."
 
 
-def _repeated(answer: Sequence[Verdict]) -> list[str]:
+def _describe_repetition(answer: Sequence[Verdict]) -> list[str]:
     """Describe the chance that each verdict of a sweep without a plan comes again."""
     chances = [(verdict.arm, verdict.again) for verdict in answer if verdict.look is None]
     known = [f"{arm} {chance}" for arm, chance in chances if chance]

@@ -47,21 +47,21 @@ def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[
     for number, runs in enumerate(looks):
         total = spent(runs / looks[-1], alpha, gamma)
         spend, before = max(LEAST, total - before), total
-        critical = _critical(spend, runs, looks[number - 1] if number else 0, points, mass)
+        critical = _find_bound(spend, runs, looks[number - 1] if number else 0, points, mass)
         found.append(float(2 * normal_above(critical)))
         bound = critical * math.sqrt(runs)
         nodes, weights = _quadrature()
         inside = bound * nodes
         if number:
             step = math.sqrt(runs - looks[number - 1])
-            density = _normal((inside[:, None] - points[None]) / step) / step @ mass
+            density = _normal_density((inside[:, None] - points[None]) / step) / step @ mass
         else:
-            density = _normal(inside / math.sqrt(runs)) / math.sqrt(runs)
+            density = _normal_density(inside / math.sqrt(runs)) / math.sqrt(runs)
         points, mass = inside, density * bound * weights
     return tuple(found)
 
 
-def _critical(spend: float, runs: int, earlier: int, points: Array, mass: Array) -> float:
+def _find_bound(spend: float, runs: int, earlier: int, points: Array, mass: Array) -> float:
     """The bound that a path crosses at this look, and at none before, with probability `spend`."""
     if not earlier:
         return normal_bound(spend / 2)
@@ -82,7 +82,7 @@ def _quadrature() -> tuple[Array, Array]:
     return nodes, weights
 
 
-def _normal(values: Array) -> Array:
+def _normal_density(values: Array) -> Array:
     return np.exp(-0.5 * values**2) / math.sqrt(2 * math.pi)
 
 
@@ -113,7 +113,7 @@ class GroupSequential:
         if not estimate.standard_error:
             return 1.0
         observed = float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
-        return _overall(self.looks, self.look, self.alpha, self.gamma, observed)
+        return _overall_level(self.looks, self.look, self.alpha, self.gamma, observed)
 
     def half_width(self, estimate: Estimate, level: float) -> float:
         """Half-width of the repeated confidence interval at two-sided `level`, over all looks."""
@@ -145,16 +145,16 @@ class GroupSequential:
         return below(-shown) + 1 - below(shown) + (below(inside) - below(-inside) if inside > 0 else 0.0)
 
 
-def _overall(looks: tuple[int, ...], look: int, alpha: float, gamma: float, observed: float) -> float:
+def _overall_level(looks: tuple[int, ...], look: int, alpha: float, gamma: float, observed: float) -> float:
     """The level over all looks that gives the level `observed` at this look; 1 if none does."""
-    whole, here = _correspondence(looks, alpha, gamma)
+    whole, here = _level_table(looks, alpha, gamma)
     if observed > here[look, -1]:
         return 1.0
     return float(np.exp(np.interp(math.log(max(observed, 1e-300)), np.log(here[look]), np.log(whole))))
 
 
 @functools.lru_cache(maxsize=64)
-def _correspondence(looks: tuple[int, ...], alpha: float, gamma: float) -> tuple[Array, Array]:
+def _level_table(looks: tuple[int, ...], alpha: float, gamma: float) -> tuple[Array, Array]:
     """Levels over all looks, increasing (points,), and the corresponding level of each look (looks, points)."""
     exact = [alpha / share for share in range(1, SHARES + 1)]
     whole = np.unique([*np.geomspace(1e-9, MOST, 24), *exact])

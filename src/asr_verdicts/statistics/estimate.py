@@ -155,16 +155,17 @@ def contrast_estimate(
     fewest = min(len(sample.rates) for _, sample in used)
     if trimmed and fewest < FEWEST_TRIMMED:
         raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one has {fewest}")
-    grain = _smallest_step([sample for _, sample in used])
+    grain = _find_smallest_step([sample for _, sample in used])
     kept = [kept_runs(sample) if trimmed else sample for _, sample in used]
     means = [float(sample.rates.mean()) for sample in kept]
     weights = scale.weights([weight for weight, _ in used], means)
     if weights is None:
         return None
     measured = list(zip(weights, kept, strict=True))
-    speakers = (_noise_of_own_speakers if own_speakers else _speaker_noise)(measured, scale=scale)
+    speakers = (_measure_own_speakers if own_speakers else _measure_speaker_noise)(measured, scale=scale)
     arms = tuple(
-        _run_noise(weight, sample, rest, grain) for weight, (_, sample), rest in zip(weights, used, kept, strict=True)
+        _measure_run_noise(weight, sample, rest, grain)
+        for weight, (_, sample), rest in zip(weights, used, kept, strict=True)
     )
     noise = combined(arms, speakers.part)
     return Estimate(
@@ -216,13 +217,13 @@ def paired_estimate(
     weights = scale.weights([weight for weight, _ in terms], means)
     if weights is None:
         return None
-    differences = _differences(list(zip(weights, samples, strict=True)), rates_only=replicates)
-    speakers = _speaker_noise([(1.0, differences)], mass_of=samples, scale=scale)
+    differences = _weighted_sum(list(zip(weights, samples, strict=True)), rates_only=replicates)
+    speakers = _measure_speaker_noise([(1.0, differences)], mass_of=samples, scale=scale)
     if models < 2 and speakers.part is None:
         return None
     # every rate is rounded to the grain: as in an unpaired difference, each adds its own grain² / 12
-    grain = _smallest_step(samples) * math.sqrt(sum(weight**2 for weight in weights))
-    arms = (_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
+    grain = _find_smallest_step(samples) * math.sqrt(sum(weight**2 for weight in weights))
+    arms = (_measure_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
     noise = combined(arms, speakers.part) if arms else speakers.part
     assert noise is not None
     return Estimate(
@@ -242,7 +243,7 @@ def paired_estimate(
     )
 
 
-def _differences(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sample:
+def _weighted_sum(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sample:
     """The weighted sum of the samples, row by row."""
     first = terms[0][1]
     rates = np.sum([weight * sample.rates for weight, sample in terms], axis=0)
@@ -254,7 +255,7 @@ def _differences(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sam
     return Sample(rates, summed, first.totals, first.speakers, first.grain, first.unit)
 
 
-def _run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
+def _measure_run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
     """The noise of an arm with n runs, of which h are kept.
 
     Yuen's variance of the mean is (n − 1) · winsorised variance / (h (h − 1)), or variance / n if all runs are kept.
@@ -287,7 +288,7 @@ class _Speakers:
     unit: str = SPEAKERS
 
 
-def _speaker_noise(
+def _measure_speaker_noise(
     terms: Sequence[tuple[float, Sample]], mass_of: Sequence[Sample] = (), scale: Scale = POINTS
 ) -> _Speakers:
     """The noise of speakers in a weighted sum of mean errors.
@@ -319,13 +320,13 @@ def _speaker_noise(
     return _Speakers(part, drawn, effective, unit)
 
 
-def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
+def _measure_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
     """The noise of speakers if every arm has its own: the sum of the variances, with Satterthwaite's degrees of
     freedom.
 
     The units are those of all arms.
     """
-    arms = [(abs(weight), _speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
+    arms = [(abs(weight), _measure_speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
     if len(parts) < len(arms):
         return _Speakers(None)
@@ -348,7 +349,7 @@ def _require_same_utterances(samples: Sequence[Sample]) -> None:
         raise ValueError("arms were tested on different utterances: they cannot be compared")
 
 
-def _smallest_step(samples: Sequence[Sample]) -> float:
+def _find_smallest_step(samples: Sequence[Sample]) -> float:
     """The grain; if it is unknown, the smallest step between two rates, which is never below the grain."""
     known = max(sample.grain for sample in samples)
     if known:

@@ -65,8 +65,8 @@ def speaker_interval(
             1.0, totals.sum()
         )
     else:
-        drawn = _draws(units, replicates)
-        rates = _sums(drawn, owner, errors) / np.maximum(1.0, _sums(drawn, owner, totals))
+        drawn = _draw_units(units, replicates)
+        rates = _sum_draws(drawn, owner, errors) / np.maximum(1.0, _sum_draws(drawn, owner, totals))
         deviation = float(rates.std())
     standard_error = float(np.sqrt(units / (units - 1)) * deviation)
     quantile = t_bound((1 - level) / 2, units - 1)
@@ -94,12 +94,12 @@ def shared_variance(errors: NDArray[np.float64], totals: NDArray[np.float64], sp
 
 
 @functools.lru_cache(maxsize=4)  # a comparison needs the same draws for every pair of arms
-def _draws(units: int, replicates: int) -> NDArray[np.float64]:
+def _draw_units(units: int, replicates: int) -> NDArray[np.float64]:
     """How often each draw contains each unit: (replicates, units), the same at every call."""
     drawn = np.random.default_rng(0).multinomial(units, np.full(units, 1 / units), size=replicates)
     return drawn.astype(np.float64)
 
 
-def _sums(drawn: NDArray[np.float64], owner: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sum_draws(drawn: NDArray[np.float64], owner: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums of the values over the drawn units: (replicates, units) → (replicates,)."""
     return np.asarray(drawn @ np.bincount(owner, weights=values), dtype=np.float64)

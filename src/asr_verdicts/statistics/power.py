@@ -18,20 +18,22 @@ POWER = 0.8  # probability of detecting a difference
 MOST = 100_000  # largest number of seeds or speakers that is proposed
 
 
-def found_in_four_of_five(estimate: Estimate, level: float, procedure: Procedure | None = None) -> Range:
+def detectable_range(estimate: Estimate, level: float, procedure: Procedure | None = None) -> Range:
     """The true difference, a fraction, that an experiment of this size would detect with a power of 80 %.
 
     level: two-sided; procedure: the test, by default Student's t. The range is a 90 % interval, because the standard
     error is itself an estimate: its square follows a chi-square with ν degrees of freedom. With two seeds per arm its
     ends are a factor of six or more apart. All three are inf if no difference can be detected.
     """
-    value = found(estimate, level, POWER, procedure)
+    value = detectable_difference(estimate, level, POWER, procedure)
     ratio = estimate.degrees / chi_square_quantile(np.array([0.95, 0.05]), estimate.degrees)
     low, high = (float(value * math.sqrt(factor)) for factor in ratio)
     return Range(value, low, high)
 
 
-def found(estimate: Estimate, level: float, power: float = POWER, procedure: Procedure | None = None) -> float:
+def detectable_difference(
+    estimate: Estimate, level: float, power: float = POWER, procedure: Procedure | None = None
+) -> float:
     """The true difference, a fraction, that is detected with probability `power` (noncentral t); inf if none is."""
     half_width = (procedure or FixedLength()).half_width(estimate, level)
     if math.isinf(half_width):
@@ -98,11 +100,11 @@ def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float
 Reach = Callable[[Estimate], float]
 
 
-def _seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
+def _find_seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
     return fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size, MOST)
 
 
-def _speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
+def _find_speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
     if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
         return None
     return fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size, MOST)
@@ -123,16 +125,16 @@ class Levers:
 
 def levers(difference: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
     """Both levers for detecting a true difference, a fraction."""
-    return _levers(difference, estimate, lambda resized: found(resized, level, power))
+    return _find_levers(difference, estimate, lambda resized: detectable_difference(resized, level, power))
 
 
 def levers_to_equal(margin: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
     """Both levers for showing equal arms to be equivalent within ± margin; level as in `shown_equal`."""
-    return _levers(margin, estimate, lambda resized: shown_equal(resized, level, power))
+    return _find_levers(margin, estimate, lambda resized: shown_equal(resized, level, power))
 
 
-def _levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
-    seeds, speakers = _seeds(size, estimate, reach), _speakers(size, estimate, reach)
+def _find_levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
+    seeds, speakers = _find_seeds(size, estimate, reach), _find_speakers(size, estimate, reach)
     if reach(estimate) <= size:
         return Levers(seeds, speakers, "none")
     more_seeds = math.inf if seeds is None else seeds / estimate.models
@@ -153,7 +155,7 @@ def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
         kept = sum(arm.shared / arm.runs for arm in estimate.arms)
         shared = sum(arm.shared / seeds for arm in arms)
         speakers = Part(math.sqrt(max(0.0, speakers.variance - kept) + shared), speakers.degrees)
-    return _resized(estimate, arms, speakers)
+    return _resize(estimate, arms, speakers)
 
 
 def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
@@ -166,10 +168,10 @@ def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
     )
     now = estimate.over_speakers
     part = Part(now.standard_error * math.sqrt(factor), max(1.0, (now.degrees + 1) / factor - 1))
-    return _resized(estimate, arms, part)
+    return _resize(estimate, arms, part)
 
 
-def _resized(estimate: Estimate, arms: tuple[RunNoise, ...], speakers: Part | None) -> Estimate:
+def _resize(estimate: Estimate, arms: tuple[RunNoise, ...], speakers: Part | None) -> Estimate:
     noise = combined(arms, speakers) if arms else speakers
     assert noise is not None
     return replace(estimate, standard_error=noise.standard_error, degrees=noise.degrees)

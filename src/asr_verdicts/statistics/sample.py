@@ -104,13 +104,13 @@ def describe(sample: Sample) -> Spread:
     return Spread(
         runs=len(rates),
         mean=float(rates.mean()),
-        deviation=_deviation(rates.tolist()),
+        deviation=_estimate_deviation(rates.tolist()),
         best=float(rates.min()),
         worst=float(rates.max()),
     )
 
 
-def _deviation(values: Sequence[float]) -> Range | None:
+def _estimate_deviation(values: Sequence[float]) -> Range | None:
     degrees = len(values) - 1
     if degrees < 1:
         return None

@@ -68,13 +68,13 @@ def lines_of(path: Path) -> list[tuple[int, str]]:
 
     Raises UsageError if the file is empty or is not text in UTF-8.
     """
-    lines = [(number, text) for number, text in _decoded(path) if text.strip()]
+    lines = [(number, text) for number, text in _decode_lines(path) if text.strip()]
     if not lines:
         raise UsageError(f"{path}: it is empty")
     return lines
 
 
-def _decoded(path: Path) -> Iterator[tuple[int, str]]:
+def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         if path.is_dir():
             raise UsageError(f"{path}: it is a folder; expected a file, or a pattern of files in quotes")

@@ -58,7 +58,9 @@ def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
     for number, line in lines:
         if (match := RECOGS.match(line)) is None:
             raise UsageError(f"{path}:{number}: expected id:<TAB>ref=[…] or hyp=[…], found {line[:60]!r}")
-        sides.setdefault(clean(match[1]), {}).setdefault(match[2], []).append((number, _words(path, number, match[3])))
+        sides.setdefault(clean(match[1]), {}).setdefault(match[2], []).append(
+            (number, _parse_words(path, number, match[3]))
+        )
     entries = []
     for id_, of_id in sides.items():
         for side in ("ref", "hyp"):
@@ -72,7 +74,7 @@ def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
     return Texts(str(path), "icefall", unique(path, entries))
 
 
-def _words(path: Path, number: int, text: str) -> str:
+def _parse_words(path: Path, number: int, text: str) -> str:
     """The words of a Python list of strings, as icefall prints it. Nothing is executed."""
     try:
         words = ast.literal_eval(text)
@@ -89,26 +91,26 @@ def read_speechbrain(path: Path, lines: Lines, reading: Reading) -> Texts:
     if below is None:
         raise UsageError(f"{path}: expected a line ALIGNMENTS, which SpeechBrain writes below the summary")
     entries = []
-    for block in _blocks(_whole(path, lines[below][0])):
+    for block in _split_blocks(_read_below(path, lines[below][0])):
         if (match := ALIGNED.match(block[0][1])) is None:
             continue  # SpeechBrain's description of the format
         number = block[0][0]
         if len(block) != 4:
             raise UsageError(f"{path}:{number}: {match[1]} has {len(block) - 1} lines of the alignment, expected 3")
-        reference, hypothesis = (_aligned(block[place][1]) for place in (1, 3))
+        reference, hypothesis = (_join_aligned(block[place][1]) for place in (1, 3))
         entries.append((number, Entry(match[1], reference if reading.references else hypothesis, reference)))
     if not entries:
         raise UsageError(f"{path}: expected aligned utterances below ALIGNMENTS, found none")
     return Texts(str(path), "speechbrain", unique(path, entries))
 
 
-def _whole(path: Path, first: int) -> Lines:
+def _read_below(path: Path, first: int) -> Lines:
     """The lines below line `first`, including empty ones, which are empty hypotheses."""
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         return [(number, line.rstrip("\r\n")) for number, line in enumerate(file, start=1) if number > first]
 
 
-def _blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
+def _split_blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
     """The lines between rules of ====. Empty lines count, except below three aligned ones."""
     block: list[tuple[int, str]] = []
     for number, line in [*lines, (0, "=" * 80)]:
@@ -122,6 +124,6 @@ def _blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
         block = []
 
 
-def _aligned(line: str) -> str:
+def _join_aligned(line: str) -> str:
     words = (word.strip() for word in line.split(" ; "))
     return " ".join(word for word in words if word and word != "<eps>")

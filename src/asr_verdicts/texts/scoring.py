@@ -88,14 +88,14 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
     """
     scored = Scored()
     references = references and _join_characters(references, scored.warnings)
-    spoken = _references(references, files, scored.warnings)
-    files = [_without_case(_join_characters(file, scored.warnings), spoken, scored.warnings) for file in files]
+    spoken = _collect_references(references, files, scored.warnings)
+    files = [_match_case(_join_characters(file, scored.warnings), spoken, scored.warnings) for file in files]
     scored.files = files
-    ids = _common(set_, spoken, files, scoring, scored.warnings)
+    ids = _choose_ids(set_, spoken, files, scoring, scored.warnings)
     normalise, count = cache(scoring.build_normalisation()), cache(error_columns)
     scored.spoken = {id_: spoken[id_].text for id_ in ids}
     if references is not None and references.format in ("trn", "stm"):
-        scored.spoken = _chosen(set_, scored.spoken, files, normalise, scored.warnings)
+        scored.spoken = _choose_readings(set_, scored.spoken, files, normalise, scored.warnings)
     speakers = speakers_and_units(set_, ids, spoken, files, scoring.speakers, scoring.speaker_of, scored.warnings)
     for file in files:
         rows: list[UtteranceRow] = []
@@ -104,9 +104,9 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
             reference = normalise(scored.spoken[id_])
             hypothesis = normalise(entry.text) if entry is not None else ""
             row = {"set": set_, "id": id_, **speakers[id_], "reference": reference, "hypothesis": hypothesis}
-            rows.append(row | count(reference, hypothesis) | _recording(entry, spoken[id_]))  # type: ignore[arg-type]
+            rows.append(row | count(reference, hypothesis) | _place_of_audio(entry, spoken[id_]))  # type: ignore[arg-type]
         scored.rows.append(rows)
-    scored.warnings += _copies(set_, files, scored.rows)
+    scored.warnings += _copy_warnings(set_, files, scored.rows)
     words = Counter[str]()
     for counted in scored.rows[0]:
         words[counted["unit"] or counted["speaker"]] += counted["words"]
@@ -126,7 +126,7 @@ def _join_characters(file: Texts, warnings: list[str]) -> Texts:
     return replace(file, entries={id_: replace(entry, text=spelled[id_]) for id_, entry in file.entries.items()})
 
 
-def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
+def _copy_warnings(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
     """A warning for files with the same hypotheses: copies are not seeds, and not two systems."""
     by_content: dict[tuple[str, ...], list[str]] = {}
     for file, of_file in zip(files, rows, strict=True):
@@ -135,7 +135,7 @@ def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[Utterance
     return [f"{set_}: {' and '.join(sources)} have {found}" for sources in by_content.values() if len(sources) > 1]
 
 
-def _recording(*entries: Entry | None) -> dict[str, object]:
+def _place_of_audio(*entries: Entry | None) -> dict[str, object]:
     """The place of the audio, from the first entry that has one."""
     for entry in entries:
         if entry is not None and entry.audio:
@@ -143,13 +143,15 @@ def _recording(*entries: Entry | None) -> dict[str, object]:
     return {}
 
 
-def _references(references: Texts | None, files: Sequence[Texts], warnings: list[str]) -> dict[str, Entry]:
+def _collect_references(references: Texts | None, files: Sequence[Texts], warnings: list[str]) -> dict[str, Entry]:
     """The spoken utterances by id: from the file of references, else from the files of hypotheses."""
     if references is not None:
         for file in files:
             own = {id_: entry.reference for id_, entry in file.entries.items() if entry.reference is not None}
             said = references.entries
-            if other := [id_ for id_, text in own.items() if id_ in said and _words(said[id_].text) != _words(text)]:
+            if other := [
+                id_ for id_, text in own.items() if id_ in said and _split_words(said[id_].text) != _split_words(text)
+            ]:
                 warnings.append(
                     f"{file.source}: its own references differ in {some_of(other)}: only {references.source} counts"
                 )
@@ -160,7 +162,7 @@ def _references(references: Texts | None, files: Sequence[Texts], warnings: list
             if entry.reference is None:
                 raise UsageError(f"{file.source} ({file.format}): it holds no references; expected --references FILE")
             known = spoken.setdefault(id_, entry)
-            if _words(known.reference) != _words(entry.reference):
+            if _split_words(known.reference) != _split_words(entry.reference):
                 raise UsageError(
                     f"{file.source}: the reference of {id_} is {_cut(entry.reference)}, and {_cut(known.reference)} in "
                     "another file; expected the same, or --references FILE"
@@ -168,7 +170,7 @@ def _references(references: Texts | None, files: Sequence[Texts], warnings: list
     return {id_: replace(entry, text=entry.reference or "", reference=None) for id_, entry in spoken.items()}
 
 
-def _without_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -> Texts:
+def _match_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -> Texts:
     """Replace ids that differ from the references' ids in case alone, which sclite treats as equal."""
     own = {id_.lower(): id_ for id_ in spoken}
     if all(id_ in spoken for id_ in file.entries) or len(own) < len(spoken):
@@ -183,7 +185,7 @@ def _without_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str])
     return replace(file, entries=renamed)
 
 
-def _words(text: str | None) -> list[str]:
+def _split_words(text: str | None) -> list[str]:
     return (text or "").split()
 
 
@@ -192,7 +194,7 @@ def _cut(text: str | None) -> str:
     return repr(words if len(words) <= 40 else f"{words[:37]}...")
 
 
-def _common(
+def _choose_ids(
     set_: str, spoken: Mapping[str, Entry], files: Sequence[Texts], scoring: Scoring, warnings: list[str]
 ) -> list[str]:
     """The ids that are scored, in the order of the references."""
@@ -228,7 +230,7 @@ def _common(
     return [id_ for id_ in spoken if id_ in kept]
 
 
-def _chosen(
+def _choose_readings(
     set_: str,
     spoken: Mapping[str, str],
     files: Sequence[Texts],
@@ -241,10 +243,10 @@ def _chosen(
     """
     chosen, several = dict(spoken), []
     for id_, reference in spoken.items():
-        if len(readings := _readings(id_, reference)) > 1:
+        if len(readings := _list_readings(id_, reference)) > 1:
             several.append(id_)
             said = [normalise(file.entries[id_].text) for file in files if id_ in file.entries]
-            chosen[id_] = min(readings, key=lambda text: _distance(normalise(text), said))
+            chosen[id_] = min(readings, key=lambda text: _count_errors(normalise(text), said))
     if several:
         warnings.append(
             f"{set_}: the references of {some_of(several)} have alternatives {{ a / b }}: the reading nearest to all "
@@ -253,12 +255,12 @@ def _chosen(
     return chosen
 
 
-def _distance(reference: str, hypotheses: Iterable[str]) -> tuple[int, int]:
+def _count_errors(reference: str, hypotheses: Iterable[str]) -> tuple[int, int]:
     errors = [word_errors(reference, hypothesis) for hypothesis in hypotheses]
     return sum(each.count for each in errors), sum(each.substitutions for each in errors)
 
 
-def _readings(id_: str, text: str) -> list[str]:
+def _list_readings(id_: str, text: str) -> list[str]:
     """The readings of a reference. Braces and slashes count if they are separate words, from the first { on."""
     if (opening := re.search(r"(?<!\S)\{\s.*\s/\s", text)) is None:
         return [text]
@@ -297,8 +299,8 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
     composed, least = partial(normalize, "NFKC"), WORTH_A_WARNING
     shares = (
         ("marks such as <unk>", on_marks, MARKS_WORTH_A_WARNING, f"--drop '{names}' removes them"),
-        ("case and punctuation", total - _errors(wrong, bare), least, "--normalise punctuation scores words alone"),
-        (COMPATIBILITY, total - _errors(wrong, composed), least, "in NFKC they are equal"),
+        ("case and punctuation", total - _recount(wrong, bare), least, "--normalise punctuation scores words alone"),
+        (COMPATIBILITY, total - _recount(wrong, composed), least, "in NFKC they are equal"),
     )  # fmt: skip
     return [
         f"{rows[0]['set']}: {what} alone make {100 * errors / total:.0f} % of the errors of {file.source}: {remedy}"
@@ -307,5 +309,5 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
     ]
 
 
-def _errors(rows: Sequence[UtteranceRow], function: Callable[[str], str]) -> int:
+def _recount(rows: Sequence[UtteranceRow], function: Callable[[str], str]) -> int:
     return sum(word_errors(function(row["reference"]), function(row["hypothesis"])).count for row in rows)

@@ -45,8 +45,8 @@ def speakers_and_units(
     table: speakers by id; pattern: its group is the speaker in an id; both None to read the files. Raises UsageError
     for ids without a speaker in the table, or by the pattern.
     """
-    speakers = _known(ids, spoken, files, table, pattern)
-    units = _recorded("unit", ids, spoken, files)
+    speakers = _find_speakers(ids, spoken, files, table, pattern)
+    units = _read_recorded("unit", ids, spoken, files)
     if table is None and pattern is None and all(units.values()):
         return {id_: {"speaker": speakers[id_], "unit": units[id_]} for id_ in ids}
     unknown = [id_ for id_ in ids if not speakers[id_]]
@@ -57,11 +57,11 @@ def speakers_and_units(
             f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are drawn instead of speakers"
         )
     elif len(ids) > 1:
-        warnings.append(f"{set_}: speakers are unknown{_proposal(ids)}")
+        warnings.append(f"{set_}: speakers are unknown{_propose_pattern(ids)}")
     return {id_: {"speaker": "", "unit": f"{UNKNOWN} {id_}"} for id_ in ids}
 
 
-def _known(
+def _find_speakers(
     ids: Sequence[str],
     spoken: Mapping[str, Entry],
     files: Sequence[Texts],
@@ -74,10 +74,12 @@ def _known(
         return {id_: table[id_] for id_ in ids}
     if pattern is not None:
         return speakers_of(ids, pattern, "--speaker-of")
-    return _recorded("speaker", ids, spoken, files)
+    return _read_recorded("speaker", ids, spoken, files)
 
 
-def _recorded(name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]) -> dict[str, str]:
+def _read_recorded(
+    name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]
+) -> dict[str, str]:
     """The speaker or unit of each utterance, from the references, or from the first files that name it."""
     recorded: dict[str, str] = dict.fromkeys(ids, "")
     for entries in (spoken, *(file.entries for file in files)):
@@ -89,7 +91,7 @@ def _recorded(name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files:
     return recorded
 
 
-def _proposal(ids: Sequence[str]) -> str:
+def _propose_pattern(ids: Sequence[str]) -> str:
     """Propose the pattern by which ids seem to name speakers. It is not applied, because it may be wrong."""
     for form, pattern, name in HABITS:
         if all(re.fullmatch(form, id_) for id_ in ids):

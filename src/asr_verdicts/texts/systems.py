@@ -45,7 +45,7 @@ def parse(words: Sequence[str], references: Sequence[str]) -> Given:
     given = Given()
     for word in words:
         name, _, rest = word.partition("=")
-        set_, pattern = _set_and_path(rest)
+        set_, pattern = _split_set(rest)
         if not pattern:
             raise UsageError(f"{word}: expected {name}=FILE, or a pattern of files, one for each seed")
         files = given.systems.setdefault(name, {}).setdefault(set_, [])
@@ -53,14 +53,14 @@ def parse(words: Sequence[str], references: Sequence[str]) -> Given:
         if len(set(files)) < len(files):
             raise UsageError(f"{word}: a file of {name} is given twice")
     for word in references:
-        set_, pattern = _set_and_path(word)
+        set_, pattern = _split_set(word)
         if set_ in given.references:
             raise UsageError(f"--references {word}: references of {set_ or 'the default set'} are given twice")
         given.references[set_] = files_of(f"--references {word}", pattern)
     return given
 
 
-def _set_and_path(text: str) -> tuple[str, str]:
+def _split_set(text: str) -> tuple[str, str]:
     """Split test-other:hyp.trn into set and path. The path of an existing file may contain a colon."""
     head, colon, path = text.partition(":")
     return (head, path) if colon and NAME.fullmatch(head) and not Path(text).exists() else ("", text)
@@ -73,10 +73,10 @@ def files_of(word: str, pattern: str) -> list[Path]:
     files = [Path(path) for path in glob.glob(pattern, recursive=True)]
     if not files:
         raise UsageError(f"{word}: no file fits the pattern")
-    return sorted(files, key=_by_number)
+    return sorted(files, key=_number_key)
 
 
-def _by_number(path: Path) -> list[tuple[int, str]]:
+def _number_key(path: Path) -> list[tuple[int, str]]:
     """A key that sorts seed2 before seed10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
@@ -105,7 +105,7 @@ def read_given(
         )
     references = {
         set_: join_texts(
-            [read_texts(path, _of_references(path, format_), Reading(True, set_ or None, columns)) for path in paths]
+            [read_texts(path, _reference_format(path, format_), Reading(True, set_ or None, columns)) for path in paths]
         )
         for set_, paths in given.references.items()
     }
@@ -129,7 +129,7 @@ def read_given(
     return systems, references
 
 
-def _of_references(path: Path, format_: str | None) -> str | None:
+def _reference_format(path: Path, format_: str | None) -> str | None:
     """The format of a file of references, which may differ from the hypotheses' format.
 
     --format decides only if the file's own format is not clear.
@@ -209,19 +209,19 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
     tested = [set_ or DEFAULT_SET for set_ in sets]
     sources = {name: [file.source for file in systems[name][sets[0]]] for name in names}
     for name in names:
-        for copy in reversed(_copies(rows[name])):
+        for copy in reversed(_find_copies(rows[name])):
             del sources[name][copy], rows[name][copy]
-    return Records(_runs(sources, rows, tested, declared), warnings=list(dict.fromkeys(warnings)), scored=text)
+    return Records(_build_records(sources, rows, tested, declared), warnings=list(dict.fromkeys(warnings)), scored=text)
 
 
-def _copies(seeds: Sequence[list[UtteranceRow]]) -> list[int]:
+def _find_copies(seeds: Sequence[list[UtteranceRow]]) -> list[int]:
     """Places of the seeds with the hypotheses of an earlier one. Seeds without errors may be equal by chance."""
     texts = [[row["hypothesis"] for row in rows] for rows in seeds]
     wrong = [any(row["hypothesis"] != row["reference"] for row in rows) for rows in seeds]
     return [place for place, own in enumerate(texts) if wrong[place] and own in texts[:place]]
 
 
-def _runs(
+def _build_records(
     sources: Mapping[str, Sequence[str]],
     rows: Mapping[str, Sequence[list[UtteranceRow]]],
     tested: list[str],
@@ -236,7 +236,7 @@ def _runs(
                 "seed": seed,
                 SYSTEM: name,
                 "ablation": {**declared, "factor": [SYSTEM]},
-                "data": {"root": _folder_of_audio(of_seed)},
+                "data": {"root": _find_audio_folder(of_seed)},
             },
             overrides=[],
             summary=Summary(sets={}, test_sets=tested),
@@ -244,17 +244,17 @@ def _runs(
             model=ONE_SYSTEM if alone else f"{name}/{seed}",
         )
         for name in sources
-        for source, seed, of_seed in zip(sources[name], _seeds(sources[name]), rows[name], strict=True)
+        for source, seed, of_seed in zip(sources[name], _read_seeds(sources[name]), rows[name], strict=True)
     ]
 
 
-def _folder_of_audio(rows: Sequence[UtteranceRow]) -> str | None:
+def _find_audio_folder(rows: Sequence[UtteranceRow]) -> str | None:
     """The folder of the recordings that a page plays; None if no file names any."""
     folders = {os.path.dirname(os.path.abspath(row["audio"])) for row in rows if row.get("audio")}
     return os.path.commonpath(folders) if folders else None
 
 
-def _seeds(paths: Sequence[str]) -> list[int]:
+def _read_seeds(paths: Sequence[str]) -> list[int]:
     """The seeds in the names of the files, if these differ in one number, else 0, 1, 2, …"""
     numbers = [re.findall(r"\d+", path) for path in paths]
     if len({len(of) for of in numbers}) == 1:

@@ -33,18 +33,18 @@ def read_json(path: Path, lines: Lines, reading: Reading) -> Texts:
     """Read JSON lines (NeMo's manifests), a list of objects, or the object of one recording (Whisper)."""
     first = lines[0][1].strip()
     if first.startswith("[") or first == "{":
-        content = _parsed(path, lines[0][0], "\n".join(line for _, line in lines))
+        content = _parse_json(path, lines[0][0], "\n".join(line for _, line in lines))
         rows = list(enumerate(content if isinstance(content, list) else [content], start=1))
         named = "entry"
     else:
-        rows = [(number, _parsed(path, number, line)) for number, line in lines]
+        rows = [(number, _parse_json(path, number, line)) for number, line in lines]
         named = "line"
     for number, row in rows:
         if not isinstance(row, dict):
             raise UsageError(f'{path}: {named} {number} is not an object such as {{"id": …, "text": …}}')
     if path.suffix == ".json" and len(rows) == 1 and not {*NAMES[ID], *NAMES[AUDIO]} & {*map(str.lower, rows[0][1])}:
         rows = [(1, {ID: recording_id(path), **rows[0][1]})]
-    return _table(path, "json", [(number, row) for number, row in rows if isinstance(row, dict)], reading)
+    return _read_table(path, "json", [(number, row) for number, row in rows if isinstance(row, dict)], reading)
 
 
 def recording_id(path: Path) -> str:
@@ -52,7 +52,7 @@ def recording_id(path: Path) -> str:
     return clean(AUDIO_ENDING.sub("", path.stem))
 
 
-def _parsed(path: Path, number: int, text: str) -> object:
+def _parse_json(path: Path, number: int, text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -62,17 +62,17 @@ def _parsed(path: Path, number: int, text: str) -> object:
 def read_csv(path: Path, lines: Lines, reading: Reading) -> Texts:
     """Read CSV, or TSV if the head has tabs, with named columns, such as a run's utterances.csv."""
     delimiter = "\t" if "\t" in lines[0][1] else ";" if lines[0][1].count(";") > lines[0][1].count(",") else ","
-    fields = _tabbed(lines) if delimiter == "\t" else _quoted(path, lines, delimiter)
+    fields = _split_tabs(lines) if delimiter == "\t" else _split_quoted(path, lines, delimiter)
     (_, head), *rows = zip((number for number, _ in lines), fields, strict=True)
     for number, row in rows:
         if len(row) != len(head):
             raise UsageError(f"{path}:{number}: {len(row)} fields, expected {len(head)} as in the head")
     if not rows:
         raise UsageError(f"{path}: it has a head but no rows")
-    return _table(path, "csv", [(number, dict(zip(head, row, strict=True))) for number, row in rows], reading)
+    return _read_table(path, "csv", [(number, dict(zip(head, row, strict=True))) for number, row in rows], reading)
 
 
-def _tabbed(lines: Lines) -> list[list[str]]:
+def _split_tabs(lines: Lines) -> list[list[str]]:
     """The fields between tabs. Quotes are kept, unless every field with quotes is quoted as a whole."""
     rows = [line.split("\t") for _, line in lines]
     if all(WHOLLY_QUOTED.fullmatch(field) for row in rows for field in row if '"' in field):
@@ -80,7 +80,7 @@ def _tabbed(lines: Lines) -> list[list[str]]:
     return rows
 
 
-def _quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
+def _split_quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
     """The fields of CSV. Raises UsageError for a quote that is not closed in its line, because it would join rows."""
     csv.field_size_limit(LONGEST_LINE)
     rows = []
@@ -99,16 +99,16 @@ def is_head(line: str) -> bool:
     return len(words) > 1 and len(words & known) > 1
 
 
-def _table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str, object]]], reading: Reading) -> Texts:
-    columns = _columns(path, rows[0][1], reading)
-    rows = _of_set(path, rows, columns.get(SET), reading.set)
+def _read_table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str, object]]], reading: Reading) -> Texts:
+    columns = _find_columns(path, rows[0][1], reading)
+    rows = _select_set(path, rows, columns.get(SET), reading.set)
     notes: list[str] = []
     if ID not in columns and AUDIO not in columns:
         notes.append(f"{path}: it has no ids, so utterances are numbered by row")
     own = REFERENCE if reading.references else TEXT
     entries = []
-    for (number, row), id_ in zip(rows, _ids(path, rows, columns), strict=True):
-        texts = {key: _string(path, number, columns[key], row.get(columns[key])) for key in columns if key in TEXTS}
+    for (number, row), id_ in zip(rows, _find_ids(path, rows, columns), strict=True):
+        texts = {key: _read_text(path, number, columns[key], row.get(columns[key])) for key in columns if key in TEXTS}
         if texts[own] is None:
             raise UsageError(f"{path}:{number}: {columns[own]}: a text is expected, found null")
         audio = row.get(columns.get(AUDIO, ""))
@@ -118,15 +118,15 @@ def _table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str, obje
             texts.get(REFERENCE),
             texts.get(SPEAKER) or "",
             str(path.parent / audio) if isinstance(audio, str) and audio else "",
-            _seconds(path, number, row, "offset", 0.0),
-            _seconds(path, number, row, "duration", math.inf),
+            _read_seconds(path, number, row, "offset", 0.0),
+            _read_seconds(path, number, row, "duration", math.inf),
             texts.get(UNIT) or "",
         )
         entries.append((number, entry))
     return Texts(str(path), format_, unique(path, entries), notes, tuple(columns.values()))
 
 
-def _of_set(
+def _select_set(
     path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], column: str | None, wanted: str | None
 ) -> Sequence[tuple[int, Mapping[str, object]]]:
     """The rows of one set, if the table has a column of sets."""
@@ -140,7 +140,7 @@ def _of_set(
     return [(number, row) for number, row in rows if str(row.get(column)) == (wanted or sets[0])]
 
 
-def _columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[str, str]:
+def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[str, str]:
     """The names of the columns by content: from --columns if the table has them, else the usual names.
 
     Raises UsageError if no text is found.
@@ -166,7 +166,7 @@ def _columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[st
     return columns
 
 
-def _ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: Mapping[str, str]) -> list[str]:
+def _find_ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: Mapping[str, str]) -> list[str]:
     """The ids: from their column, else names of audio files, with the start in ms for segments, else numbers."""
     if ID in columns:
         ids = [str(value).strip() if (value := row.get(columns[ID])) is not None else "" for _, row in rows]
@@ -176,14 +176,14 @@ def _ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: 
     if AUDIO not in columns:
         return [str(place) for place in range(1, len(rows) + 1)]
     paths = [PurePosixPath(str(row.get(columns[AUDIO]) or "")) for _, row in rows]
-    starts = [_seconds(path, number, row, "offset", 0.0) for number, row in rows]
+    starts = [_read_seconds(path, number, row, "offset", 0.0) for number, row in rows]
     names = [audio.stem for audio in paths]
     if len(set(names)) < len(set(paths)):
         names = [str(audio) for audio in paths]
     return [f"{name}-{1000 * start:07.0f}" if start else name for name, start in zip(names, starts, strict=True)]
 
 
-def _string(path: Path, number: int, column: str, value: object) -> str | None:
+def _read_text(path: Path, number: int, column: str, value: object) -> str | None:
     if isinstance(value, list) and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in value):
         value = " ".join(part["text"].strip() for part in value)  # Whisper's segments
     if value is None or isinstance(value, str):
@@ -193,7 +193,7 @@ def _string(path: Path, number: int, column: str, value: object) -> str | None:
     return str(value)
 
 
-def _seconds(path: Path, number: int, row: Mapping[str, object], column: str, otherwise: float) -> float:
+def _read_seconds(path: Path, number: int, row: Mapping[str, object], column: str, otherwise: float) -> float:
     value = row.get(column)
     if value in (None, ""):
         return otherwise

@@ -36,7 +36,7 @@ def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
                 f"{path}:{number}: expected recording channel speaker start end words, found {line[:60]!r}"
             )
         recording, channel, speaker, *times = fields[:5]
-        start, end = (_time(path, number, text) for text in times)
+        start, end = (_parse_time(path, number, text) for text in times)
         if end <= start:
             raise UsageError(f"{path}:{number}: the segment ends at {end:g} s, not after its start at {start:g} s")
         words = fields[6:] if len(fields) > 5 and LABEL.match(fields[5]) else fields[5:]
@@ -67,7 +67,7 @@ def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
             raise UsageError(f"{path}:{number}: expected recording channel start duration word, found {line[:60]!r}")
         if fields[4].upper().startswith("<ALT"):
             raise UsageError(f"{path}:{number}: alternatives ({fields[4]}) are not read; expected one word per time")
-        start, _ = (_time(path, number, text) for text in fields[2:4])
+        start, _ = (_parse_time(path, number, text) for text in fields[2:4])
         key = (fields[0], fields[1])
         if start < last.get(key, 0.0):
             raise UsageError(f"{path}:{number}: {fields[0]} goes back in time, from {last[key]:g} to {start:g} s")
@@ -113,7 +113,7 @@ def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Text
     return Texts(str(path), "ctm", entries_, notes)
 
 
-def _time(path: Path, number: int, text: str) -> float:
+def _parse_time(path: Path, number: int, text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
