@@ -43,7 +43,7 @@ def _by_content(key: str, value: Any) -> Any:
 def determining(whole: Config) -> Config:
     """The part of a resolved config that can change the result."""
     whole = by_content(whole)
-    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # the place and the largest size
+    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # its place and the limit of its size
     kept: Config = {
         key: {name: child for name, child in value.items() if name not in without[key]}
         if key in without and isinstance(value, dict)
@@ -51,7 +51,7 @@ def determining(whole: Config) -> Config:
         for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
-    if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
+    if "gpus" in kept:  # the device changes only rounding, the number of ranks changes the batch
         kept["ranks"] = ranks(kept)
         del kept["gpus"]
     return kept

@@ -7,7 +7,7 @@ from asr_verdicts.config import flatten, within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import BEHAVIOUR, FINGERPRINT, ConfiguredRun
 
-OF_REPLICATES = ("data.corpus_seed", "data.fold")  # the seed that draws a built-in corpus, and the fold that is tested
+REPLICATE_KEYS = ("data.corpus_seed", "data.fold")  # the seed that draws a built-in corpus, and the fold that is tested
 
 Differing = dict[str, list[object]]  # dotted keys of configs, each with its different values
 
@@ -100,7 +100,7 @@ def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
     If every seed has its own corpus (data.corpus_seed) or its own test speakers (data.fold), these are replicates, not
     differences between arms.
     """
-    keys = [key for key in OF_REPLICATES if _changes_with_seed(runs, key)]
+    keys = [key for key in REPLICATE_KEYS if _changes_with_seed(runs, key)]
     return [*keys, FINGERPRINT] if keys else []
 
 

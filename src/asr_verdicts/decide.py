@@ -31,8 +31,8 @@ class Family:
     """The questions that are decided together, at a rate `alpha` of false claims.
 
     - size: the least number of comparisons to correct for, such as those that could have been chosen instead
-    - typical: claims are about typical runs: if a run failed, means are trimmed, and fewer than five runs claim
-      nothing; False: claims are about plain means, in which a diverged run counts as 100 %
+    - typical: claims are about typical runs. If a run failed, means are trimmed from five runs on, and fewer runs claim
+      nothing. False: claims are about plain means, in which a diverged run counts as 100 %.
     - rule: decides which runs failed; paired: runs with the same seed are pairs
     - scale: on which questions are decided; margin: the difference on it that would not matter
     - describe: adds matched pairs and the power, which decide nothing and take time
@@ -304,7 +304,7 @@ def _find_outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: 
 
 
 def equivalence(contrast: Verdict) -> Outcome:
-    """The outcome of arms that are equal within the margin: if means are trimmed, typical runs are equivalent."""
+    """The outcome of arms that are equal within the margin; with trimmed means, of their typical runs."""
     about_typical = contrast.estimate is not None and contrast.estimate.trimmed
     return "typical runs equivalent" if about_typical else "equivalent"
 

@@ -36,7 +36,7 @@ class Declaration:
 
 
 TEXTS = ("question", "source", "baseline", "set", "metric")
-OF_PUBLISHING = ("published", "claim", "expected", "withdrawn", "earlier")  # keys that only sweeps/publish reads
+PUBLISHING_KEYS = ("published", "claim", "expected", "withdrawn", "earlier")  # keys that only sweeps/publish reads
 
 
 def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
@@ -56,7 +56,7 @@ def parse(node: object) -> Declaration:
     """Read `ablation` of a config. Raises UsageError if it is not a declaration."""
     if not isinstance(node, Mapping):
         raise UsageError(f"ablation={node}: expected keys such as question and factor")
-    known = [*(one.name for one in fields(Declaration)), *OF_PUBLISHING]
+    known = [*(one.name for one in fields(Declaration)), *PUBLISHING_KEYS]
     for key in node:
         if key not in known:
             raise choices("ablation", key, f"one of {', '.join(known)}")

@@ -67,7 +67,7 @@ class Design:
     """The questions of a comparison: arms, baseline, metric and sets.
 
     - primary: the set that decides; size: the least number of comparisons to correct for
-    - chosen: warnings about choices made afterwards; targets: of the time to accuracy, as recorded
+    - chosen: warnings about choices made afterwards; targets: for the time to accuracy, in recorded units
     """
 
     layout: Layout[Arm]

@@ -98,7 +98,7 @@ def _count(value: object) -> int:
 
 def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
     """The errors of several rows of utterances.csv, added up. metric: wer, cer or cer_longer."""
-    # summed by map: a table of 20 seeds has a million counts
+    # by map, because a table of 20 seeds has a million counts
     total, substitutions, deletions, insertions = (
         _count(sum(map(itemgetter(column), rows))) for column in COLUMNS[metric]
     )

@@ -12,7 +12,7 @@ from asr_verdicts.statistics.seed_noise import SeedNoise
 
 
 class History(Protocol):
-    """Earlier sweeps, as far as they bear on the runs of a comparison."""
+    """Earlier sweeps on the same data, or with the same runs."""
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
         """The noise of seeds on the test set of `like`; None if no earlier sweep was tested on it."""
@@ -38,7 +38,7 @@ NO_HISTORY = NoHistory()
 class Evidence:
     """The test of a comparison, and the reason for it in a sentence.
 
-    look: the number of this look at the runs, from 1; complete: whether all declared runs are there.
+    look: the number of this look at the runs, from 1; complete: whether these are all the declared runs.
     """
 
     procedure: Procedure
@@ -56,7 +56,7 @@ class Evidence:
 UNDECLARED = Evidence(ANYTIME, "the number of seeds was not declared before the runs")
 
 
-def of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
+def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
     """The evidence of systems given by their hypotheses.
 
     seeds: per arm, if fixed before the first result; looks: seeds are added after looking at results. Raises UsageError

@@ -19,7 +19,7 @@ DEVIATIONS = 4
 
 @dataclass(frozen=True)
 class FailureRule:
-    """The rule by which a run failed that did not diverge.
+    """The rule that decides whether a run failed that did not diverge.
 
     above: times the median of the arm's finished runs, or a rate as a fraction.
     """
@@ -29,8 +29,8 @@ class FailureRule:
 
     @classmethod
     def parse(cls, value: object) -> "FailureRule":
-        """Read `ablation.failed`: diverged, {median: 1.5} or {rate: 50}, in percent. Raises UsageError for anything
-        else.
+        """Read `ablation.failed`: diverged, {median: 1.5} or {rate: 50}, in percent. Raises UsageError for other
+        values.
         """
         if value is None:
             return cls()

@@ -16,7 +16,7 @@ Json: TypeAlias = dict[str, Any]  # an object of JSON or YAML: names and values 
 
 
 def slug(text: str) -> str:
-    """Letters that are safe in a folder's name and need no quotes in a Hydra override: no '=', no ','."""
+    """Replace letters that are unsafe in a folder's name or need quotes in a Hydra override, such as '='."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-.") or "run"
 
 
@@ -41,13 +41,13 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
     try:
         yield temporary
         with suppress(FileNotFoundError), temporary.open("rb") as file:
-            os.fsync(file.fileno())  # else a power cut after the rename can leave it empty or cut
+            os.fsync(file.fileno())  # otherwise a power cut after the rename can leave it incomplete
         temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):  # if the folder of `path` is missing
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is None and re.search(r"requested and \d+ written", str(error)):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # NumPy's words for it
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # in NumPy's words
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary), temporary):
             error.filename = str(path)  # users do not know the temporary name; a full disk names no file
         raise

@@ -37,7 +37,7 @@ class VerdictPlan:
     - hopeless: the chance of a verdict below which a question is given up
     - belongs: the keys that differ between the seeds of an arm
 
-    The others describe, and may change:
+    The rest describes the plan and may change:
 
     - made: UTC, ISO 8601; seen: runs of these arms that had been compared before
     - notes: about the noise, when the plan was made; hours: the budget that set the most runs, if it was in hours

@@ -26,7 +26,7 @@ from asr_verdicts.verdict import SHOWN, AtLook, Outcome, Question, Verdict
 
 @dataclass(frozen=True)
 class PlannedLook:
-    """number: counted from 1; runs: of each arm; verdicts: on the questions that were open before the look."""
+    """A look of a plan. number: from 1; runs: of each arm; verdicts: on the questions that were open before it."""
 
     number: int
     runs: int
@@ -197,7 +197,7 @@ def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]]
 
 
 def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
-    """The looks of a sweep with its evidence; without a plan no looks, and the evidence as it is.
+    """The looks of a planned sweep and their evidence; without a plan, no looks and the given evidence.
 
     A question outside the plan gets the test that is valid at any time, and its look is recorded.
     """
@@ -222,7 +222,7 @@ class Spent:
     """The cost of a plan.
 
     - runs: used by the looks; fixed: of the fixed design; saved: runs of the fixed design that no arm needs any more
-    - hours: of training of the runs used, None if no time is known; untimed: used runs without a time, since they
+    - hours: of training of the runs used, None if no time is known; untimed: used runs without a time, because they
       diverged
     - hours_saved: estimated from the mean of the arm's runs; None if unknown
     - taken_over: the used runs that other sweeps trained, by sweep; hours_taken_over: their part of `hours`

@@ -62,7 +62,7 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
         length = itemgetter(COLUMNS[column][0])
         totals = np.array([length(described[key]) for key in keys], dtype=float)
         errors = [
-            totals if run.diverged_at is not None else _linear_errors(rows[id(run)], keys, metric, totals)
+            totals if run.diverged_at is not None else _utterance_errors(rows[id(run)], keys, metric, totals)
             for run in arm.results
         ]
         units, kind = units_of_rows([described[key] for key in keys])
@@ -83,7 +83,7 @@ def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
     return named, f"{kinds.pop()}s" if len(kinds) == 1 else "units"
 
 
-def _linear_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
+def _utterance_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
     """The errors of a run by utterance; their sum over the sum of `totals` is its rate.
 
     If a run's own totals depend on its hypotheses, as with cer_longer, the errors are linearised: the run's rate times
@@ -148,7 +148,7 @@ def _have_own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
 
 @dataclass(frozen=True)
 class _Tested:
-    """keys: the utterances that each arm is compared on, ordered by id; apart: arms with their own test set."""
+    """The utterances to compare. keys: by arm, in the order of their ids; apart: arms with their own test set."""
 
     keys: dict[str, list[Key]]
     apart: set[str]

@@ -6,11 +6,12 @@ from typing import Protocol
 
 from asr_verdicts.metrics import SHARE, Metric, format_interval
 
+# logarithm of a ratio, 150 times as much, from which on an interval's end counts as infinite
 MOST_LOG = 5.0  # largest logarithm of a ratio, 150 times as much, that an interval's end reports
 
 
 class Scale(Protocol):
-    """The scale that decides questions, of values, margins and intervals; texts have its unit."""
+    """A scale of values, margins and intervals, on which questions are decided. Texts have its unit."""
 
     name: str
 

@@ -211,10 +211,7 @@ def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
 
 
 def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
-    """Notes on runs that diverged, failed or are missing, and on test speakers in training.
-
-    arms: all arms of the comparison.
-    """
+    """Notes on diverged, failed and missing runs, and on test speakers in training. arms: all of the comparison."""
     sides = [arm for arm in arms if arm.name in verdict.question.weights]
     trained = dict.fromkeys(run.data.trained_on(verdict.set) for arm in sides for run in arm.runs)
     notes = [*trained, *(shared_start(arm) for arm in sides), *_describe_failures(verdict)]

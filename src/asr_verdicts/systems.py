@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import choices
-from asr_verdicts.evidence import of_systems
+from asr_verdicts.evidence import evidence_of_systems
 from asr_verdicts.metrics import LOSS
 from asr_verdicts.texts.entries import Texts
 from asr_verdicts.texts.scoring import Scoring
@@ -35,4 +35,4 @@ def compare_systems(
     first = next(iter(systems), None)
     declared = {"baseline": first, **({} if margin is None else {"margin": margin})}
     records = to_records(systems, references, scoring, declared)
-    return compare(records, options, " and ".join(systems), of_systems(records, seeds, looks=looks))
+    return compare(records, options, " and ".join(systems), evidence_of_systems(records, seeds, looks=looks))

@@ -95,11 +95,11 @@ class Verdict:
     """The verdict on a question on a test set. Rates and their differences are fractions, not percent.
 
     - primary: on the declared set, whose verdicts are the answer; the other sets describe
-    - seeds: the number of results by arm; failed: of them, by `rule`; diverged: of the failed
+    - seeds: the number of results by arm; failed, diverged: the number that failed (by `rule`), and that diverged
     - rate, baseline_rate, difference: over the utterances that all runs have; of trimmed means if the estimate is
       trimmed
-    - estimate: on the scale that decides; None without noise to judge by, for which `reason` has the cause; other: on
-      the other scale
+    - estimate: on the scale that decides, None if its noise is unknown; other: on the other scale; reason: why nothing
+      can be decided
     - margin: the difference that would not matter, on the scale that decides; None if undeclared
     - relative: the difference of logarithms with its interval at the level of the verdict; None if a rate is 0
     - superiority: the share of pairs of runs in which the arm's run is better

@@ -161,7 +161,7 @@ def finding_lines(comparison: Comparison) -> list[str]:
     noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
     undecided = any(verdict.outcome == "undecided" for verdict in answer)
     arms = {name for verdict in answer for name in verdict.question.weights}
-    known = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # these are warnings already
+    known = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # already among the warnings
     notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
     return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in known)]
 
@@ -182,7 +182,7 @@ def _group_of(verdict: Verdict, metric: Metric) -> tuple[str, str]:
 
 
 def evidence_lines(comparison: Comparison) -> list[str]:
-    """Describe the coverage of the intervals, and the test with its reason."""
+    """Describe what the intervals cover, and the test with its reason."""
     answer, evidence = comparison.answer, comparison.evidence
     tested = [verdict for verdict in answer if verdict.estimate is not None and not verdict.reason]
     if not answer:
@@ -204,7 +204,7 @@ def evidence_lines(comparison: Comparison) -> list[str]:
 
 
 def _describe_coverage(verdict: Verdict) -> str:
-    """Describe the randomness that the interval covers."""
+    """Describe the variation that the interval covers."""
     estimate, units = verdict.estimate, units_text(verdict)
     assert estimate is not None
     if estimate.paired and not estimate.speakers:

@@ -68,10 +68,7 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw differences: a line per contrast with its interval; a filled marker shows a difference.
-
-    The sets that only describe are below the horizontal line.
-    """
+    """Draw each contrast with its interval, filled if a difference is shown; sets that only describe are below."""
     verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
         return []

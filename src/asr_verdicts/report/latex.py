@@ -20,6 +20,8 @@ HEAD = "% In the preamble: \\usepackage{booktabs}\n"
 SETS_PER_TABLE = 2  # test sets side by side; further sets are below
 # characters in a line of the appendix, two beside each column: 17 cm at the size \small; wider tables are cut and
 # repeat their first columns
+# characters in a line of the appendix, with two between columns: 17 cm at the size \small; wider tables are cut and
+# repeat their first columns
 MOST_CHARACTERS = 100
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
 # a right-aligned cell: a number, with its deviation or interval
@@ -163,10 +165,7 @@ def appendix(report: Report) -> str:
 
 
 def _split_columns(section: Section) -> list[list[int]]:
-    """Split a wide table into parts of at most MOST_CHARACTERS; return the columns of each part.
-
-    Each part repeats the columns that name the rows.
-    """
+    """Split a wide table into parts of at most MOST_CHARACTERS, each with the row names; return the columns of each."""
     widths = [2 + max(map(len, cells)) for cells in zip(section.head, *section.rows, strict=True)]
     names = [0, 1] if section.head[:2] == ["arm", "set"] else [0]
     pieces = [[*names]]

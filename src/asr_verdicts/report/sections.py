@@ -16,7 +16,7 @@ from asr_verdicts.verdict import Verdict
 
 
 def verdict_sections(comparison: Comparison) -> list[Section]:
-    """The sections on any systems, including empty ones."""
+    """The sections that any systems have, including empty ones."""
     return [
         *opening_sections(comparison),
         *rate_sections(comparison),

@@ -38,7 +38,7 @@ def spent(share: float, alpha: float, gamma: float = GAMMA) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[float, ...]:
-    """The two-sided level of each look, so that a false alarm at any of them has probability alpha.
+    """The two-sided level of each look, for a probability alpha of a false alarm at any look.
 
     looks: runs per arm at each look, increasing.
     """
@@ -124,7 +124,7 @@ class GroupSequential:
     def chance(self, estimate: Estimate, level: float, margin: float, equal: float) -> float:
         """The probability, given the data so far, that the last look decides.
 
-        It decides if it shows a difference at `level`, or one within ± margin at the level `equal`. This is the
+        It decides if it shows a difference at `level`, or equality within ± margin at the level `equal`. This is the
         predictive probability of Spiegelhalter, Freedman & Blackburn (1986). The noise of speakers is the same at all
         looks; the noise of seeds falls with their number.
         """

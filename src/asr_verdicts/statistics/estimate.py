@@ -63,6 +63,7 @@ def over_seeds(arms: Sequence[RunNoise]) -> Part:
     return Part(sqrt(total), sum(high) ** 2 / sum(of**2 / arm.degrees for of, arm in zip(high, arms, strict=True)))
 
 
+# probability that a variance exceeds the upper confidence bound that degrees of freedom use
 UPPER = 0.2  # degrees of freedom use the upper confidence bound of each variance that is exceeded with this probability
 
 
@@ -140,11 +141,11 @@ def contrast_estimate(
 
     - terms: weight and sample of each arm, each arm once: +1 and −1 for a difference, ± 1/2 for a main effect, ± 1 for
       an interaction; arms of weight 0 are left out
-    - trimmed: use means without the best and the worst 20 % of an arm's runs, with winsorised variances (Yuen 1974),
-      and the noise of speakers in the runs kept; if some runs fail, one of 100 % makes a plain mean too noisy
+    - trimmed: use means without the best and the worst 20 % of an arm's runs, with winsorised variances (Yuen 1974);
+      the noise of speakers comes from the runs kept. A single failed run of 100 % would make a plain mean too noisy.
     - own_speakers: each arm has its own test set, such as another language, with independent noise of speakers
-    - scale: relative estimates Σ weight · log(mean rate), so that exp of a difference is a ratio; it is linearised by
-      dividing each weight by its arm's mean, and None if a mean is 0
+    - scale: relative estimates Σ weight · log(mean rate), so that exp of a difference is a ratio. It is linearised:
+      each weight is divided by its arm's mean. The estimate is None if a mean is 0.
 
     Arms may be unequally noisy (Welch 1947). Speakers count if every arm has errors by utterance. Raises ValueError if
     arms were tested on different utterances, or if a trimmed arm has fewer than 5 runs.
@@ -200,8 +201,8 @@ def paired_estimate(
     - replicates: each row is a replicate with its own corpus and test speakers, so that the differences of the rates
       contain all noise; their t test has one degree of freedom fewer than replicates (Student 1908)
     - overlap: test material per training material if the replicates are folds of one corpus. Their training sets
-      overlap, so the variance of the mean difference is s² (1 / n + overlap) instead of s² / n (the corrected resampled
-      t test of Nadeau & Bengio 2003)
+      overlap, so the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is the corrected
+      resampled t test (Nadeau & Bengio 2003).
     - terms, scale: as in contrast_estimate
 
     Raises ValueError if the rows or the utterances of the arms differ.
@@ -321,10 +322,9 @@ def _measure_speaker_noise(
 
 
 def _measure_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
-    """The noise of speakers if every arm has its own: the sum of the variances, with Satterthwaite's degrees of
-    freedom.
+    """The noise of speakers if every arm has its own, over the units of all arms.
 
-    The units are those of all arms.
+    The variances are added, with Satterthwaite's degrees of freedom.
     """
     arms = [(abs(weight), _measure_speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]

@@ -59,7 +59,7 @@ class FixedLength:
 class Anytime:
     """The anytime-valid t test, valid however often one looks (Wang & Ramdas 2025; Lindon et al. 2022).
 
-    It weighs no difference against differences that are normal with variance 1 / phi, in units of a run's variance. The
+    It weighs the hypothesis of no difference against normal ones of variance 1 / phi, in units of a run's variance. The
     interval is ± SE · √(ν (1 − q) / (q − r)). Here r = φ / (φ + information) and q = (r · level²)^(1 / (ν + 1)). phi
     sets the number of runs at which it is narrowest: about 20 for 1, about 5 for 1/4.
 

@@ -26,8 +26,9 @@ class SeedNoise:
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]], grain: float) -> float:
-    """√(Σ (n − 1) s² / Σ (n − 1)), at least grain / √12: the pooled deviation is never below the rounding to whole
-    errors.
+    """Pool the standard deviations of groups: √(Σ (n − 1) s² / Σ (n − 1)).
+
+    The result is at least the rounding to whole errors, grain / √12.
     """
     squares = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in groups)
     return max(math.sqrt(squares / sum(len(group) - 1 for group in groups)), grain / math.sqrt(12))

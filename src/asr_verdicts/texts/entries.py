@@ -18,7 +18,7 @@ class Entry:
     - text: the reference in a file of references, else the hypothesis
     - reference: None if a file of hypotheses lacks it; speaker, audio, unit: empty if unknown
     - unit: what was drawn independently, if that is not the speaker, as in UtteranceRow
-    - offset, duration: seconds in the recording; an infinite duration reaches its end
+    - offset, duration: seconds in the recording; an infinite duration means to its end
     """
 
     id: str

@@ -41,7 +41,7 @@ def read_texts(path: Path, format_: str | None, reading: Reading, segments: Mapp
 
 
 def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
-    """The format of most lines. or_else: the format if two fit; without it, two raise UsageError."""
+    """Recognise the format of most lines. If two fit, returns kaldi if `or_else` is given, else raises UsageError."""
     first = lines[0][1].lstrip()
     if first[0] in "{[" and (first[0] == "{" or first[1:2] in ("{", "")):
         return "json"

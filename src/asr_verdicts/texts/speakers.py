@@ -11,6 +11,7 @@ from asr_verdicts.texts.entries import Entry, Texts, lines_of
 from asr_verdicts.texts.ids import some_of, speakers_of
 
 UNKNOWN = "utterance"  # the kind of unit of an utterance with an unknown speaker
+# forms of ids, each with the pattern that finds the speaker, and a name
 HABITS = (
     (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
     (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),

@@ -130,10 +130,7 @@ def read_given(
 
 
 def _reference_format(path: Path, format_: str | None) -> str | None:
-    """The format of a file of references, which may differ from the hypotheses' format.
-
-    --format decides only if the file's own format is not clear.
-    """
+    """The format of a file of references; --format decides only if the file's own format is not clear."""
     if format_ not in ("kaldi", "lines"):
         return None
     return format_ if recognise(path, lines_of(path), or_else=format_) == "kaldi" else None
@@ -146,9 +143,10 @@ def read_systems(
     set_: str = "",
     columns: Mapping[str, str] | None = None,
 ) -> list[Texts]:
-    """The hypotheses of each seed: a file each, or a folder each if every file is the JSON of one recording.
+    """The hypotheses of each seed, from a file each or, with a file per recording, from a folder each.
 
-    references: of the same set; if they are an STM, a CTM's words go into its segments.
+    A folder's files must all be the JSON of one recording. references: of the same set; if they are an STM, a CTM's
+    words go into its segments.
     """
     segments = references.entries if references is not None and references.format == "stm" else None
     reading = Reading(False, set_ or None, columns or {})
