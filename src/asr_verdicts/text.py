@@ -56,7 +56,7 @@ def decode(content: bytes, path: Path, number: int = 1) -> str:
         raise UsageError(f"{place}; {unknown}; iconv -f ENCODING {conversion}") from error
     if "\0" in text:
         line = number + text.count("\n", 0, text.index("\0"))
-        raise UsageError(f"{path}:{line}: it holds NUL, as UTF-16 does; expected text in UTF-8")
+        raise UsageError(f"{path}:{line}: it contains NUL, like UTF-16; expected text in UTF-8")
     return text
 
 

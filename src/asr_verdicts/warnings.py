@@ -154,7 +154,7 @@ def _luck_warnings(evidence: Evidence, arms: Sequence[Arm], design: Design) -> l
         return []
     return [
         f"seeds move the {metric.label} by {metric.text(own)} {metric.amount} here (standard deviation), and by "
-        f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few may lie close by luck"
+        f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few seeds may agree by luck"
     ]
 
 

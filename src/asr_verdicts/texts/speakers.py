@@ -99,7 +99,7 @@ def _propose_pattern(ids: Sequence[str]) -> str:
             speakers = {match[1] for id_ in ids if (match := re.search(pattern, id_))}
             if 1 < len(speakers) < len(ids):
                 return (
-                    f"; ids of the form {name} would give {len(speakers)} ({', '.join(sorted(speakers)[:3])}, …): "
-                    f"--speaker-of '{pattern}' if that is so"
+                    f"; ids look like {name}, with {len(speakers)} speakers ({', '.join(sorted(speakers)[:3])}, …): "
+                    f"add --speaker-of '{pattern}' if that is right"
                 )
     return "; --speaker-of REGEX or --utt2spk FILE names them"

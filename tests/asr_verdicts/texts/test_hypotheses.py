@@ -271,7 +271,7 @@ def test_unknown_speakers_are_said_and_a_habit_is_proposed() -> None:
     assert {row["unit"] for row in scored.rows[0]} == {f"utterance {id_}" for id_ in spoken}
     assert {row["speaker"] for row in scored.rows[0]} == {""}
     (warning,) = scored.warnings
-    assert "would give 2 (a, b, …): --speaker-of '^([^-]+)-' if that is so" in warning
+    assert "with 2 speakers (a, b, …): add --speaker-of '^([^-]+)-' if that is right" in warning
     known = score("test", given(**spoken), [given(**spoken)], Scoring(speaker_of="^([^-]+)-"))
     assert {row["speaker"] for row in known.rows[0]} == {"a", "b"}
     assert {row["unit"] for row in known.rows[0]} == {""}
@@ -401,7 +401,7 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         ":2: byte 1 is not UTF-8; its encoding is not known (CP1250 and LATIN1 are common); iconv -f ENCODING -t UTF-8",
     ),
     "utf-16": ("one (a)\n".encode("utf-16"), {}, ": it is in UTF-16, not UTF-8; iconv -f UTF-16 -t UTF-8 hyp.txt"),
-    "nul": ("one\0 (a)\n", {}, ":1: it holds NUL"),
+    "nul": ("one\0 (a)\n", {}, ":1: it contains NUL"),
     "a carriage return within": ("one\rtwo (a)\n", {}, ":1: a carriage return in the middle"),
     "gzip": (gzip.compress(b"one (a)\n"), {}, "it is compressed by gzip"),
     "comments alone": (";; one\n;; two\n", {}, "it contains only comments"),
