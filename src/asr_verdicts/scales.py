@@ -6,8 +6,7 @@ from typing import Protocol
 
 from asr_verdicts.metrics import SHARE, Metric, format_interval
 
-# logarithm of a ratio, 150 times as much, from which on an interval's end counts as infinite
-MOST_LOG = 5.0  # largest logarithm of a ratio, 150 times as much, that an interval's end reports
+MOST_LOG = 5.0  # logarithm of a ratio, 150 times as much, from which on an interval's end counts as infinite
 
 
 class Scale(Protocol):

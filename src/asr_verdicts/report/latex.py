@@ -18,8 +18,6 @@ SPECIAL = {
 }  # fmt: skip
 HEAD = "% In the preamble: \\usepackage{booktabs}\n"
 SETS_PER_TABLE = 2  # test sets side by side; further sets are below
-# characters in a line of the appendix, two beside each column: 17 cm at the size \small; wider tables are cut and
-# repeat their first columns
 # characters in a line of the appendix, with two between columns: 17 cm at the size \small; wider tables are cut and
 # repeat their first columns
 MOST_CHARACTERS = 100

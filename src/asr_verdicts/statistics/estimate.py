@@ -63,8 +63,7 @@ def over_seeds(arms: Sequence[RunNoise]) -> Part:
     return Part(sqrt(total), sum(high) ** 2 / sum(of**2 / arm.degrees for of, arm in zip(high, arms, strict=True)))
 
 
-# probability that a variance exceeds the upper confidence bound that degrees of freedom use
-UPPER = 0.2  # degrees of freedom use the upper confidence bound of each variance that is exceeded with this probability
+UPPER = 0.2  # probability that a variance exceeds the upper confidence bound that degrees of freedom use
 
 
 def upper(variance: float, degrees: float) -> float:

@@ -16,7 +16,7 @@ HABITS = (
     (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
     (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),
     (r"[^_]+_.+", r"^([^_]+)_", "speaker_utterance"),
-)  # forms of ids, the pattern that finds the speaker in each, and its name
+)
 LOOKED_AT = 100  # utterances that show whether a file names speakers
 
 
