@@ -102,8 +102,8 @@ class Result:
         ]
         table = _html_table(head, rows) if rows else self.table()._repr_html_()
         notes = [*map(_as_arguments, evidence_lines(self.comparison)), self.scored, *self.warnings]
-        said = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in notes if note)
-        return f"{table}{self._figure()}{sentences}{said}"
+        footer = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in notes if note)
+        return f"{table}{self._figure()}{sentences}{footer}"
 
     def _figure(self) -> str:
         """The differences with their intervals, as SVG; "" without intervals or matplotlib."""
@@ -163,9 +163,9 @@ def compare(
         read = {name: {set: seeds_of(value, name, format, spoken)} for name, value in systems.items()}
         by_id = speakers_of_texts(speakers, spoken, read, set)
         scoring = Scoring(normalize or normalise, missing, by_id, speaker_of, language, drop)
-        known = {} if spoken is None else {set: spoken}
+        by_set = {} if spoken is None else {set: spoken}
         options = Options(baseline, [], metric, set)
-        return Result(compare_systems(read, known, scoring, options, seeds=seeds, looks=looks, margin=margin))
+        return Result(compare_systems(read, by_set, scoring, options, seeds=seeds, looks=looks, margin=margin))
     except UsageError as error:
         raise UsageError(_as_arguments(str(error))) from error
 

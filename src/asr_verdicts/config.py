@@ -44,17 +44,17 @@ def determining(whole: Config) -> Config:
     """The part of a resolved config that can change the result."""
     whole = by_content(whole)
     without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # its place and the limit of its size
-    kept: Config = {
+    content: Config = {
         key: {name: child for name, child in value.items() if name not in without[key]}
         if key in without and isinstance(value, dict)
         else value
         for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
-    if "gpus" in kept:  # the device changes only rounding, the number of ranks changes the batch
-        kept["ranks"] = ranks(kept)
-        del kept["gpus"]
-    return kept
+    if "gpus" in content:  # the device changes only rounding, the number of ranks changes the batch
+        content["ranks"] = ranks(content)
+        del content["gpus"]
+    return content
 
 
 def ranks(cfg: Mapping[str, Any]) -> int:

@@ -72,18 +72,20 @@ def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Diff
 
 def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Sequence[str]) -> list[str]:
     """The group or key in which the runs differ, if none was declared. Raises ConfoundedError if there are several."""
-    own = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
-    known = references(runs)
-    followers = {key for key in own if not _set_differently(runs, key) and _follows_from_another(key, own, known)}
-    own = {key: values for key, values in own.items() if key not in followers and not within(key, allowed)}
-    roots = list(dict.fromkeys(key.split(".")[0] for key in own))
+    remaining = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
+    sources = references(runs)
+    followers = {
+        key for key in remaining if not _set_differently(runs, key) and _follows_from_another(key, remaining, sources)
+    }
+    remaining = {key: values for key, values in remaining.items() if key not in followers and not within(key, allowed)}
+    roots = list(dict.fromkeys(key.split(".")[0] for key in remaining))
     if len(roots) > 1:
         reason = "no factor is declared (ablation.factor), and the runs differ in several keys:"
-        raise ConfoundedError([], own, reason)
+        raise ConfoundedError([], remaining, reason)
     if not roots and differ:
         return list(allowed)
-    leaf = list(own)
-    explained = all(within(key, derived(leaf, known)) for key in followers)
+    leaf = list(remaining)
+    explained = all(within(key, derived(leaf, sources)) for key in followers)
     alone = len(leaf) == 1 and not leaf[0].endswith("._target_") and explained
     return leaf if alone else roots
 
@@ -109,8 +111,8 @@ def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(int(run.config["seed"]), set()).add(value_text(run.content.get(key, MISSING)))
-    own = all(len(values) == 1 for values in seeds.values()) and len(set.union(*seeds.values())) == len(seeds)
-    return own and len(seeds) > 1
+    differs = all(len(values) == 1 for values in seeds.values()) and len(set.union(*seeds.values())) == len(seeds)
+    return differs and len(seeds) > 1
 
 
 def _set_differently(runs: Sequence[ConfiguredRun], key: str) -> bool:
@@ -126,10 +128,10 @@ def references(runs: Sequence[ConfiguredRun]) -> References:
     in all runs counts as derived: model.dropout from dropout.
     """
     recorded = [run.derived for run in runs]
-    known = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}
+    sources = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}
     for of_run in recorded:
-        known |= of_run or {}
-    return known
+        sources |= of_run or {}
+    return sources
 
 
 def _same_named_keys(runs: Sequence[ConfiguredRun]) -> References:
@@ -145,11 +147,11 @@ def _same_named_keys(runs: Sequence[ConfiguredRun]) -> References:
 
 def derived(factor: Sequence[str], references: References) -> set[str]:
     """Keys whose values follow from the factor, directly or through other keys."""
-    known = set(factor)
+    reached = set(factor)
     while more := {
         key
         for key, sources in references.items()
-        if key not in known and any(within(source, known) for source in sources)
+        if key not in reached and any(within(source, reached) for source in sources)
     }:
-        known |= more
-    return known - set(factor)
+        reached |= more
+    return reached - set(factor)

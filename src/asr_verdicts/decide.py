@@ -79,7 +79,7 @@ def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: 
             continue
         common = samples.common_replicates(question.weights)
         for arm in question.weights:
-            alone = [one for one in samples.models[arm] if one not in common]
+            alone = [seed for seed in samples.models[arm] if seed not in common]
             if alone:
                 lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner"
                 warnings[f"{lacking}: compared on the {len(common)} of {' and '.join(question.weights)}"] = None
@@ -102,8 +102,8 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
     estimates = {name: _estimate(question, terms, samples, scale, paired, trimmed) for name, scale in SCALES.items()}
     estimate = estimates[family.scale.name]
     noiseless = _noise_reason(estimate, terms)
-    kept = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
-    sides = [_mean_of_side(question, kept, sign) for sign in (1, -1)]
+    used = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
+    sides = [_mean_of_side(question, used, sign) for sign in (1, -1)]
     pairs = _test_pairs(question, samples, metric) if family.describe else math.nan
     return Verdict(
         question=question,
@@ -136,7 +136,7 @@ def _select_samples(question: Question, samples: SetSamples) -> dict[str, Sample
     common = samples.common_replicates(question.weights)
     if not samples.replicates or len(common) < 2:
         return terms
-    rows = {arm: np.array([samples.models[arm].index(one) for one in common]) for arm in terms}
+    rows = {arm: np.array([samples.models[arm].index(seed) for seed in common]) for arm in terms}
     return {arm: sample.of_runs(rows[arm]) for arm, sample in terms.items()}
 
 
@@ -154,8 +154,8 @@ def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> flo
     """The share of pairs of runs in which the arm's run is better than the baseline's; ties count half."""
     if question.kind != "arm":
         return None
-    own, base = (terms[arm].rates for arm in question.weights)
-    return float(np.mean((own[:, None] < base) + 0.5 * (own[:, None] == base)))
+    ours, base = (terms[arm].rates for arm in question.weights)
+    return float(np.mean((ours[:, None] < base) + 0.5 * (ours[:, None] == base)))
 
 
 def _mean_of_side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:

@@ -45,7 +45,7 @@ def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
     Raises UsageError for invalid keys or values, and if runs declare different factors.
     """
     declared = [parse(run.config["ablation"]) for run in runs if run.config.get("ablation")]
-    factors = {tuple(one.factor) for one in declared if one.factor}
+    factors = {tuple(each.factor) for each in declared if each.factor}
     if len(factors) > 1:
         names = " and ".join(sorted(", ".join(factor) for factor in factors))
         raise UsageError(f"the runs declare different factors (ablation.factor): {names}")
@@ -56,10 +56,10 @@ def parse(node: object) -> Declaration:
     """Read `ablation` of a config. Raises UsageError if it is not a declaration."""
     if not isinstance(node, Mapping):
         raise UsageError(f"ablation={node}: expected keys such as question and factor")
-    known = [*(one.name for one in fields(Declaration)), *PUBLISHING_KEYS]
+    allowed = [*(each.name for each in fields(Declaration)), *PUBLISHING_KEYS]
     for key in node:
-        if key not in known:
-            raise choices("ablation", key, f"one of {', '.join(known)}")
+        if key not in allowed:
+            raise choices("ablation", key, f"one of {', '.join(allowed)}")
     given = {str(key): value for key, value in node.items() if value is not None}
     for key in TEXTS:
         if isinstance(given.get(key), (Mapping, list)):

@@ -140,10 +140,10 @@ def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration)
 
 def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
     """Raise UsageError for a key of --allow that no run has: it would allow nothing."""
-    known = list(dict.fromkeys(key for run in runs for key in run.content))
+    keys = list(dict.fromkeys(key for run in runs for key in run.content))
     for key in allow:
-        if known and not any(within(name, [key]) for name in known):
-            near = ", ".join(get_close_matches(key, known, n=3)) or "a key of config.yaml, or a group"
+        if keys and not any(within(name, [key]) for name in keys):
+            near = ", ".join(get_close_matches(key, keys, n=3)) or "a key of config.yaml, or a group"
             raise choices("allow", key, near)
 
 
@@ -197,10 +197,13 @@ def _chosen_afterwards(
             f"the baseline {baseline.name} was chosen by --baseline, in place of {default}: verdicts are corrected "
             "over all pairs of arms"
         )
-    for name, given, own in (("metric", options.metric, declared.metric or "wer"), ("set", options.set, declared.set)):
-        if given is not None and own is not None and given != own:
+    for name, given, original in (
+        ("metric", options.metric, declared.metric or "wer"),
+        ("set", options.set, declared.set),
+    ):
+        if given is not None and original is not None and given != original:
             warnings.append(
-                f"the {name} {given} was chosen by --{name}, in place of {own}: its verdicts are exploratory"
+                f"the {name} {given} was chosen by --{name}, in place of {original}: its verdicts are exploratory"
             )
     return warnings, size
 

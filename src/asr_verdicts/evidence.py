@@ -78,6 +78,6 @@ def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> 
         return Evidence(FixedLength(), f"{seeds} seeds per arm (--seeds)", complete=True)
     if all(run.model == ONE_SYSTEM for run in records.runs):
         return Evidence(FixedLength(test="Student's t"), "one training per system", complete=True)
-    found = " and ".join(map(str, sorted(set(counts.values()))))
-    reason = f"{found} seeds per arm; confirm it by --seeds {found}, or deny it by --looks"
+    number = " and ".join(map(str, sorted(set(counts.values()))))
+    reason = f"{number} seeds per arm; confirm it by --seeds {number}, or deny it by --looks"
     return Evidence(ASSUMED, reason, complete=True)

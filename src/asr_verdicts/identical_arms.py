@@ -18,13 +18,13 @@ def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[s
         f"{_describe_sharing(*copies)} (same config and results): counted for {copies[1].name} alone"
         for copies in shared
     ]
-    for one, other in itertools.combinations(arms, 2):
-        pairs = _pairs(one, other)
+    for first, other in itertools.combinations(arms, 2):
+        pairs = _pairs(first, other)
         same = [str(run.seed) for run, its in pairs if _same_results(run, its) and not _same_config(run, its)]
         if same:
             part = f"; {len(same)} of {len(pairs)} runs" if len(same) < len(pairs) else ""
             alike = f"identical results with the same seed ({', '.join(same)}{part})"
-            warnings.append(f"{one.name} and {other.name} have {alike}: their difference did nothing in these runs")
+            warnings.append(f"{first.name} and {other.name} have {alike}: their difference did nothing in these runs")
     return list(dict.fromkeys(warnings))
 
 
@@ -36,7 +36,7 @@ def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = Fa
     shared = shared_runs(names, arms)
     counted = []
     for arm in arms:
-        copies = [seeds for one, _, seeds in shared if one is arm or (paired and arm.name in names)]
+        copies = [seeds for first, _, seeds in shared if first is arm or (paired and arm.name in names)]
         counted.append(arm.of_seeds({run.seed for run in arm.results}.difference(*copies)))
     if shared and min(len(arm.results) for arm in counted if arm.name in names) < 2:
         return arms, f"{'; '.join(_describe_sharing(*copies) for copies in shared)}, and too few are left"
@@ -47,17 +47,17 @@ def shared_runs(names: Collection[str], arms: Sequence[Arm]) -> list[tuple[Arm, 
     """Pairs of arms, with the seeds of the first whose runs are one training with a run of the second."""
     sides = [arm for name in names for arm in arms if arm.name == name]
     shared = []
-    for one, other in itertools.combinations(sides, 2):
-        pairs = [(run, its) for run in one.runs for its in other.runs]
+    for first, other in itertools.combinations(sides, 2):
+        pairs = [(run, its) for run in first.runs for its in other.runs]
         seeds = {run.seed for run, its in pairs if _same_results(run, its) and _same_config(run, its)}
-        shared += [(one, other, seeds)] if seeds else []
+        shared += [(first, other, seeds)] if seeds else []
     return shared
 
 
 def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
     """Return whether two arms have the same results for every common seed, as if the option had no effect."""
-    own = [arm for arm in arms if arm.name in question.weights]
-    pairs = [_pairs(one, other) for one, other in itertools.combinations(own, 2)]
+    sides = [arm for arm in arms if arm.name in question.weights]
+    pairs = [_pairs(first, other) for first, other in itertools.combinations(sides, 2)]
     return any(of_two and all(itertools.starmap(_same_results, of_two)) for of_two in pairs)
 
 
@@ -75,8 +75,8 @@ def _pairs(one: Arm, other: Arm) -> list[tuple[Record, Record]]:
 
 def _same_config(*runs: Record) -> bool:
     """Return whether two configs differ in seeds alone. If not, equal results mean that an option did nothing."""
-    one, other = ({key: leaf for key, leaf in run.content.items() if not within(key, ["seeds"])} for run in runs)
-    return one == other
+    first, other = ({key: leaf for key, leaf in run.content.items() if not within(key, ["seeds"])} for run in runs)
+    return first == other
 
 
 def _same_results(one: Record, other: Record) -> bool:

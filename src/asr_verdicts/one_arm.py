@@ -69,7 +69,7 @@ def lone_rates(comparison: Comparison) -> list[ArmRate]:
     metric = comparison.design.metric
     if len(comparison.arms) != 1 or not metric.is_rate:
         return []
-    (arm,), found = comparison.arms, []
+    (arm,), rates = comparison.arms, []
     for name in comparison.sets:
         sample = measure_set([arm], arm, name, metric.name).samples.get(arm.name)
         if sample is None or sample.errors is None:
@@ -84,8 +84,8 @@ def lone_rates(comparison: Comparison) -> list[ArmRate]:
         measured = f"{arm.name} has {metric.text(rate.value)} % {metric.label} on {name}"
         alone = "" if several else " This is about this model: with one training, nothing is known about the method."
         sentence = f"{measured} ({ends}; {models}{speakers_text(estimate)}).{alone}"
-        found.append(ArmRate(arm.name, name, metric, rate, sentence))
-    return found
+        rates.append(ArmRate(arm.name, name, metric, rate, sentence))
+    return rates
 
 
 def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:

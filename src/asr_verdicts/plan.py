@@ -75,15 +75,15 @@ class VerdictPlan:
     @property
     def listed(self) -> dict[str, str]:
         """The changes of each arm by its name; empty for a sweep without a list of arms."""
-        own = [{word for word in arm.overrides if not word.startswith(f"{OWN}=")} for arm in self.arms]
-        if all(len(words) == len(arm.overrides) for words, arm in zip(own, self.arms, strict=True)):
+        changes = [{word for word in arm.overrides if not word.startswith(f"{OWN}=")} for arm in self.arms]
+        if all(len(words) == len(arm.overrides) for words, arm in zip(changes, self.arms, strict=True)):
             return {}
-        shared = set.intersection(*own)
-        kept = [
+        shared = set.intersection(*changes)
+        unshared = [
             [word for word in arm.overrides if word in words - shared]
-            for words, arm in zip(own, self.arms, strict=True)
+            for words, arm in zip(changes, self.arms, strict=True)
         ]
-        return {arm.name: " ".join(words) or "nothing" for words, arm in zip(kept, self.arms, strict=True)}
+        return {arm.name: " ".join(words) or "nothing" for words, arm in zip(unshared, self.arms, strict=True)}
 
     def look_of(self, seed: int) -> int | None:
         """The number, from 1, of the first look that counts a run of this seed; None if none does."""

@@ -119,8 +119,8 @@ def _select_arms(questions: Sequence[Question], arms: Sequence[Arm]) -> list[Arm
 
 
 def _missing_seeds(arm: Arm, seeds: Sequence[int]) -> list[int]:
-    there = {run.seed for run in arm.results}
-    return [seed for seed in seeds if seed not in there]
+    present = {run.seed for run in arm.results}
+    return [seed for seed in seeds if seed not in present]
 
 
 def _take_look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Verdict]:
@@ -168,15 +168,15 @@ def _order_verdicts(
     describe: bool,
 ) -> list[Verdict]:
     """The verdicts in the order of the questions, described if they are to be shown."""
-    found = [final[question.name] for question in questions if question.name in final]
+    verdicts = [final[question.name] for question in questions if question.name in final]
     if not describe:
-        return found
+        return verdicts
     described: dict[int, dict[str, Verdict]] = {}
-    for number in {contrast.look.number for contrast in found if contrast.look is not None}:
+    for number in {contrast.look.number for contrast in verdicts if contrast.look is not None}:
         family = replace(families[number], describe=True)
         measured = decide_all(family, [plan.set], plan.set, plan.metric)[0]
         described[number] = {contrast.question.name: contrast for contrast in measured}
-    return [_add_description(contrast, described, plan) for contrast in found]
+    return [_add_description(contrast, described, plan) for contrast in verdicts]
 
 
 def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
@@ -246,7 +246,7 @@ def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
     saved = {name: plan.most - count for name, count in counts.items() if name not in open_ and count < plan.most}
     everything = [run for runs in used.values() for run in runs]
     hours, taken = _training_hours(everything), [run for run in everything if run.folder.is_symlink()]
-    means = {name: mean(known) for name in saved if (known := _training_hours(used[name]))}
+    means = {name: mean(trained) for name in saved if (trained := _training_hours(used[name]))}
     return Spent(
         plan=plan,
         runs=sum(counts.values()),

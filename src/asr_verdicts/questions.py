@@ -59,22 +59,22 @@ class _Crossed:
         """The questions of one entry of `ablation.contrasts`."""
         if text == FACTORIAL:
             first, second = self.factors
-            simple = [f"{one} | {other}={level}" for one, other, levels in self._sides() for level in levels]
+            simple = [f"{factor} | {other}={level}" for factor, other, levels in self._sides() for level in levels]
             return [
                 question for entry in (first, second, *simple, f"{first}:{second}") for question in self.effects(entry)
             ]
         head, bar, place = (part.strip() for part in text.partition("|"))
-        for one, other, levels in self._sides():
-            if head == one and not bar:
+        for factor, other, levels in self._sides():
+            if head == factor and not bar:
                 return self._differences(
-                    "main effect", one, {level: 1 / len(levels) for level in levels}, f"averaged over {other}"
+                    "main effect", factor, {level: 1 / len(levels) for level in levels}, f"averaged over {other}"
                 )
-            if head == one and bar and place in [f"{other}={level}" for level in levels]:
-                return self._differences("simple effect", one, {place.partition("=")[2]: 1.0}, f"at {place}")
+            if head == factor and bar and place in [f"{other}={level}" for level in levels]:
+                return self._differences("simple effect", factor, {place.partition("=")[2]: 1.0}, f"at {place}")
         if not bar and sorted(part.strip() for part in head.split(":")) == sorted(self.factors):
             return self._interactions()
         named = ", ".join(
-            f"{one}={level}" for one, levels in zip(self.factors, self.levels, strict=True) for level in levels
+            f"{factor}={level}" for factor, levels in zip(self.factors, self.levels, strict=True) for level in levels
         )
         raise choices("ablation.contrasts", text, f"{FORMS}; the factors are {' and '.join(self.factors)} ({named})")
 

@@ -58,13 +58,13 @@ class Rates:
 
 def rates(rows: Sequence[UtteranceRow]) -> Rates:
     """WER, CER and counts over the rows of one set. The CER is None if a row lacks counts of characters."""
-    words, known = total_errors(rows, "wer"), all("characters" in row for row in rows)
+    words, has_characters = total_errors(rows, "wer"), all("characters" in row for row in rows)
     return Rates(
         utterances=len(rows),
         words=words.total,
         wer=words.rate,
-        cer=total_errors(rows, "cer").rate if known else None,
-        cer_longer=total_errors(rows, "cer_longer").rate if known else None,
+        cer=total_errors(rows, "cer").rate if has_characters else None,
+        cer_longer=total_errors(rows, "cer_longer").rate if has_characters else None,
         substitutions=words.substitutions,
         deletions=words.deletions,
         insertions=words.insertions,

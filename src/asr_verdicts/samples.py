@@ -40,7 +40,7 @@ class SetSamples:
     def common_replicates(self, arms: Iterable[str]) -> list[str]:
         """The replicates, such as folds, that all these arms have."""
         first, *others = (self.models[arm] for arm in arms)
-        return [one for one in first if all(one in other for other in others)]
+        return [replicate for replicate in first if all(replicate in other for other in others)]
 
 
 def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:
@@ -91,14 +91,14 @@ def _utterance_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Arra
     1977, chapter 6).
     """
     read = itemgetter(*COLUMNS[metric])
-    own, substitutions, deletions, insertions = np.array([read(rows[key]) for key in keys], dtype=float).T
+    lengths, substitutions, deletions, insertions = np.array([read(rows[key]) for key in keys], dtype=float).T
     errors = substitutions + deletions + insertions
     if metric == "cer_longer":
-        own = own + np.maximum(0, insertions - deletions)
-    if np.array_equal(own, totals):
+        lengths = lengths + np.maximum(0, insertions - deletions)
+    if np.array_equal(lengths, totals):
         return errors
-    rate = errors.sum() / max(1.0, own.sum())
-    return rate * totals + (errors - rate * own) * totals.sum() / max(1.0, own.sum())
+    rate = errors.sum() / max(1.0, lengths.sum())
+    return rate * totals + (errors - rate * lengths) * totals.sum() / max(1.0, lengths.sum())
 
 
 def _measure_overlap(arms: Sequence[Arm], set_: str) -> float:
@@ -112,13 +112,13 @@ def _sample_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool 
     """Samples without utterances, made from the recorded rates."""
     result = SetSamples(replicates=replicates)
     for arm in arms:
-        known = [run for run in arm.results if _read_rate(run, set_, metric) is not None]
-        words = [run.value(set_, "words" if metric == "wer" else "characters") for run in known]
+        measured = [run for run in arm.results if _read_rate(run, set_, metric) is not None]
+        words = [run.value(set_, "words" if metric == "wer" else "characters") for run in measured]
         total = next((count for count in words if count), None)
-        if known:
-            rates = np.array([_read_rate(run, set_, metric) for run in known], dtype=float)
+        if measured:
+            rates = np.array([_read_rate(run, set_, metric) for run in measured], dtype=float)
             result.samples[arm.name] = Sample.of_rates(rates, total)
-            result.models[arm.name] = [str(run.seed) if replicates else run.model for run in known]
+            result.models[arm.name] = [str(run.seed) if replicates else run.model for run in measured]
         else:
             result.warnings.append(f"{set_}: {arm.name} has no result on this set: not compared")
     return result
@@ -169,8 +169,8 @@ def _choose_utterances(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Ro
             which = f" with seed {', '.join(undecoded)}" if len(undecoded) < len(arm.runs) else ""
             warnings.append(f"{set_}: {arm.name}{which} was not decoded on this set: not compared")
             continue
-        own = [set(rows[id(run)]) for run in arm.runs] or [everything]
-        shared, largest = set.intersection(*own), max(map(len, own))
+        by_run = [set(rows[id(run)]) for run in arm.runs] or [everything]
+        shared, largest = set.intersection(*by_run), max(map(len, by_run))
         if not shared or len(shared) < SHARE * largest:
             warnings.append(f"{set_}: the runs of {arm.name} were tested on different utterances: not compared")
         elif not shared & everything:

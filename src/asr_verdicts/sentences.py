@@ -200,10 +200,10 @@ def grade_text(verdict: Verdict, metric: Metric) -> str:
 def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
     """The smallest differences that these runs would probably have shown; "" if unknown."""
     sizes = [verdict.detectable.value for verdict in verdicts if verdict.detectable is not None]
-    known = [size for size in sizes if math.isfinite(size) and not (metric.is_rate and size > 1)]
-    if not known:
+    finite = [size for size in sizes if math.isfinite(size) and not (metric.is_rate and size > 1)]
+    if not finite:
         return ""
-    low, high = metric.about(min(known)), metric.about(max(known))
+    low, high = metric.about(min(finite)), metric.about(max(finite))
     if len(verdicts) == 1:
         return f"A difference of {low} {metric.amount} would probably have been detected"
     size = low if low == high else f"{low} to {high}"

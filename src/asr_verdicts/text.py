@@ -44,8 +44,10 @@ def decode(content: bytes, path: Path, number: int = 1) -> str:
     if number == 1:
         for start, name in NO_TEXT.items():
             if content.startswith(start):
-                found = f"in {name}, not UTF-8; iconv -f {name} {conversion}"
-                raise UsageError(f"{path}: it is {found if 'UTF' in name else f'compressed by {name}; expected text'}")
+                problem = f"in {name}, not UTF-8; iconv -f {name} {conversion}"
+                raise UsageError(
+                    f"{path}: it is {problem if 'UTF' in name else f'compressed by {name}; expected text'}"
+                )
         content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         text = content.decode("utf-8")

@@ -198,11 +198,11 @@ class Verdict:
     @property
     def grade(self) -> Grade | None:
         """The size of a shown difference against the margin; None if no difference is shown or no margin declared."""
-        if self.outcome not in SHOWN or self.margin is None or (found := self.decided) is None:
+        if self.outcome not in SHOWN or self.margin is None or (decided := self.decided) is None:
             return None
-        if abs(found.value) < self.margin:
+        if abs(decided.value) < self.margin:
             return "less than the margin"
-        return "beyond the margin" if min(abs(found.low), abs(found.high)) >= self.margin else "size unclear"
+        return "beyond the margin" if min(abs(decided.low), abs(decided.high)) >= self.margin else "size unclear"
 
     @property
     def again(self) -> str | None:
@@ -217,7 +217,7 @@ class Verdict:
     @property
     def immaterial(self) -> bool:
         """Return whether a shown difference has its whole interval within the margin: different, and equivalent."""
-        found = self.decided
-        if self.outcome not in SHOWN or self.margin is None or found is None:
+        decided = self.decided
+        if self.outcome not in SHOWN or self.margin is None or decided is None:
             return False
-        return -self.margin < found.low and found.high < self.margin
+        return -self.margin < decided.low and decided.high < self.margin

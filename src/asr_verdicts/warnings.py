@@ -96,8 +96,8 @@ def _validation_warnings(design: Design) -> list[str]:
 
 
 def _steers(run: Record, name: str) -> bool:
-    own = run.data.hash(name)
-    return name in run.validation_sets or (own is not None and own in map(run.data.hash, run.validation_sets))
+    content = run.data.hash(name)
+    return name in run.validation_sets or (content is not None and content in map(run.data.hash, run.validation_sets))
 
 
 def _training_warnings(design: Design) -> list[str]:
@@ -149,11 +149,11 @@ def _luck_warnings(evidence: Evidence, arms: Sequence[Arm], design: Design) -> l
     if not several or like is None or not metric.is_rate or max(map(len, several)) > FEW:
         return []
     noise = evidence.history.seed_noise(like, design.primary, metric.name)
-    own = pooled_deviation(several, 0.0)
-    if noise is None or own * QUIET > noise.deviation:
+    deviation = pooled_deviation(several, 0.0)
+    if noise is None or deviation * QUIET > noise.deviation:
         return []
     return [
-        f"seeds move the {metric.label} by {metric.text(own)} {metric.amount} here (standard deviation), and by "
+        f"seeds move the {metric.label} by {metric.text(deviation)} {metric.amount} here (standard deviation), and by "
         f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few seeds may agree by luck"
     ]
 

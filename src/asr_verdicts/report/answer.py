@@ -161,9 +161,9 @@ def finding_lines(comparison: Comparison) -> list[str]:
     noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
     undecided = any(verdict.outcome == "undecided" for verdict in answer)
     arms = {name for verdict in answer for name in verdict.question.weights}
-    known = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # already among the warnings
+    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # already among the warnings
     notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
-    return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in known)]
+    return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in warned)]
 
 
 def _group_of(verdict: Verdict, metric: Metric) -> tuple[str, str]:

@@ -87,8 +87,8 @@ def _arm_cells(
     comparison: Comparison, arm: str, set_: str, metric: Metric, verdicts: dict[tuple[str, str], Verdict]
 ) -> list[str]:
     """The rate of an arm on a set, and its difference."""
-    one = next(each for each in comparison.arms if each.name == arm)
-    (row,) = table_rows([one], [set_], RATE_COLUMNS)
+    match = next(each for each in comparison.arms if each.name == arm)
+    (row,) = table_rows([match], [set_], RATE_COLUMNS)
     return [_format_rate(row, metric), _format_difference(verdicts.get((arm, set_)), metric)]
 
 

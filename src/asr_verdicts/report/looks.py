@@ -33,14 +33,14 @@ def look_rows(comparison: Comparison) -> list[Json]:
 def _look_row(contrast: Verdict) -> Json:
     at = contrast.look
     assert at is not None
-    found, fraction = contrast.decided, contrast.scale.fraction
-    low, high = (None, None) if found is None else (found.low, found.high)
+    decided, fraction = contrast.decided, contrast.scale.fraction
+    low, high = (None, None) if decided is None else (decided.low, decided.high)
     ends = {"low": low, "high": high, "equal_low": at.low, "equal_high": at.high}
     return {
         "arm": contrast.arm,
         "look": at.number,
         "seeds": at.runs,
-        "difference": contrast.difference if found is None else fraction(found.value),
+        "difference": contrast.difference if decided is None else fraction(decided.value),
         **{key: None if end is None or math.isinf(fraction(end)) else fraction(end) for key, end in ends.items()},
         "state": contrast.outcome,
         "chance": at.chance if contrast.outcome in ("open", "undecided") else None,

@@ -40,5 +40,5 @@ def number(value: float | int | None, places: int = 0) -> str:
 
 def mean(values: Sequence[float | None], places: int) -> str:
     """Format the mean; NA if a value is missing."""
-    known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):,.{places}f}" if known and len(known) == len(values) else "NA"
+    present = [value for value in values if value is not None]
+    return f"{sum(present) / len(present):,.{places}f}" if present and len(present) == len(values) else "NA"

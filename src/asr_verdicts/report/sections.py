@@ -138,11 +138,11 @@ def evidence_section(comparison: Comparison) -> Section:
 
 def relative_text(verdict: Verdict) -> str:
     """The relative difference with its interval; "not shown" if only the difference in points is shown."""
-    if (found := verdict.relative) is None:
+    if (relative := verdict.relative) is None:
         return "NA"
-    if verdict.outcome in ("worse", "better") and found.low < 0 < found.high:
+    if verdict.outcome in ("worse", "better") and relative.low < 0 < relative.high:
         return "not shown"
-    low, value, high = (RELATIVE.fraction(end) for end in (found.low, found.value, found.high))
+    low, value, high = (RELATIVE.fraction(end) for end in (relative.low, relative.value, relative.high))
     ends = format_interval(low, high, SHARE, otherwise="")
     return f"{SHARE.text(value, sign=True)} %{ends and f' ({ends})'}"
 
@@ -177,5 +177,5 @@ def _describe_levers(verdict: Verdict, metric: Metric) -> str | None:
 def _describe_repetition(answer: Sequence[Verdict]) -> list[str]:
     """Describe the chance that each verdict of a sweep without a plan comes again."""
     chances = [(verdict.arm, verdict.again) for verdict in answer if verdict.look is None]
-    known = [f"{arm} {chance}" for arm, chance in chances if chance]
-    return [f"Chance of the same verdict from as many new seeds on this test set: {', '.join(known)}."] if known else []
+    texts = [f"{arm} {chance}" for arm, chance in chances if chance]
+    return [f"Chance of the same verdict from as many new seeds on this test set: {', '.join(texts)}."] if texts else []

@@ -42,13 +42,13 @@ def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[
 
     looks: runs per arm at each look, increasing.
     """
-    found: list[float] = []
+    result: list[float] = []
     before, points, mass = 0.0, np.empty(0), np.empty(0)
     for number, runs in enumerate(looks):
         total = spent(runs / looks[-1], alpha, gamma)
         spend, before = max(LEAST, total - before), total
         critical = _find_bound(spend, runs, looks[number - 1] if number else 0, points, mass)
-        found.append(float(2 * normal_above(critical)))
+        result.append(float(2 * normal_above(critical)))
         bound = critical * math.sqrt(runs)
         nodes, weights = _quadrature()
         inside = bound * nodes
@@ -58,7 +58,7 @@ def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[
         else:
             density = _normal_density(inside / math.sqrt(runs)) / math.sqrt(runs)
         points, mass = inside, density * bound * weights
-    return tuple(found)
+    return tuple(result)
 
 
 def _find_bound(spend: float, runs: int, earlier: int, points: Array, mass: Array) -> float:
@@ -147,10 +147,10 @@ class GroupSequential:
 
 def _overall_level(looks: tuple[int, ...], look: int, alpha: float, gamma: float, observed: float) -> float:
     """The level over all looks that gives the level `observed` at this look; 1 if none does."""
-    whole, here = _level_table(looks, alpha, gamma)
-    if observed > here[look, -1]:
+    whole, at_look = _level_table(looks, alpha, gamma)
+    if observed > at_look[look, -1]:
         return 1.0
-    return float(np.exp(np.interp(math.log(max(observed, 1e-300)), np.log(here[look]), np.log(whole))))
+    return float(np.exp(np.interp(math.log(max(observed, 1e-300)), np.log(at_look[look]), np.log(whole))))
 
 
 @functools.lru_cache(maxsize=64)

@@ -156,16 +156,16 @@ def contrast_estimate(
     if trimmed and fewest < FEWEST_TRIMMED:
         raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one has {fewest}")
     grain = _find_smallest_step([sample for _, sample in used])
-    kept = [kept_runs(sample) if trimmed else sample for _, sample in used]
-    means = [float(sample.rates.mean()) for sample in kept]
+    remaining = [kept_runs(sample) if trimmed else sample for _, sample in used]
+    means = [float(sample.rates.mean()) for sample in remaining]
     weights = scale.weights([weight for weight, _ in used], means)
     if weights is None:
         return None
-    measured = list(zip(weights, kept, strict=True))
+    measured = list(zip(weights, remaining, strict=True))
     speakers = (_measure_own_speakers if own_speakers else _measure_speaker_noise)(measured, scale=scale)
     arms = tuple(
         _measure_run_noise(weight, sample, rest, grain)
-        for weight, (_, sample), rest in zip(weights, used, kept, strict=True)
+        for weight, (_, sample), rest in zip(weights, used, remaining, strict=True)
     )
     noise = combined(arms, speakers.part)
     return Estimate(
@@ -350,8 +350,8 @@ def _require_same_utterances(samples: Sequence[Sample]) -> None:
 
 def _find_smallest_step(samples: Sequence[Sample]) -> float:
     """The grain; if it is unknown, the smallest step between two rates, which is never below the grain."""
-    known = max(sample.grain for sample in samples)
-    if known:
-        return known
+    grain = max(sample.grain for sample in samples)
+    if grain:
+        return grain
     steps = np.diff(np.unique(np.concatenate([sample.rates for sample in samples])))
     return float(steps[steps > 1e-12].min(initial=np.inf)) if (steps > 1e-12).any() else 0.0

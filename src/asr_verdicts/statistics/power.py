@@ -152,9 +152,9 @@ def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
     arms = tuple(replace(arm, runs=seeds, degrees=seeds - lost - 1) for arm in estimate.arms)
     speakers = estimate.over_speakers
     if speakers is not None:
-        kept = sum(arm.shared / arm.runs for arm in estimate.arms)
+        present = sum(arm.shared / arm.runs for arm in estimate.arms)
         shared = sum(arm.shared / seeds for arm in arms)
-        speakers = Part(math.sqrt(max(0.0, speakers.variance - kept) + shared), speakers.degrees)
+        speakers = Part(math.sqrt(max(0.0, speakers.variance - present) + shared), speakers.degrees)
     return _resize(estimate, arms, speakers)
 
 

@@ -64,10 +64,12 @@ def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
     entries = []
     for id_, of_id in sides.items():
         for side in ("ref", "hyp"):
-            found = of_id.get(side, [])
-            if len(found) > 1:
-                raise UsageError(f"{path}:{found[1][0]}: the id {id_} has a second {side}, first in line {found[0][0]}")
-            if not found:
+            matches = of_id.get(side, [])
+            if len(matches) > 1:
+                raise UsageError(
+                    f"{path}:{matches[1][0]}: the id {id_} has a second {side}, first in line {matches[0][0]}"
+                )
+            if not matches:
                 raise UsageError(f"{path}: the id {id_} has no {side}")
         (number, reference), (_, text) = of_id["ref"][0], of_id["hyp"][0]
         entries.append((number, Entry(id_, reference if reading.references else text, reference)))

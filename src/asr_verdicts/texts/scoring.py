@@ -131,8 +131,8 @@ def _copy_warnings(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[Ut
     by_content: dict[tuple[str, ...], list[str]] = {}
     for file, of_file in zip(files, rows, strict=True):
         by_content.setdefault(tuple(row["hypothesis"] for row in of_file), []).append(file.source)
-    found = "the same hypotheses: not independent, and one run if of one system"
-    return [f"{set_}: {' and '.join(sources)} have {found}" for sources in by_content.values() if len(sources) > 1]
+    problem = "the same hypotheses: not independent, and one run if of one system"
+    return [f"{set_}: {' and '.join(sources)} have {problem}" for sources in by_content.values() if len(sources) > 1]
 
 
 def _place_of_audio(*entries: Entry | None) -> dict[str, object]:
@@ -147,10 +147,12 @@ def _collect_references(references: Texts | None, files: Sequence[Texts], warnin
     """The spoken utterances by id: from the file of references, else from the files of hypotheses."""
     if references is not None:
         for file in files:
-            own = {id_: entry.reference for id_, entry in file.entries.items() if entry.reference is not None}
-            said = references.entries
+            inline = {id_: entry.reference for id_, entry in file.entries.items() if entry.reference is not None}
+            entries = references.entries
             if other := [
-                id_ for id_, text in own.items() if id_ in said and _split_words(said[id_].text) != _split_words(text)
+                id_
+                for id_, text in inline.items()
+                if id_ in entries and _split_words(entries[id_].text) != _split_words(text)
             ]:
                 warnings.append(
                     f"{file.source}: its own references differ in {some_of(other)}: only {references.source} counts"
@@ -161,10 +163,10 @@ def _collect_references(references: Texts | None, files: Sequence[Texts], warnin
         for id_, entry in file.entries.items():
             if entry.reference is None:
                 raise UsageError(f"{file.source} ({file.format}): it holds no references; expected --references FILE")
-            known = spoken.setdefault(id_, entry)
-            if _split_words(known.reference) != _split_words(entry.reference):
+            first = spoken.setdefault(id_, entry)
+            if _split_words(first.reference) != _split_words(entry.reference):
                 raise UsageError(
-                    f"{file.source}: the reference of {id_} is {_cut(entry.reference)}, and {_cut(known.reference)} in "
+                    f"{file.source}: the reference of {id_} is {_cut(entry.reference)}, and {_cut(first.reference)} in "
                     "another file; expected the same, or --references FILE"
                 )
     return {id_: replace(entry, text=entry.reference or "", reference=None) for id_, entry in spoken.items()}
@@ -172,11 +174,11 @@ def _collect_references(references: Texts | None, files: Sequence[Texts], warnin
 
 def _match_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -> Texts:
     """Replace ids that differ from the references' ids in case alone, which sclite treats as equal."""
-    own = {id_.lower(): id_ for id_ in spoken}
-    if all(id_ in spoken for id_ in file.entries) or len(own) < len(spoken):
+    by_lower = {id_.lower(): id_ for id_ in spoken}
+    if all(id_ in spoken for id_ in file.entries) or len(by_lower) < len(spoken):
         return file
-    renamed = {own.get(id_.lower(), id_): entry for id_, entry in file.entries.items()}
-    changed = [id_ for id_ in file.entries if id_ not in spoken and id_.lower() in own]
+    renamed = {by_lower.get(id_.lower(), id_): entry for id_, entry in file.entries.items()}
+    changed = [id_ for id_ in file.entries if id_ not in spoken and id_.lower() in by_lower]
     if not changed or len(renamed) < len(file.entries):
         return file
     warnings.append(
@@ -198,7 +200,7 @@ def _choose_ids(
     set_: str, spoken: Mapping[str, Entry], files: Sequence[Texts], scoring: Scoring, warnings: list[str]
 ) -> list[str]:
     """The ids that are scored, in the order of the references."""
-    kept = set(spoken)
+    common = set(spoken)
     for file in files:
         missing = [id_ for id_ in spoken if id_ not in file.entries]
         additional = [id_ for id_ in file.entries if id_ not in spoken]
@@ -224,10 +226,10 @@ def _choose_ids(
         if additional:
             warnings.append(f"{set_}: {file.source} has no reference for {some_of(additional)}: left out")
         if scoring.missing == "skip":
-            kept -= set(missing)
-    if not kept:
+            common -= set(missing)
+    if not common:
         raise UsageError(f"{set_}: no id has a hypothesis in every file; --missing empty counts missing ones as empty")
-    return [id_ for id_ in spoken if id_ in kept]
+    return [id_ for id_ in spoken if id_ in common]
 
 
 def _choose_readings(
@@ -245,8 +247,8 @@ def _choose_readings(
     for id_, reference in spoken.items():
         if len(readings := _list_readings(id_, reference)) > 1:
             several.append(id_)
-            said = [normalise(file.entries[id_].text) for file in files if id_ in file.entries]
-            chosen[id_] = min(readings, key=lambda text: _count_errors(normalise(text), said))
+            heard = [normalise(file.entries[id_].text) for file in files if id_ in file.entries]
+            chosen[id_] = min(readings, key=lambda text: _count_errors(normalise(text), heard))
     if several:
         warnings.append(
             f"{set_}: the references of {some_of(several)} have alternatives {{ a / b }}: the reading nearest to all "

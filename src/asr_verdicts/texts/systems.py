@@ -191,12 +191,12 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
         for name in names:
             (first, _), *_ = scored_files = [next(left) for _ in systems[name][set_]]
             seeds = [of_file for _, of_file in scored_files]
-            known = rows.setdefault(name, [[] for _ in seeds])
-            if len(known) != len(seeds):
-                counts = f"{len(known)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
+            earlier = rows.setdefault(name, [[] for _ in seeds])
+            if len(earlier) != len(seeds):
+                counts = f"{len(earlier)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
                 raise UsageError(f"{name}: {counts}; expected a file of each set per seed")
             warnings += about_signs(first, seeds[0], of_set.spoken, scoring)
-            rows[name] = [[*before, *own] for before, own in zip(known, seeds, strict=True)]
+            rows[name] = [[*before, *new] for before, new in zip(earlier, seeds, strict=True)]
         texts = references.get(set_)
         source = f"{texts.source} ({texts.format})" if texts else "the references in the files"
         scored.append(f"{len(of_set.spoken):,} utterances of {set_ or DEFAULT_SET} against {source}")
@@ -216,7 +216,7 @@ def _find_copies(seeds: Sequence[list[UtteranceRow]]) -> list[int]:
     """Places of the seeds with the hypotheses of an earlier one. Seeds without errors may be equal by chance."""
     texts = [[row["hypothesis"] for row in rows] for rows in seeds]
     wrong = [any(row["hypothesis"] != row["reference"] for row in rows) for rows in seeds]
-    return [place for place, own in enumerate(texts) if wrong[place] and own in texts[:place]]
+    return [place for place, text in enumerate(texts) if wrong[place] and text in texts[:place]]
 
 
 def _build_records(

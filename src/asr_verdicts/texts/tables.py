@@ -95,8 +95,8 @@ def _split_quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
 def is_head(line: str) -> bool:
     """Return whether a line names columns of a table of utterances."""
     words = {word.strip().strip('"').lower() for word in line.replace("\t", ",").replace(";", ",").split(",")}
-    known = {*EITHER, *(name for names in NAMES.values() for name in names)}
-    return len(words) > 1 and len(words & known) > 1
+    usual = {*EITHER, *(name for names in NAMES.values() for name in names)}
+    return len(words) > 1 and len(words & usual) > 1
 
 
 def _read_table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str, object]]], reading: Reading) -> Texts:
@@ -105,16 +105,16 @@ def _read_table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str,
     notes: list[str] = []
     if ID not in columns and AUDIO not in columns:
         notes.append(f"{path}: it has no ids, so utterances are numbered by row")
-    own = REFERENCE if reading.references else TEXT
+    wanted = REFERENCE if reading.references else TEXT
     entries = []
     for (number, row), id_ in zip(rows, _find_ids(path, rows, columns), strict=True):
         texts = {key: _read_text(path, number, columns[key], row.get(columns[key])) for key in columns if key in TEXTS}
-        if texts[own] is None:
-            raise UsageError(f"{path}:{number}: {columns[own]}: a text is expected, found null")
+        if texts[wanted] is None:
+            raise UsageError(f"{path}:{number}: {columns[wanted]}: a text is expected, found null")
         audio = row.get(columns.get(AUDIO, ""))
         entry = Entry(
             id_,
-            texts[own] or "",
+            texts[wanted] or "",
             texts.get(REFERENCE),
             texts.get(SPEAKER) or "",
             str(path.parent / audio) if isinstance(audio, str) and audio else "",
@@ -158,10 +158,10 @@ def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> di
         columns[wanted] = either[0]
     needed = REFERENCE if reading.references else TEXT
     if needed not in columns:
-        known = ", ".join(map(str, row)) or "none"
+        present = ", ".join(map(str, row)) or "none"
         expected = ", ".join([*NAMES[needed], *EITHER])
         raise UsageError(
-            f"{path}: no column with the {needed} among {known}; expected {expected}, or --columns {needed}=NAME"
+            f"{path}: no column with the {needed} among {present}; expected {expected}, or --columns {needed}=NAME"
         )
     return columns
 

@@ -24,16 +24,16 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
     if isinstance(value, Mapping):
         return [texts_of(value, name, format_)]
     values = list(value)
-    if values and all(isinstance(one, str) for one in values) and not all(Path(one).is_file() for one in values):
+    if values and all(isinstance(item, str) for item in values) and not all(Path(item).is_file() for item in values):
         return [texts_of(values, name, format_)]
-    if odd := [one for one in values if not isinstance(one, (str, Path, Mapping, Sequence))]:
+    if odd := [item for item in values if not isinstance(item, (str, Path, Mapping, Sequence))]:
         raise UsageError(f"{name}: expected texts, or files; found {str(odd[0])[:60]!r}")
     seeds: list[Texts] = []
-    for number, one in enumerate(values):
-        if isinstance(one, (str, Path)):
-            seeds += read_systems([Path(one)], format_, spoken)
+    for number, item in enumerate(values):
+        if isinstance(item, (str, Path)):
+            seeds += read_systems([Path(item)], format_, spoken)
         else:
-            seeds.append(texts_of(one, f"{name}, seed {number}", format_))
+            seeds.append(texts_of(item, f"{name}, seed {number}", format_))
     if not seeds:
         raise UsageError(f"{name}: expected texts, or files; found none")
     return seeds
