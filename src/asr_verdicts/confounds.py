@@ -107,7 +107,7 @@ def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
 
 
 def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether the key has one value for each seed, and another for every other seed."""
+    """Return whether the key has one value per seed, and different values for different seeds."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(int(run.config["seed"]), set()).add(value_text(run.content.get(key, MISSING)))

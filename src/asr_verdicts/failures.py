@@ -19,7 +19,7 @@ DEVIATIONS = 4
 
 @dataclass(frozen=True)
 class FailureRule:
-    """The rule that decides whether a run failed that did not diverge.
+    """The rule by which a run counts as failed although it did not diverge.
 
     above: times the median of the arm's finished runs, or a rate as a fraction.
     """

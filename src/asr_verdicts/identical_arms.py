@@ -84,7 +84,7 @@ def _same_results(one: Record, other: Record) -> bool:
     if one.hypotheses != other.hypotheses:
         return False
     wrong = one.hypotheses != [row["reference"] for row in one.utterances]
-    # models that write nothing, or make no errors, are equal by chance
+    # models that write nothing, or make no errors, may be equal by chance
     return any(one.hypotheses) and wrong and _results_of(one) == _results_of(other)
 
 

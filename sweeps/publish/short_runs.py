@@ -87,10 +87,10 @@ def measure_tau(short: Rates, long: Rates) -> Range:
 
 
 def measure_slope(short: Rates, long: Rates) -> Range:
-    """Return the slope of long on short differences from the baseline, by least squares through the origin.
+    """Return the slope of long-run on short-run differences, by least squares through the origin.
 
-    The 95 % interval over seeds is Student's (delta method), because draws of five seeds contained the truth in 88 % of
-    cases instead of 95. It is nan if an arm has a single run.
+    The differences are from the baseline. The 95 % interval over seeds is Student's (delta method), because draws of
+    five seeds contained the truth in 88 % of cases instead of 95. It is nan if an arm has a single run.
     """
     x, y = (np.array([runs.mean() - side[0].mean() for runs in side[1:]]) for side in (short, long))
     square = float(x @ x)

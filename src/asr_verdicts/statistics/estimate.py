@@ -221,7 +221,7 @@ def paired_estimate(
     speakers = _measure_speaker_noise([(1.0, differences)], mass_of=samples, scale=scale)
     if models < 2 and speakers.part is None:
         return None
-    # every rate is rounded to the grain: as in an unpaired difference, each adds its own grain² / 12
+    # every rate is rounded to the grain and adds its own grain² / 12, as in an unpaired difference
     grain = _find_smallest_step(samples) * math.sqrt(sum(weight**2 for weight in weights))
     arms = (_measure_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
     noise = combined(arms, speakers.part) if arms else speakers.part
