@@ -16,7 +16,7 @@ __all__ = ["Result", "__version__", "compare"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Result", "compare"):  # imported when first used: they bring scipy
+    if name in ("Result", "compare"):  # imported on first use, because scipy is slow
         from asr_verdicts import api
 
         return getattr(api, name)

@@ -1,4 +1,4 @@
-"""Systems compared from Python: hypotheses in, verdicts out."""
+"""Compare systems from Python: hypotheses in, verdicts out."""
 
 import html
 import re
@@ -38,36 +38,36 @@ class Table(list[Row]):
 
     def _repr_html_(self) -> str:
         head = list(self[0]) if self else []
-        return _html_table(head, [[_cell(row[key]) for key in head] for row in self])
+        return _html_table(head, [[_format_cell(row[key]) for key in head] for row in self])
 
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison. comparison: everything behind the verdicts. A notebook shows table, figure and sentences."""
+    """A comparison; a notebook shows its table, figure and sentences. comparison: everything behind the verdicts."""
 
     comparison: Comparison
 
     def __str__(self) -> str:
-        """The sentences, and what a reader has to be warned of."""
+        """The sentences and the warnings."""
         return "\n".join([*map(str, self.comparison.answer), *(f"! {warning}" for warning in self.warnings)])
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """One for each question; those on the deciding set first."""
+        """A verdict for each question, on the deciding set first."""
         return self.comparison.verdicts
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader has to know besides the sentences."""
+        """Warnings about the runs and their files."""
         return [_as_arguments(warning) for warning in self.comparison.warnings]
 
     @property
     def scored(self) -> str:
-        """The texts that were scored, and how; empty for runs."""
+        """The texts that were scored, and their normalisation; empty for runs."""
         return _as_arguments(self.comparison.scored)
 
     def table(self) -> Table:
-        """A row for each arm and test set: number of runs, means and deviations of the rates, as fractions."""
+        """A row for each arm and test set: number of runs, and means and deviations of the rates as fractions."""
         keys = ("arm", "set", "n", "wer", "wer_sd", "cer", "cer_sd", "substitutions", "deletions", "insertions")
         return Table({key: row[key] for key in keys} for row in rate_rows(self.comparison))
 
@@ -76,7 +76,7 @@ class Result:
         return self.table().frame()
 
     def save(self, folder: Path_) -> list[Path]:
-        """Write tables, and figures if matplotlib is installed, as the command does; the paths."""
+        """Write the tables, and figures if matplotlib is installed, as the command does; return the paths."""
         into = Path(folder)
         written = write_texts(report_verdicts(self.comparison), into)
         try:
@@ -102,8 +102,8 @@ class Result:
         ]
         table = _html_table(head, rows) if rows else self.table()._repr_html_()
         notes = [*map(_as_arguments, evidence_lines(self.comparison)), self.scored, *self.warnings]
-        said = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in notes if note)
-        return f"{table}{self._figure()}{sentences}{said}"
+        footer = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in notes if note)
+        return f"{table}{self._figure()}{sentences}{footer}"
 
     def _figure(self) -> str:
         """The differences with their intervals, as SVG; "" without intervals or matplotlib."""
@@ -140,16 +140,19 @@ def compare(
 ) -> Result:
     """Compare systems by their hypotheses. The first one is the baseline, unless `baseline` names another.
 
-    systems: by name, each a file or a pattern of files, a list of texts, a dict of texts by id, or a list of these, one
-    for each seed. references: alike; None if the files hold them. speakers: one for each text, by id, or a file
-    utt2spk. speaker_of: a regular expression whose group is the speaker in an id. normalise (or normalize): none, case,
-    punctuation, whisper. language: of the texts, as tr. drop: words to remove, with commas between them. missing:
-    refuse, empty or skip, for ids that differ. seeds: of each system, if their number was decided before the first
-    result. looks: it was not, and the interval holds however often one looks. margin: the difference that would not
-    matter: 0.5 for half a point, "5%" of the rate. metric: wer, cer or cer_longer. format: of the files, if it is
-    ambiguous. set: the name of the test set.
+    - systems: by name, each a file or a pattern of files, a list of texts, a dict of texts by id, or a list of these,
+      one for each seed
+    - references: in the same forms; None if the files contain them
+    - speakers: one for each text, by id, or a file utt2spk; speaker_of: a regular expression with a group for the
+      speaker in an id
+    - normalise (or normalize): none, case, punctuation or whisper; language: of the texts, such as tr
+    - drop: words to remove, with commas between them; missing: refuse, empty or skip, if ids differ
+    - seeds: per system, if fixed before the first result; looks: seeds are added after looking at results, and the
+      interval is valid however often one looks
+    - margin: the difference that would not matter: 0.5 for half a point, "5%" of the rate
+    - metric: wer, cer or cer_longer; format: of the files, if ambiguous; set: the name of the test set
 
-    Raises UsageError, a ValueError, for arguments that do not fit together.
+    Raises UsageError, a ValueError, if the arguments do not fit together.
     """
     if not isinstance(systems, Mapping) or not systems:
         raise UsageError(
@@ -160,9 +163,9 @@ def compare(
         read = {name: {set: seeds_of(value, name, format, spoken)} for name, value in systems.items()}
         by_id = speakers_of_texts(speakers, spoken, read, set)
         scoring = Scoring(normalize or normalise, missing, by_id, speaker_of, language, drop)
-        known = {} if spoken is None else {set: spoken}
+        by_set = {} if spoken is None else {set: spoken}
         options = Options(baseline, [], metric, set)
-        return Result(compare_systems(read, known, scoring, options, seeds=seeds, looks=looks, margin=margin))
+        return Result(compare_systems(read, by_set, scoring, options, seeds=seeds, looks=looks, margin=margin))
     except UsageError as error:
         raise UsageError(_as_arguments(str(error))) from error
 
@@ -172,13 +175,13 @@ def _kind(value: object) -> str:
 
 
 def _as_arguments(text: str) -> str:
-    """The text with options of the command as arguments: --missing empty as missing=empty."""
+    """Replace options of the command by arguments: --missing empty by missing=empty."""
     text = text.replace("--utt2spk", "speakers")
-    text = re.sub(r"--([a-z]+)(?:-([a-z]+))? (?!and\b|or\b|says\b|was\b|names\b)(?=[\w'<])", _named, text)
-    return re.sub(r"--([a-z]+)(?:-([a-z]+))?(?=\W|$)", lambda match: _named(match).rstrip("="), text)
+    text = re.sub(r"--([a-z]+)(?:-([a-z]+))? (?!and\b|or\b|says\b|was\b|names\b)(?=[\w'<])", _name_argument, text)
+    return re.sub(r"--([a-z]+)(?:-([a-z]+))?(?=\W|$)", lambda match: _name_argument(match).rstrip("="), text)
 
 
-def _named(match: re.Match[str]) -> str:
+def _name_argument(match: re.Match[str]) -> str:
     return "_".join(filter(None, match.groups())) + "="
 
 
@@ -189,5 +192,5 @@ def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead>{line(head, 'th')}</thead><tbody>{''.join(line(row, 'td') for row in rows)}</tbody></table>"
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""An arm of a comparison: runs that are grouped, and a name."""
+"""An arm of a comparison: a group of runs with a name."""
 
 import json
 import re
@@ -16,8 +16,8 @@ from asr_verdicts.record import FINGERPRINT, SYSTEM, AnyRun, ConfiguredRun, Reco
 class Arm:
     """A choice of the factor, run with one or more seeds.
 
-    runs: the finished ones; diverged: those whose loss was no number, which are results too: a WER of 100 %; absent:
-    the runs of the arm without a result. levels: its choices by key or group.
+    - runs: the finished ones; diverged: ended by a loss that is not finite; they are results, too, with a WER of 100 %
+    - absent: the arm's runs without a result; levels: its choices by key or group
     """
 
     name: str
@@ -65,15 +65,15 @@ class Choice(Generic[AnyRun]):
 def group(
     runs: Sequence[AnyRun], factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
 ) -> list[Choice[AnyRun]]:
-    """The choices in the order of their first run. explained: keys that no name mentions.
+    """Group runs by choice, in the order of their first run. explained: keys that no name mentions.
 
-    Runs that differ in a key that was allowed are different choices.
+    Runs that differ in an allowed key are different choices.
     """
     by_content: dict[str, list[AnyRun]] = {}
     for run in runs:
-        by_content.setdefault(_content_of(run.content, differing), []).append(run)
+        by_content.setdefault(_content_key(run.content, differing), []).append(run)
     named = [key for key in differing if not within(key, [FINGERPRINT, *explained])]
-    levels = _levels([runs_[0] for runs_ in by_content.values()], factor, named)
+    levels = _find_levels([runs_[0] for runs_ in by_content.values()], factor, named)
     return [Choice(*pair) for pair in zip(levels, by_content.values(), strict=True)]
 
 
@@ -82,41 +82,41 @@ def fill_arms(
 ) -> tuple[list[Arm], list[str]]:
     """The arms of these choices with their runs in the order of seeds, and warnings.
 
-    Of several runs with the same choice and seed the first counts, and a warning names the others. A run that a search
-    proposed is no evidence beside runs that were started afterwards to confirm it. Unfinished runs belong to the arm
-    that their config says; those of an arm without any result belong to none.
+    If several runs have the same choice and seed, the first counts, and a warning names the others. A run that a search
+    proposed is not evidence next to runs that were started later to confirm it. Unfinished runs belong to the arm in
+    their config, or to no arm if it has no result.
     """
     absent: dict[str, list[Unfinished]] = {}
     for lost in unfinished:
         if lost.config is not None:
-            absent.setdefault(_content_of(leaves(lost.config), differing), []).append(lost)
+            absent.setdefault(_content_key(leaves(lost.config), differing), []).append(lost)
     arms, warnings = [], []
     for choice in choices:
-        results, reasons = _one_per_seed(choice.name, choice.runs)
+        results, reasons = _keep_one_per_seed(choice.name, choice.runs)
         warnings += reasons
         arms.append(
             Arm(
                 choice.name,
                 [run for run in results if run.diverged_at is None],
                 diverged=[run for run in results if run.diverged_at is not None],
-                absent=absent.get(_content_of(choice.runs[0].content, differing), []),
+                absent=absent.get(_content_key(choice.runs[0].content, differing), []),
                 levels=choice.levels,
             )
         )
     return arms, warnings
 
 
-def _content_of(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
+def _content_key(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
     return json.dumps([leaves_.get(key) for key in keys if not within(key, [FINGERPRINT])], default=str)
 
 
-def _one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list[str]]:
+def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list[str]]:
     """A run per seed, in the order of seeds, and warnings about the others."""
     confirming = [run for run in runs if not run.searched]
     warnings = []
     if confirming and len(confirming) < len(runs):
         chosen = ", ".join(str(run.seed) for run in runs if run.searched)
-        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so it is no evidence: left out")
+        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so it is not evidence: left out")
     seeds: dict[int, Record] = {}
     for run in confirming or runs:
         if run.seed in seeds:
@@ -133,12 +133,14 @@ def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
     return baseline
 
 
-def _levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
-    """The choices of each run by key or group: of the factor and of keys beyond it, where these tell the runs apart,
-    else of every key that differs, too.
+def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
+    """The choices of each run by key or group.
+
+    They are choices of the factor and of keys beyond it. If these do not tell the runs apart, every differing key is
+    added.
     """
     explained = [*factor, *derived(factor, references(runs))]
-    # the seed is the factor of a sweep that asks what chance does: its runs are one arm
+    # the seed is the factor of a sweep about chance, whose runs are one arm
     differing = [*factor, *(key for key in keys if not within(key, explained))]
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]
     choices = [{root: choice_of(run, root) for root in roots} for run in runs]
@@ -151,20 +153,20 @@ def _levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence
     ]
 
 
-def _node(run: ConfiguredRun, root: str) -> object:
+def _find_node(run: ConfiguredRun, root: str) -> object:
     node: object = run.config
     for part in root.split("."):
         node = node.get(part) if isinstance(node, dict) else None
     return node
 
 
+# groups whose option `none` is null in a config
 NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
-"""Groups whose option `none` is null in a config."""
 
 
 def choice_of(run: ConfiguredRun, root: str) -> str:
-    """The option of a group as the user named it, else by its class; the value of a plain key."""
-    node = _node(run, root)
+    """The option of a group, as the user typed it or by its class; the value of a plain key."""
+    node = _find_node(run, root)
     if node is None and root in NULL_GROUPS:
         return "none"
     if not isinstance(node, dict):
@@ -179,8 +181,8 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
 def shared_start(arm: Arm) -> str:
     """A sentence if the seeds of an arm were trained from one checkpoint; else "".
 
-    Such seeds differ in fine-tuning alone. In simulation, five of each arm call equal arms different in 41 % of sweeps,
-    because the checkpoints, which differ too, add no noise to them (`make campaign PARTS=verdicts`).
+    Such seeds differ only in fine-tuning. In simulation, five of each arm call equal arms different in 41 % of sweeps,
+    because the checkpoints also differ, but add no noise to the seeds (`make campaign PARTS=verdicts`).
     """
     starts = {run.config.get("weights_sha256") for run in arm.results}
     if len(arm.results) < 2 or len(starts) > 1 or None in starts:
@@ -190,42 +192,36 @@ def shared_start(arm: Arm) -> str:
 
 
 def is_search(arms: Sequence[Arm]) -> bool:
-    """True if a search proposed all runs, several of them: no run was started to confirm one."""
+    """Return whether a search proposed all runs, at least two, so that no run confirms one."""
     results = [run for arm in arms for run in arm.results]
     return len(results) > 1 and all(run.searched for run in results)
 
 
 def has_learned(arm: Arm, set_: str) -> bool:
-    """True if any run of the arm gets a tenth of the words right."""
+    """Return whether any run of the arm has a tenth of the words right."""
     rates = [run.value(set_, "wer") for run in arm.runs]
     return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
 
 
-NOT_LEARNED = 0.9
-"""WER above which a model has not learned to transcribe: it writes almost nothing right."""
+NOT_LEARNED = 0.9  # WER above which a model has not learned to transcribe, because almost nothing is right
 
+EVERYTHING = "all"  # name of an arm that differs from others only in its seeds
 
-EVERYTHING = "all"
-"""The name of an arm that differs from others in nothing but its seeds."""
-
-
-NAMED = (OWN, SYSTEM)
-"""Keys whose values are names that people gave: an arm of a list, or a system."""
-
+NAMED = (OWN, SYSTEM)  # keys whose values are given names: of an arm of a list, or of a system
 
 Value = TypeVar("Value")
 
 
 def name_of(levels: Mapping[str, str]) -> str:
-    """The name of the arm with these choices: `rnn=lstm`, `rnn=lstm, dropout=0.1`, or the name that it was given."""
+    """The name of the arm with these choices: `rnn=lstm`, `rnn=lstm, dropout=0.1`, or a given name."""
     return ", ".join(value if key in NAMED else f"{key}={value}" for key, value in levels.items()) or EVERYTHING
 
 
 def find_arm(name: str, arms: Sequence[AnArm]) -> AnArm | None:
-    """The arm that a user means by a name; None where the name fits no arm or several.
+    """The arm that a user means by a name; None if the name fits no arm or several.
 
-    `lstm` is rnn=lstm, and "rnn=lstm, batch.size=8" where that is the only LSTM; `shuffled,norm=batch` is the arm of
-    these two choices.
+    `lstm` means rnn=lstm, or "rnn=lstm, batch.size=8" if that is the only LSTM; `shuffled,norm=batch` means the arm
+    with these two choices.
     """
     parts = [part.strip() for part in re.split(r",(?![^\[]*\])", name)]
     readings: tuple[Callable[[AnArm], bool], ...] = (
@@ -241,11 +237,11 @@ def find_arm(name: str, arms: Sequence[AnArm]) -> AnArm | None:
 
 
 def _fits(part: str, levels: Mapping[str, str]) -> bool:
-    """True if `key=value`, or a value alone, is one of the choices."""
+    """Return whether `key=value`, or a value alone, is one of the choices."""
     key, equals, value = part.partition("=")
     return levels.get(key) == value if equals else part in levels.values()
 
 
 def by_arm(values: Mapping[str, Value], arms: Sequence[Named]) -> dict[str, Value]:
-    """The values by the names of the arms that their keys mean; a key that means none stays as it is."""
+    """Rename keys to the names of the arms that they mean. Keys that mean no arm stay as they are."""
     return {(arm.name if (arm := find_arm(key, arms)) else key): value for key, value in values.items()}

@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 2 for a mistake of the user's."""
+    """Run the command and return its exit code, 2 for a user's mistake."""
     parser = argparse.ArgumentParser(prog="asr-verdicts", description="Is one recogniser better than another?")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser(
         "compare", help="compare systems", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     command.add_argument(
-        "systems", nargs="+", metavar="NAME=[SET:]FILE", help="hypotheses; a pattern in quotes for several seeds"
+        "systems", nargs="+", metavar="NAME=[SET:]FILE", help="hypotheses; for several seeds, a pattern in quotes"
     )
-    add_answer_options(command, "a folder named after the systems, as base-mine")
+    add_answer_options(command, "named after the systems, such as base-mine")
     add_text_options(command)
     options = parser.parse_args(arguments)
     forgive_characters()
     try:
-        from asr_verdicts.report.document import report_verdicts  # imports scipy: --help is there at once
+        from asr_verdicts.report.document import report_verdicts  # imports scipy, which would delay --help
 
         report = report_verdicts(compare_given(options, options.systems))
         folder = options.out or Path(folder_name("-".join(arm.name for arm in report.comparison.arms)))
@@ -53,42 +53,42 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def add_answer_options(parser: argparse.ArgumentParser, out: str) -> None:
-    """The options of every comparison: what decides, and what is shown and written. out: where by default."""
-    parser.add_argument("--baseline", help="the arm that others are compared to (by default as declared, or the first)")
+    """Add the options of every comparison. out: the default of --out, in words."""
+    parser.add_argument("--baseline", help="arm that the others are compared to (default: as declared, or the first)")
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="wer, cer, cer_longer or loss: what verdicts are about (by default as declared, else wer)",
+        help="metric of the verdicts: wer, cer, cer_longer or loss (default: as declared, or wer)",
     )
-    parser.add_argument("--set", metavar="NAME", help="the set that decides (by default as declared, or the first)")
-    parser.add_argument("--full", action="store_true", help="print every table, not the answer alone")
-    parser.add_argument("--out", type=Path, help=f"where the files go (by default {out})")
+    parser.add_argument("--set", metavar="NAME", help="test set that decides (default: as declared, or the first)")
+    parser.add_argument("--full", action="store_true", help="print every table instead of the answer alone")
+    parser.add_argument("--out", type=Path, help=f"folder for the files (default: {out})")
 
 
 def add_text_options(group: argparse._ActionsContainer) -> None:
-    """The options for hypotheses."""
+    """Add the options for hypotheses."""
     group.add_argument(
-        "--references", action="append", default=[], metavar="[SET:]FILE", help="what was spoken: a file or a pattern"
+        "--references", action="append", default=[], metavar="[SET:]FILE", help="reference transcripts: file or pattern"
     )
-    group.add_argument("--format", metavar="NAME", help=f"of the files, where it is ambiguous: {', '.join(FORMATS)}")
+    group.add_argument("--format", metavar="NAME", help=f"format of the files, if ambiguous: {', '.join(FORMATS)}")
     group.add_argument(
-        "--columns", metavar="WHAT=NAME,…", help="of tables: id, hypothesis, reference, speaker, unit, audio, set"
+        "--columns", metavar="WHAT=NAME,…", help="table columns: id, hypothesis, reference, speaker, unit, audio, set"
     )
-    group.add_argument("--speaker-of", metavar="REGEX", help="whose group finds the speaker in an id, as ^([^-]+)-")
-    group.add_argument("--utt2spk", type=Path, metavar="FILE", help="lines of id and speaker")
+    group.add_argument("--speaker-of", metavar="REGEX", help="pattern whose group is the speaker in an id: ^([^-]+)-")
+    group.add_argument("--utt2spk", type=Path, metavar="FILE", help="file with an id and its speaker on each line")
     group.add_argument(
-        "--normalise", "--normalize", default="none", metavar="HOW", help=f"of both sides: {', '.join(NAMES)}"
+        "--normalise", "--normalize", default="none", metavar="HOW", help=f"normalise all texts: {', '.join(NAMES)}"
     )
-    group.add_argument("--language", default="", metavar="CODE", help="of the texts, as tr for the lower case of I")
-    group.add_argument("--drop", default="", metavar="WORD,…", help="removed from both sides, as '<unk>,[noise]'")
-    group.add_argument("--missing", default="refuse", metavar="HOW", help=f"where ids differ: {', '.join(MISSING)}")
-    group.add_argument("--seeds", type=int, metavar="N", help="of each arm, decided before the first result")
-    group.add_argument("--looks", action="store_true", help="seeds are added after looks at the results")
-    group.add_argument("--margin", metavar="SIZE", help="the difference that would not matter: 0.5 points, or 5%%")
+    group.add_argument("--language", default="", metavar="CODE", help="language of the texts: in tr, I becomes ı")
+    group.add_argument("--drop", default="", metavar="WORD,…", help="words to remove from all texts: '<unk>,[noise]'")
+    group.add_argument("--missing", default="refuse", metavar="HOW", help=f"if ids differ: {', '.join(MISSING)}")
+    group.add_argument("--seeds", type=int, metavar="N", help="seeds per arm, fixed before any result was seen")
+    group.add_argument("--looks", action="store_true", help="seeds are added after looking at results")
+    group.add_argument("--margin", metavar="SIZE", help="difference that would not matter: 0.5 points, or 5%%")
 
 
 def compare_given(options: argparse.Namespace, systems: Sequence[str]) -> "Comparison":
-    """The comparison of systems that are given as NAME=[SET:]FILE. Raises UsageError for what does not fit together."""
+    """Compare systems given as NAME=[SET:]FILE. Raises UsageError if the arguments do not fit together."""
     from asr_verdicts.design import Options
     from asr_verdicts.systems import compare_systems
 
@@ -111,7 +111,7 @@ def write_report(report: "Report", folder: Path, options: argparse.Namespace) ->
     try:
         from asr_verdicts.report.figures import FIGURES, write_figures
     except ModuleNotFoundError:
-        print("no figures: they need matplotlib; pip install 'asr-verdicts[figures]' installs it")
+        print("no figures, because matplotlib is missing; pip install 'asr-verdicts[figures]' installs it")
     else:
         written += write_figures(report.comparison, folder, FIGURES)
     print_files(written, folder)
@@ -119,7 +119,7 @@ def write_report(report: "Report", folder: Path, options: argparse.Namespace) ->
 
 
 def print_files(paths: Sequence[Path], folder: Path) -> None:
-    """Print where the files are, which one to look at, and which ones a paper takes."""
+    """Print where the files are, which one to look at, and which ones go into a paper."""
     by_name = {path.name: path for path in paths}
     look = next((by_name[name] for name in ("index.html", "differences.svg", "report.md") if name in by_name), folder)
     paste = ", ".join(name for name in ("table.tex", "methods.txt") if name in by_name)

@@ -1,4 +1,4 @@
-"""Runs compared: checked for confounds, grouped into arms, measured, decided."""
+"""Compare runs: check them for confounds, group them into arms, measure, decide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,13 @@ from asr_verdicts.warnings import seed_noise_text, warnings_about
 
 @dataclass(frozen=True)
 class Comparison:
-    """The answer to a comparison's questions; what else a report shows is a function of it.
+    """The answer to a comparison's questions, from which everything in a report follows.
 
-    design: arms, baseline, questions and sets, before any measurement. arms: those that have results. verdicts: on the
-    set that decides, then on the others, which describe. evidence: which test decides, and why. course: the looks of a
-    sweep that adds seeds until it knows; NO_LOOKS for any other. unfinished: the runs without a result. scored: the
-    texts that were scored, of systems that were given by their hypotheses; "" for runs.
+    - design: arms, baseline, questions and sets, before any measurement; arms: the arms that have results
+    - verdicts: on the set that decides, then on the others, which describe; evidence: the test and the reason for it
+    - course: the looks of a sweep with a plan; NO_LOOKS for others
+    - unfinished: the runs without a result; scored: the texts that were scored, for systems given by hypotheses, else
+      ""
     """
 
     title: str
@@ -67,8 +68,7 @@ class Comparison:
         return [run for arm in self.arms for run in arm.runs]
 
 
-REASONS = 3
-"""Runs without a result that an error names; the others are counted."""
+REASONS = 3  # runs without a result that an error names; the others are counted
 
 
 def compare(
@@ -80,7 +80,7 @@ def compare(
 ) -> Comparison:
     """Compare runs. layout: the runs as arms, by default an arm for each choice of the factor.
 
-    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for what cannot be asked.
+    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for impossible questions.
     """
     if not records.runs:
         raise UsageError(f"{title}: no run is finished: {_reasons(records)}")
@@ -112,7 +112,7 @@ def _reasons(records: Records) -> str:
 def _measure(
     design: Design, arms: Sequence[Arm], evidence: Evidence, course: Course
 ) -> tuple[list[Verdict], list[str]]:
-    """All verdicts, still without sentences, the deciding set first; and warnings about what could not be compared."""
+    """All verdicts, the deciding set first, and warnings about what could not be compared."""
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     names = {arm.name for arm in arms}

@@ -1,36 +1,30 @@
-"""What in a config decides a result."""
+"""The part of a config that decides a result."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-Config: TypeAlias = dict[str, Any]
-"""A resolved config, or a part of one: foreign content, whose keys the components define."""
-
+Config: TypeAlias = dict[str, Any]  # a resolved config, or a part of one; the components define its keys
 
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
     *("pruning", "until", "arms", "arm", "weights"),
-)
-"""Keys that only steer the machine or name the run: they change no number, and are not part of a run's identity."""
+)  # keys that only steer the machine or name the run: they change no number, and are not part of a run's identity
+
+WHEREABOUTS = ("root", "download")  # keys of data with its place or source; the fingerprint identifies its content
 
 
-WHEREABOUTS = ("root", "download")
-"""Keys of data that say where it lies or comes from; the fingerprint tells what it is."""
+SHA256 = "_sha256"  # ending of a key with a hash: `folder_sha256` holds the hash of `folder`
 
 
-SHA256 = "_sha256"
-"""End of a key that holds the hash of what the key before it names: `folder_sha256` of `folder`."""
-
-
-ROLES = ("train", "validation", "test")
-"""Keys of data that take one name or several."""
+ROLES = ("train", "validation", "test")  # keys of data that take one name or several
 
 
 def by_content(node: Config) -> Config:
-    """A resolved config, or a part of one, with equal content in one form: a file or folder whose hash stands beside it
-    counts by the hash and not by its path, and a list of one split as its name.
+    """Normalise a resolved config, or a part of one, so that equal content has one form.
+
+    A file or folder with a hash next to it counts by the hash, not by its path. A list of one split counts as its name.
     """
     located = {key for key, value in node.items() if value is not None and node.get(f"{key}{SHA256}") is not None}
     return {key: _by_content(key, value) for key, value in node.items() if key not in located}
@@ -47,24 +41,24 @@ def _by_content(key: str, value: Any) -> Any:
 
 
 def determining(whole: Config) -> Config:
-    """Everything in a resolved config that can change the result."""
+    """The part of a resolved config that can change the result."""
     whole = by_content(whole)
-    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # where it lies and how large it may be
-    kept: Config = {
+    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # its place and the limit of its size
+    content: Config = {
         key: {name: child for name, child in value.items() if name not in without[key]}
         if key in without and isinstance(value, dict)
         else value
         for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
-    if "gpus" in kept:  # the device changes rounding, the number of ranks the batch
-        kept["ranks"] = ranks(kept)
-        del kept["gpus"]
-    return kept
+    if "gpus" in content:  # the device changes only rounding, the number of ranks changes the batch
+        content["ranks"] = ranks(content)
+        del content["gpus"]
+    return content
 
 
 def ranks(cfg: Mapping[str, Any]) -> int:
-    """Processes that train together: one per GPU, or the key `ranks`."""
+    """The number of processes that train together: one per GPU, or the key `ranks`."""
     if cfg.get("ranks") is not None:
         return int(cfg["ranks"])
     gpus = cfg["gpus"]
@@ -72,7 +66,7 @@ def ranks(cfg: Mapping[str, Any]) -> int:
 
 
 def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """The leaves of a config by dotted key. A list is a single leaf, and so is an object without keys."""
+    """The leaves of a config by dotted key. A list, or a mapping without keys, is a single leaf."""
     leaves: dict[str, object] = {}
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
@@ -83,27 +77,25 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:
-    """(dotted key, first value, second value) of every value that differs; None for what is missing."""
+    """(dotted key, first value, second value) for every difference; None for a missing value."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted({*first, *second}, key=str)
         return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]
     return [] if first == second else [(prefix.removesuffix("."), first, second)]
 
 
-LIST, OWN = "arms", "arm"
-"""Keys of a run's config: the list of its sweep, and the name of the arm that the run belongs to."""
-
+LIST, OWN = "arms", "arm"  # keys of a run's config: the list of its sweep, and the name of the run's arm
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 
 
 def within(key: str, roots: Iterable[str]) -> bool:
-    """True if a dotted key is one of the roots or lies below one."""
+    """Return whether a dotted key is one of the roots or lies below one."""
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
 def leaves(config: Config) -> dict[str, object]:
-    """All leaves of a config that can change a run's result. A file is known by its name and its content."""
+    """All leaves of a config that can change a run's result. A file counts by its name and content."""
     whole, typed = flatten(by_content(config)), flatten(config)
     for key in [key for key in whole if key.endswith(SHA256) and typed.get(key.removesuffix(SHA256)) and "." in key]:
         path = key.removesuffix(SHA256)

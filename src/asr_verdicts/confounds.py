@@ -1,4 +1,4 @@
-"""The arms of a comparison may differ in the declared factor only."""
+"""The guard against confounds: arms may differ only in the declared factor."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,41 +7,37 @@ from asr_verdicts.config import flatten, within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import BEHAVIOUR, FINGERPRINT, ConfiguredRun
 
-OF_REPLICATES = ("data.corpus_seed", "data.fold")
-"""Keys for what a built-in corpus is drawn from, and for the speakers that a corpus is tested on."""
+REPLICATE_KEYS = ("data.corpus_seed", "data.fold")  # the seed that draws a built-in corpus, and the fold that is tested
 
-Differing = dict[str, list[object]]
-"""Dotted keys of configs, each with its different values."""
+Differing = dict[str, list[object]]  # dotted keys of configs, each with its different values
 
+References = dict[str, list[str]]  # derived keys, each with the keys and groups that set its value
 
-References = dict[str, list[str]]
-"""Keys with the keys and groups that their values follow from."""
-
+# keys that other choices set, for runs that did not record their derived keys, such as the runs in sweeps/records
 SET_BY_CHOICES: References = {
     "alphabet.characters": ["data.language"], "width": ["model"], "layers": ["model"], "dropout": ["data", "model"],
     "batch.size": ["data"], "max_epochs": ["data"], "weights_sha256": ["weights"],
 }  # fmt: skip
-"""The keys that other choices set in runs that did not record their derived keys, as in sweeps/records."""
 
 
 class ConfoundedError(UsageError):
-    """The arms differ in more than the factor; `keys` are the other keys with their values."""
+    """The arms differ in more than the factor. keys: the other keys with their values."""
 
     def __init__(
         self,
         factor: Sequence[str],
         keys: Differing,
-        reason: str = "the runs have no factor that could explain:",
+        reason: str = "the runs differ in keys that no factor explains:",
     ) -> None:
         self.keys = keys
         head = f"the arms differ in more than the factor {', '.join(factor)}:" if factor else reason
         lines = [f"  {key}: {', '.join(map(value_text, values))}" for key, values in keys.items()]
-        hint = "  (--allow KEY compares nevertheless, and the report says so; --allow takes whole groups too)"
+        hint = "  (--allow KEY compares anyway, with a warning in the report; KEY may be a whole group)"
         super().__init__("\n".join([head, *lines, hint]))
 
 
 def value_text(value: object) -> str:
-    """A value of a config as a user would write it; (none) for a key that a run does not have."""
+    """A config value as a user would write it; (none) if a run lacks the key."""
     return "(none)" if value is MISSING else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -49,16 +45,16 @@ MISSING = object()
 
 
 def differing(runs: Sequence[ConfiguredRun]) -> Differing:
-    """Keys whose values are not the same in all runs, with their different values."""
+    """Keys whose values are not the same in all runs, with these values."""
     contents = [run.content for run in runs]
-    values = {key: _distinct(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
+    values = {key: _distinct_values(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
     hashed = all(any(within(key, [FINGERPRINT]) for key in keys) for keys in contents)
-    ignored = [] if hashed else [FINGERPRINT]  # a record without data.json, as from W&B: data cannot be compared
+    ignored = [] if hashed else [FINGERPRINT]  # a record from W&B has no data.json to compare
     return {key: distinct for key, distinct in values.items() if len(distinct) > 1 and not within(key, ignored)}
 
 
-def _distinct(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
-    """The different values of a key, which need not be hashable, in the order of the runs."""
+def _distinct_values(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
+    """The different values of a key, in the order of the runs. They need not be hashable."""
     values: list[object] = []
     for content in contents:
         if (value := content.get(key, MISSING)) not in values:
@@ -67,7 +63,7 @@ def _distinct(contents: Sequence[Mapping[str, object]], key: str) -> list[object
 
 
 def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Differing) -> Differing:
-    """The differing keys that neither are the factor nor follow from it."""
+    """Keys that differ although they are neither the factor nor derived from it."""
     follows = {key for key in derived(factor, references(runs)) if not _set_differently(runs, key)}
     if any(within(root, ["data"]) for root in factor):
         follows.add(FINGERPRINT)
@@ -75,64 +71,70 @@ def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Diff
 
 
 def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Sequence[str]) -> list[str]:
-    """The group or key that the runs differ in, where none was declared. Raises ConfoundedError for several."""
-    own = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
-    known = references(runs)
-    followers = {key for key in own if not _set_differently(runs, key) and _follows_from_another(key, own, known)}
-    own = {key: values for key, values in own.items() if key not in followers and not within(key, allowed)}
-    roots = list(dict.fromkeys(key.split(".")[0] for key in own))
+    """The group or key in which the runs differ, if none was declared. Raises ConfoundedError if there are several."""
+    remaining = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
+    sources = references(runs)
+    followers = {
+        key for key in remaining if not _set_differently(runs, key) and _follows_from_another(key, remaining, sources)
+    }
+    remaining = {key: values for key, values in remaining.items() if key not in followers and not within(key, allowed)}
+    roots = list(dict.fromkeys(key.split(".")[0] for key in remaining))
     if len(roots) > 1:
         reason = "no factor is declared (ablation.factor), and the runs differ in several keys:"
-        raise ConfoundedError([], own, reason)
+        raise ConfoundedError([], remaining, reason)
     if not roots and differ:
         return list(allowed)
-    leaf = list(own)
-    explained = all(within(key, derived(leaf, known)) for key in followers)
+    leaf = list(remaining)
+    explained = all(within(key, derived(leaf, sources)) for key in followers)
     alone = len(leaf) == 1 and not leaf[0].endswith("._target_") and explained
     return leaf if alone else roots
 
 
 def _follows_from_another(key: str, keys: Iterable[str], known: References) -> bool:
-    """True if the key follows from a different group of the keys."""
+    """Return whether the key is derived from another group of the keys."""
     groups = [(other.split(".")[0], other) for other in keys]
     return any(within(key, derived([root, other], known)) and not within(key, [root]) for root, other in groups)
 
 
 def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
-    """Keys that belong to the seed: where every seed has a corpus of its own, alike in all arms (data.corpus_seed set
-    to the seed), or test speakers of its own (data.fold), these are replicates and no difference between arms.
+    """Keys that change with the seed and are the same in all arms.
+
+    If every seed has its own corpus (data.corpus_seed) or its own test speakers (data.fold), these are replicates, not
+    differences between arms.
     """
-    keys = [key for key in OF_REPLICATES if _is_of_seed(runs, key)]
+    keys = [key for key in REPLICATE_KEYS if _changes_with_seed(runs, key)]
     return [*keys, FINGERPRINT] if keys else []
 
 
-def _is_of_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """True if the key has one value for each seed, and another for every other seed."""
+def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
+    """Return whether the key has one value per seed, and different values for different seeds."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(int(run.config["seed"]), set()).add(value_text(run.content.get(key, MISSING)))
-    own = all(len(values) == 1 for values in seeds.values()) and len(set.union(*seeds.values())) == len(seeds)
-    return own and len(seeds) > 1
+    differs = all(len(values) == 1 for values in seeds.values()) and len(set.union(*seeds.values())) == len(seeds)
+    return differs and len(seeds) > 1
 
 
 def _set_differently(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """True if the runs' own overrides set the key to different values: then it does not follow from another key."""
+    """Return whether the runs' overrides give the key different values: then it is not derived from another key."""
     lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
     return len(lines) > 1
 
 
 def references(runs: Sequence[ConfiguredRun]) -> References:
-    """The derived keys that the runs recorded. For a record without them, SET_BY_CHOICES, and every key that has the
-    value of the top-level key of its last name in all runs, as model.dropout has of dropout.
+    """The derived keys that the runs recorded, with their sources.
+
+    If a record lacks them, SET_BY_CHOICES is used, and every key with the value of the top-level key of the same name
+    in all runs counts as derived: model.dropout from dropout.
     """
     recorded = [run.derived for run in runs]
-    known = {**SET_BY_CHOICES, **_of_one_name(runs)} if None in recorded else {}
+    sources = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}
     for of_run in recorded:
-        known |= of_run or {}
-    return known
+        sources |= of_run or {}
+    return sources
 
 
-def _of_one_name(runs: Sequence[ConfiguredRun]) -> References:
+def _same_named_keys(runs: Sequence[ConfiguredRun]) -> References:
     configs = [flatten(run.config) for run in runs]
     dotted = dict.fromkeys(key for config in configs for key in config if "." in key)
     names = {key: key.rpartition(".")[2] for key in dotted}
@@ -144,12 +146,12 @@ def _of_one_name(runs: Sequence[ConfiguredRun]) -> References:
 
 
 def derived(factor: Sequence[str], references: References) -> set[str]:
-    """Keys whose value follows from the factor, directly or through other keys."""
-    known = set(factor)
+    """Keys whose values follow from the factor, directly or through other keys."""
+    reached = set(factor)
     while more := {
         key
         for key, sources in references.items()
-        if key not in known and any(within(source, known) for source in sources)
+        if key not in reached and any(within(source, reached) for source in sources)
     }:
-        known |= more
-    return known - set(factor)
+        reached |= more
+    return reached - set(factor)

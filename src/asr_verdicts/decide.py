@@ -1,4 +1,4 @@
-"""Every question measured on every test set, and decided."""
+"""Measure every question on every test set, and decide it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,26 +16,26 @@ from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, kept_r
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_verdicts.statistics.multiple_testing import holm_decisions
-from asr_verdicts.statistics.power import found_in_four_of_five, levers, repetition
+from asr_verdicts.statistics.power import detectable_range, levers, repetition
 from asr_verdicts.statistics.procedures import ALPHA, ANYTIME, Procedure, equal_level
 from asr_verdicts.statistics.sample import Sample
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
 
+# seeds per arm from which Yuen's trimmed test is used if a run failed; of five it drops one at each end
 TRIMMED_FROM = 5
-"""Seeds an arm from which Yuen's trimmed test is used where a run failed; it drops one at each end of five."""
-DIFFERENCES = (0.005, 0.01, 0.02)
-"""True differences for which the needed seeds and speakers are listed, as fractions."""
+DIFFERENCES = (0.005, 0.01, 0.02)  # true differences for which the needed seeds and speakers are listed, as fractions
 
 
 @dataclass(frozen=True)
 class Family:
     """The questions that are decided together, at a rate `alpha` of false claims.
 
-    size: comparisons that are corrected for at least, such as those that could have been chosen instead. typical: the
-    claims are about typical runs: means where no run failed, else trimmed means from five runs on, and none from fewer;
-    False: about means, in which a run that diverged counts as 100 %. rule: by which a run failed. scale, margin: on
-    which questions are decided, and the difference on it that would not matter. paired: runs of a seed are pairs.
-    describe: with what decides nothing and takes time: matched pairs, and what such runs would find.
+    - size: the least number of comparisons to correct for, such as those that could have been chosen instead
+    - typical: claims are about typical runs. If a run failed, means are trimmed from five runs on, and fewer runs claim
+      nothing. False: claims are about plain means, in which a diverged run counts as 100 %.
+    - rule: decides which runs failed; paired: runs with the same seed are pairs
+    - scale: on which questions are decided; margin: the difference on it that would not matter
+    - describe: adds matched pairs and the power, which decide nothing and take time
     """
 
     arms: Sequence[Arm]
@@ -53,10 +53,10 @@ class Family:
 
 
 def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Verdict], list[str]]:
-    """All questions on all sets, the primary set first, and warnings about what could not be compared.
+    """Decide all questions on all sets, the primary set first; also return warnings about what could not be compared.
 
-    The questions on a set are one family, corrected together. The primary set's are the answer; those on other sets
-    describe, each set for itself.
+    The questions on a set are one family, corrected together. The verdicts on the primary set are the answer; the other
+    sets describe, each for itself.
     """
     measured, warnings = [], []
     for name in sorted(sets, key=lambda name: name != primary):
@@ -67,19 +67,19 @@ def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -
             if all(arm in samples.samples for arm in question.weights)
         ]
         measured += [replace(contrast, primary=name == primary) for contrast in _decide(of_set, family)]
-        warnings += [*samples.warnings, *_without_partner(family.questions, samples, name)]
+        warnings += [*samples.warnings, *_partner_warnings(family.questions, samples, name)]
     return measured, warnings
 
 
-def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
-    """Warnings about replicates, such as folds, that an arm of a question lacks: the others are compared."""
+def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
+    """Warnings about replicates, such as folds, that an arm of a question lacks. The others are compared."""
     warnings: dict[str, None] = {}
     for question in questions:
         if not samples.replicates or not all(arm in samples.models for arm in question.weights):
             continue
         common = samples.common_replicates(question.weights)
         for arm in question.weights:
-            alone = [one for one in samples.models[arm] if one not in common]
+            alone = [seed for seed in samples.models[arm] if seed not in common]
             if alone:
                 lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner"
                 warnings[f"{lacking}: compared on the {len(common)} of {' and '.join(question.weights)}"] = None
@@ -87,24 +87,24 @@ def _without_partner(questions: Sequence[Question], samples: SetSamples, set_: s
 
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Verdict:
-    """The contrast, not decided yet: `outcome` is undecided, with the reason where nothing can decide."""
+    """Measure a question without deciding it: the outcome is undecided, with a reason if nothing can decide it."""
     arms, few = count_once(question.weights, family.arms, paired=family.paired)  # the baseline is the last of two
     if arms is not family.arms:
         baseline = next(arm for arm in arms if arm.name == family.baseline.name)
         samples = measure_set(arms, baseline, name, metric)
-    terms = _terms(question, samples)
+    terms = _select_samples(question, samples)
     arms = [arm for arm in arms if arm.name in terms]
-    # where each seed has test speakers of its own, a high rate is theirs
+    # if each seed has its own test speakers, these may cause a high rate
     rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
-    paired = family.paired or _paired(question, samples, terms)
-    trimmed, untold = (False, "") if paired else _trimming(terms, failed, family)
+    paired = family.paired or _are_paired(question, samples, terms)
+    trimmed, no_claim = (False, "") if paired else _decide_trimming(terms, failed, family)
     estimates = {name: _estimate(question, terms, samples, scale, paired, trimmed) for name, scale in SCALES.items()}
     estimate = estimates[family.scale.name]
-    noiseless = _without_noise(estimate, terms)
-    kept = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
-    sides = [_side(question, kept, sign) for sign in (1, -1)]
-    pairs = _pairs(question, samples, metric) if family.describe else math.nan
+    noiseless = _noise_reason(estimate, terms)
+    used = {arm: kept_runs(sample) if trimmed else sample for arm, sample in terms.items()}
+    sides = [_mean_of_side(question, used, sign) for sign in (1, -1)]
+    pairs = _test_pairs(question, samples, metric) if family.describe else math.nan
     return Verdict(
         question=question,
         set=name,
@@ -119,10 +119,10 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         outcome="undecided",
         estimate=None if noiseless else estimate,
         other=None if noiseless else estimates["relative" if family.scale is POINTS else "points"],
-        reason=_refusal(arms) or few or untold or noiseless,
+        reason=_pruning_reason(arms) or few or no_claim or noiseless,
         procedure=family.procedure,
         margin=family.margin,
-        superiority=_superiority(question, terms),
+        superiority=_measure_superiority(question, terms),
         alone=all(samples.models.get(arm) == [ONE_SYSTEM] for arm in terms),
         rule=rule,
         p_pairs=pairs,
@@ -130,18 +130,18 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
     )
 
 
-def _terms(question: Question, samples: SetSamples) -> dict[str, Sample]:
-    """The samples of a question by arm; of replicates, such as folds, those rows that all its arms have."""
+def _select_samples(question: Question, samples: SetSamples) -> dict[str, Sample]:
+    """The samples of a question by arm. Of replicates, such as folds, only rows that all its arms have."""
     terms = {arm: samples.samples[arm] for arm in question.weights}
     common = samples.common_replicates(question.weights)
     if not samples.replicates or len(common) < 2:
         return terms
-    rows = {arm: np.array([samples.models[arm].index(one) for one in common]) for arm in terms}
+    rows = {arm: np.array([samples.models[arm].index(seed) for seed in common]) for arm in terms}
     return {arm: sample.of_runs(rows[arm]) for arm, sample in terms.items()}
 
 
-def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
-    """Whether means are trimmed, and why runs some of which failed show nothing of typical ones; empty if they do."""
+def _decide_trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
+    """Return whether to trim means, and why failed runs prevent a claim about typical runs; "" if they do not."""
     if not family.typical or not any(failed.values()):
         return False, ""
     if min(len(sample.rates) for sample in terms.values()) >= TRIMMED_FROM:
@@ -150,28 +150,28 @@ def _trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Fa
     return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs per arm do not show what a typical run does"
 
 
-def _superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
-    """The share of pairs of a run of the arm and one of the baseline in which the arm's is better; ties count half."""
+def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
+    """The share of pairs of runs in which the arm's run is better than the baseline's; ties count half."""
     if question.kind != "arm":
         return None
-    own, base = (terms[arm].rates for arm in question.weights)
-    return float(np.mean((own[:, None] < base) + 0.5 * (own[:, None] == base)))
+    ours, base = (terms[arm].rates for arm in question.weights)
+    return float(np.mean((ours[:, None] < base) + 0.5 * (ours[:, None] == base)))
 
 
-def _side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
+def _mean_of_side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
     """The weighted mean of the rates on one side of a question."""
     return sum(
         abs(weight) * float(terms[arm].rates.mean()) for arm, weight in question.weights.items() if sign * weight > 0
     )
 
 
-def _refusal(arms: Sequence[Arm]) -> str:
-    """The reasons why runs are no evidence; empty if they are evidence."""
+def _pruning_reason(arms: Sequence[Arm]) -> str:
+    """The reason why runs are not evidence; "" if they are."""
     for arm in arms:
         pruned = sum(run.state == "pruned" for run in arm.absent)
         if pruned:
             runs = f"{pruned} of {len(arm.results) + len(arm.absent)} runs of {arm.name}"
-            return f"{runs} were pruned for their results, so those that are left are no fair sample"
+            return f"{runs} were pruned because of their results, so the others are not a fair sample"
     return ""
 
 
@@ -185,8 +185,8 @@ def _estimate(
     return contrast_estimate(weighted, trimmed=trimmed, own_speakers=apart, scale=scale)
 
 
-def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
-    """The reason why an estimate has no noise to judge by; empty where it has."""
+def _noise_reason(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
+    """The reason why the noise of an estimate is unknown; "" if it is known."""
     if estimate is None:
         lone = [arm for arm, sample in terms.items() if len(sample.rates) < 2]
         if not lone:
@@ -200,8 +200,8 @@ def _without_noise(estimate: Estimate | None, terms: Mapping[str, Sample]) -> st
     return ""
 
 
-def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
-    """True if the arms' rows are of the same trained models, or of the same replicates."""
+def _are_paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
+    """Return whether the arms' rows are from the same trained models, or from the same replicates."""
     if samples.replicates:
         return len(next(iter(terms.values())).rates) == len(samples.common_replicates(question.weights))
     first, *others = (samples.models[name] for name in question.weights)
@@ -209,13 +209,13 @@ def _paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]
 
 
 def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
-    """Holm's procedure over what can be decided, and what each contrast shows."""
+    """Apply Holm's procedure to all questions that can be decided, and set each outcome."""
     open_ = [contrast for contrast in measured if contrast.estimate is not None and not contrast.reason]
     ps = [family.procedure.p(contrast.estimate) for contrast in open_ if contrast.estimate is not None]
     size = max(1, len(ps), family.size)
     decisions = iter(zip(ps, holm_decisions([*ps, *[1.0] * (size - len(ps))], family.alpha), strict=False))
     decided = []
-    for contrast, p_pairs_holm in zip(measured, _corrected_pairs(measured), strict=True):
+    for contrast, p_pairs_holm in zip(measured, _correct_pairs(measured), strict=True):
         held = replace(contrast, p_pairs_holm=p_pairs_holm, family=size)
         if contrast.reason or contrast.estimate is None:
             decided.append(held)
@@ -229,10 +229,10 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
         in_points, relative = by_scale.get("points"), by_scale.get("relative")
         if relative and in_points and contrast.scale is POINTS and math.isinf(in_points.low):
             relative = Range(relative.value, -math.inf, math.inf)  # as on the scale that decides
-        few = _too_few(contrast, contrast.estimate, by_scale[family.scale.name], family.procedure)
+        few = _infinity_reason(contrast, contrast.estimate, by_scale[family.scale.name], family.procedure)
         shown = replace(
             held,
-            outcome="undecided" if few else _outcome(contrast, contrast.estimate, family, decision.rejected, size),
+            outcome="undecided" if few else _find_outcome(contrast, contrast.estimate, family, decision.rejected, size),
             reason=few,
             p=p,
             p_adjusted=decision.p_adjusted,
@@ -241,12 +241,12 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
             high=None if in_points is None else in_points.high,
             relative=relative,
         )
-        decided.append(_described(shown, contrast.estimate, decision.level, family) if family.describe else shown)
+        decided.append(_add_description(shown, contrast.estimate, decision.level, family) if family.describe else shown)
     return decided
 
 
-def _too_few(contrast: Verdict, estimate: Estimate, interval: Range, procedure: Procedure) -> str:
-    """The reason why an interval is not finite; "" for a finite one."""
+def _infinity_reason(contrast: Verdict, estimate: Estimate, interval: Range, procedure: Procedure) -> str:
+    """The reason why an interval is not finite; "" if it is finite."""
     if math.isfinite(interval.low):
         return ""
     if not estimate.standard_error:
@@ -265,18 +265,18 @@ def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
     return Range(estimate.value, estimate.value - half, estimate.value + half)
 
 
-def _described(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> Verdict:
-    """With what such runs would find, what would find more, and how likely the verdict would come again."""
+def _add_description(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> Verdict:
+    """Add the differences that these runs detect, sizes that would detect more, and the chance of the same verdict."""
     return replace(
         contrast,
-        detectable=found_in_four_of_five(estimate, level, family.procedure),
+        detectable=detectable_range(estimate, level, family.procedure),
         levers={size: levers(size, estimate, level) for size in DIFFERENCES},
-        repeated=_repeated(contrast, estimate, level, family),
+        repeated=_repetition_chance(contrast, estimate, level, family),
     )
 
 
-def _repeated(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:
-    """The chance of the same verdict from as many fresh runs; None where so few could show nothing."""
+def _repetition_chance(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:
+    """The chance that as many fresh runs give the same verdict; None if they could not show anything."""
     if contrast.low is not None and math.isinf(contrast.low):
         return None
     chances = repetition(estimate, level, family.margin, equal_level(family.alpha, contrast.family), family.procedure)
@@ -289,7 +289,7 @@ def _repeated(contrast: Verdict, estimate: Estimate, level: float, family: Famil
     return 1 - chances.above - chances.below - chances.equal
 
 
-def _outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:
+def _find_outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: bool, size: int) -> Outcome:
     sides = [arm for arm in family.arms if arm.name in contrast.question.weights]
     if contrast.metric == "wer" and not any(has_learned(arm, contrast.set) for arm in sides):
         return "not learned"
@@ -304,19 +304,19 @@ def _outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: bool,
 
 
 def equivalence(contrast: Verdict) -> Outcome:
-    """The claim of arms that are equal within the margin. Where runs failed, how often they do may differ."""
+    """The outcome of arms that are equal within the margin; with trimmed means, of their typical runs."""
     about_typical = contrast.estimate is not None and contrast.estimate.trimmed
     return "typical runs equivalent" if about_typical else "equivalent"
 
 
-def _corrected_pairs(measured: Sequence[Verdict]) -> list[float]:
-    """Holm's correction of the matched pairs over the arms of a set; none where a p is nan."""
+def _correct_pairs(measured: Sequence[Verdict]) -> list[float]:
+    """The matched pairs' p-values on a set after Holm's correction; unchanged if one of them is nan."""
     ps = [contrast.p_pairs for contrast in measured]
     return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
 
 
-def _pairs(question: Question, samples: SetSamples, metric: str) -> float:
-    """p of MAPSSWE for words; for characters the pairs are whole utterances; nan for other questions than two arms."""
+def _test_pairs(question: Question, samples: SetSamples, metric: str) -> float:
+    """The p-value of MAPSSWE for two arms, or nan for other questions. For characters each utterance is one segment."""
     if question.kind != "arm" or not all(samples.hypotheses.get(arm) for arm in question.weights):
         return math.nan
     own, base = question.weights

@@ -8,19 +8,18 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import ConfiguredRun
 from asr_verdicts.scales import POINTS, RELATIVE, Scale
 
-FACTORIAL = "factorial"
-"""contrasts: factorial asks for all main effects, simple effects and interactions of two factors."""
+FACTORIAL = "factorial"  # entry of `contrasts`: all main effects, simple effects and interactions of two factors
 
 
 @dataclass(frozen=True)
 class Declaration:
     """The keys of `ablation` in a config, which a sweep file sets.
 
-    factor: keys or groups in which the arms may differ. baseline: an arm. set: the test set that decides, by default
-    the first; metric: wer, cer, cer_longer or loss. contrasts: what is compared (questions.py), by default
-    every arm with the baseline, or all effects where two factors are crossed. scale: points or relative; margin: the
-    difference that would not matter, in points of the metric or in percent of the rate (5%); failed: which runs failed
-    (failures.py). targets: rates for the time to accuracy, 0.2 is 20 %.
+    - factor: keys or groups in which the arms may differ; baseline: an arm
+    - set: the test set that decides, by default the first; metric: wer, cer, cer_longer or loss
+    - contrasts: the questions (questions.py), by default each arm against the baseline, or all effects of two factors
+    - scale: points or relative; margin: the difference that would not matter, in points or in percent of the rate (5%)
+    - failed: which runs count as failed (failures.py); targets: rates for the time to accuracy, 0.2 is 20 %
     """
 
     question: str | None = None
@@ -37,16 +36,16 @@ class Declaration:
 
 
 TEXTS = ("question", "source", "baseline", "set", "metric")
-OF_PUBLISHING = ("published", "claim", "expected", "withdrawn", "earlier")
-"""Keys that sweeps/publish reads: what a source says, and what was answered before."""
+PUBLISHING_KEYS = ("published", "claim", "expected", "withdrawn", "earlier")  # keys that only sweeps/publish reads
 
 
 def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
-    """The declaration of the first run that has one. Raises UsageError for keys and values of another form, and for
-    runs that declare different factors.
+    """The declaration of the first run that has one.
+
+    Raises UsageError for invalid keys or values, and if runs declare different factors.
     """
     declared = [parse(run.config["ablation"]) for run in runs if run.config.get("ablation")]
-    factors = {tuple(one.factor) for one in declared if one.factor}
+    factors = {tuple(each.factor) for each in declared if each.factor}
     if len(factors) > 1:
         names = " and ".join(sorted(", ".join(factor) for factor in factors))
         raise UsageError(f"the runs declare different factors (ablation.factor): {names}")
@@ -54,40 +53,41 @@ def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
 
 
 def parse(node: object) -> Declaration:
-    """The declaration in a config's `ablation`. Raises UsageError for what is none."""
+    """Read `ablation` of a config. Raises UsageError if it is not a declaration."""
     if not isinstance(node, Mapping):
         raise UsageError(f"ablation={node}: expected keys such as question and factor")
-    known = [*(one.name for one in fields(Declaration)), *OF_PUBLISHING]
+    allowed = [*(each.name for each in fields(Declaration)), *PUBLISHING_KEYS]
     for key in node:
-        if key not in known:
-            raise choices("ablation", key, f"one of {', '.join(known)}")
+        if key not in allowed:
+            raise choices("ablation", key, f"one of {', '.join(allowed)}")
     given = {str(key): value for key, value in node.items() if value is not None}
     for key in TEXTS:
         if isinstance(given.get(key), (Mapping, list)):
             raise UsageError(f"ablation.{key}={given[key]}: expected one text")
     return Declaration(
         **{key: str(given[key]) for key in TEXTS if key in given},
-        factor=_texts(given.get("factor")),
-        contrasts=_texts(given.get("contrasts")),
-        scale=_scale(given.get("scale"), given.get("margin")),
+        factor=_list_texts(given.get("factor")),
+        contrasts=_list_texts(given.get("contrasts")),
+        scale=_parse_scale(given.get("scale"), given.get("margin")),
         margin=given.get("margin"),
         failed=given.get("failed"),
-        targets=_numbers(given.get("targets")),
+        targets=_list_numbers(given.get("targets")),
     )
 
 
-def _scale(value: object, margin: object) -> Scale:
+def _parse_scale(value: object, margin: object) -> Scale:
     if value not in (None, "points", "relative"):
         raise choices("ablation.scale", value, "points or relative")
     scale: Scale = RELATIVE if value == "relative" or (value is None and str(margin).endswith("%")) else POINTS
     if margin is not None:
-        margin_on(margin, scale, 1.0, "ablation.margin")  # refuses one that cannot be meant
+        margin_on(margin, scale, 1.0, "ablation.margin")  # refuses an impossible margin
     return scale
 
 
 def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
-    """A margin as it is typed, 2.0 points or 5%, on the scale: a fraction, or a difference of logarithms. unit: from a
-    recorded value to the points of its metric. Raises UsageError for another form, or one of the other scale.
+    """Convert a margin as typed, 2.0 points or 5%, to a fraction or a difference of logarithms.
+
+    unit: points of the metric per recorded unit. Raises UsageError for another form, or a margin on the other scale.
     """
     text = str(margin)
     try:
@@ -98,16 +98,16 @@ def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
         raise choices(name, margin, "the difference that would not matter: 2.0 for 2 points, or 5% of the rate")
     if text.endswith("%") != (scale is RELATIVE):
         wanted = "a percentage, such as 5%," if scale is RELATIVE else "points, such as 2.0,"
-        raise choices(name, margin, f"{wanted} since ablation.scale is {scale.name}")
+        raise choices(name, margin, f"{wanted} because ablation.scale is {scale.name}")
     return math.log1p(value / 100) if scale is RELATIVE else value / unit
 
 
-def _texts(value: object) -> list[str]:
+def _list_texts(value: object) -> list[str]:
     return [] if value is None else [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
-def _numbers(value: object) -> list[float]:
+def _list_numbers(value: object) -> list[float]:
     try:
-        return [float(text) for text in _texts(value)]
+        return [float(text) for text in _list_texts(value)]
     except ValueError as error:
         raise choices("ablation.targets", value, "rates as fractions: 0.2 is 20 %") from error

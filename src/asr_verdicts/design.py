@@ -27,7 +27,7 @@ from asr_verdicts.verdict import Question
 
 @dataclass(frozen=True)
 class Options:
-    """The choices of a user that override the sweep file. targets: of the metric, rates as fractions."""
+    """A user's choices, which override the sweep file. targets: of the metric, rates as fractions."""
 
     baseline: str | None = None
     allow: list[str] = field(default_factory=list)
@@ -38,11 +38,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Layout(Generic[AnArm]):
-    """The runs as arms: runs that have begun as `Arm`, or any as `Choice`.
+    """The runs grouped into arms: as `Arm` if they have begun, as `Choice` in any case.
 
-    differ: all keys that differ; overruled: those beyond the factor that --allow accepted. default: the baseline unless
-    the user names another; None for the arm that was named first. changes: what each arm of a list changes, as text.
-    plan: whose looks answer the questions; None for a sweep without one.
+    - differ: all keys that differ; overruled: keys beyond the factor that --allow accepted
+    - default: the baseline unless the user names another; None for the arm that was named first
+    - changes: the change that each arm of a list declares, as text
+    - plan: its looks answer the questions; None for a sweep without a plan
     """
 
     declared: Declaration
@@ -63,10 +64,10 @@ class Layout(Generic[AnArm]):
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What is asked of the arms.
+    """The questions of a comparison: arms, baseline, metric and sets.
 
-    primary: the set that decides. size: comparisons that are corrected for at least. chosen: warnings about what was
-    chosen afterwards. targets: of the time to accuracy, as recorded.
+    - primary: the set that decides; size: the least number of comparisons to correct for
+    - chosen: warnings about choices made afterwards; targets: for the time to accuracy, in recorded units
     """
 
     layout: Layout[Arm]
@@ -81,7 +82,7 @@ class Design:
 
     @property
     def margin(self) -> float | None:
-        """The difference that would not matter, on the scale that decides; None if none was declared."""
+        """The difference that would not matter, on the scale that decides; None if undeclared."""
         declared = self.layout.declared
         if declared.margin is None:
             return None
@@ -89,9 +90,9 @@ class Design:
 
 
 def assign(records: Records, options: Options, layout: Layout[Arm] | None = None) -> Design:
-    """Assign runs to arms, and decide what is asked. layout: by default an arm for each choice of the factor.
+    """Group runs into arms and choose the questions. layout: by default an arm for each choice of the factor.
 
-    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for what cannot be asked.
+    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for an impossible question.
     """
     runs = [*records.runs, *records.diverged]
     _check_allowed(options.allow, runs)
@@ -118,7 +119,7 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
 
 
 def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]]:
-    """An arm for each choice of the declared factor, or of the only one. Raises ConfoundedError."""
+    """An arm for each choice of the declared factor, or of the only key that differs. Raises ConfoundedError."""
     declared = declaration(runs)
     differ, factor, overruled = find_or_check_factor(runs, declared, options.allow)
     return Layout(declared, factor, differ, overruled, group(runs, factor, list(differ)), declared.baseline)
@@ -127,27 +128,27 @@ def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice
 def fill_layout(
     layout: Layout[Choice[Record]], unfinished: Sequence[Unfinished], warnings: Sequence[str] = ()
 ) -> Layout[Arm]:
-    """The layout with the results of each arm. warnings: about what was left out before."""
+    """The layout with the results of each arm. warnings: about runs that were left out before."""
     arms, reasons = fill_arms(layout.arms, unfinished, list(layout.differ))
     return Layout(**{**vars(layout), "arms": arms, "warnings": [*warnings, *reasons]})
 
 
 def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration) -> bool:
-    """True if all runs are a search's, and no question is asked: a search chooses by luck, too."""
+    """Return whether a search proposed all runs and no question was asked. A search also chooses by luck."""
     return is_search(arms) and options.baseline is None and declared.baseline is None and not declared.contrasts
 
 
 def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
-    """Raises UsageError for a key of --allow that no run has: it would excuse nothing."""
-    known = list(dict.fromkeys(key for run in runs for key in run.content))
+    """Raise UsageError for a key of --allow that no run has: it would allow nothing."""
+    keys = list(dict.fromkeys(key for run in runs for key in run.content))
     for key in allow:
-        if known and not any(within(name, [key]) for name in known):
-            near = ", ".join(get_close_matches(key, known, n=3)) or "a key of config.yaml, or a group"
+        if keys and not any(within(name, [key]) for name in keys):
+            near = ", ".join(get_close_matches(key, keys, n=3)) or "a key of config.yaml, or a group"
             raise choices("allow", key, near)
 
 
 def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
-    """All keys that differ and that are no matter of the seed."""
+    """All keys that differ, except those that change with the seed."""
     of_seeds = replicated(runs)
     return {key: values for key, values in differing(runs).items() if not within(key, of_seeds)}
 
@@ -155,7 +156,7 @@ def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
 def find_or_check_factor(
     runs: Sequence[ConfiguredRun], declared: Declaration, allow: Sequence[str]
 ) -> tuple[Differing, list[str], Differing]:
-    """All differing keys, the factor, and the keys beyond it, which all were allowed. Raises ConfoundedError."""
+    """All keys that differ, the factor, and the allowed keys beyond it. Raises ConfoundedError for other keys."""
     differ = differing_beyond_seeds(runs)
     factor = declared.factor or find_factor(runs, differ, allow)
     beyond = confounds(runs, factor, differ)
@@ -166,7 +167,7 @@ def find_or_check_factor(
 
 
 def primary_set(name: str | None, sets: Sequence[str]) -> str:
-    """The test set that decides, by default the first. Raises UsageError for one that was not tested."""
+    """The test set that decides, by default the first. Raises UsageError for a set that was not tested."""
     name = name or (sets[0] if sets else "")
     if sets and name not in sets:
         raise choices("set", name, list(sets))
@@ -174,7 +175,7 @@ def primary_set(name: str | None, sets: Sequence[str]) -> str:
 
 
 def _first_named(arms: Sequence[Arm]) -> Arm:
-    """The arm whose run was named first where its sweep was launched, or else was started first."""
+    """The arm that its sweep's launch named first; if that is unknown, the arm that started first."""
 
     def place(arm: Arm) -> float:
         return min((run.place for run in arm.results if run.place is not None), default=float("inf"))
@@ -185,8 +186,9 @@ def _first_named(arms: Sequence[Arm]) -> Arm:
 def _chosen_afterwards(
     options: Options, declared: Declaration, default: str, arms: Sequence[Arm], baseline: Arm
 ) -> tuple[list[str], int]:
-    """Warnings about what the command chose in place of what was declared, and over how many comparisons the verdicts
-    are corrected at least: with a free choice of the baseline, all pairs of arms. default: the baseline otherwise.
+    """Warnings about choices of the command that replace declared ones, and the least number of comparisons.
+
+    If the baseline was chosen freely, verdicts are corrected over all pairs of arms. default: the baseline otherwise.
     """
     warnings, size = [], 0
     if options.baseline is not None and find_baseline(default, arms) is not baseline:
@@ -195,14 +197,17 @@ def _chosen_afterwards(
             f"the baseline {baseline.name} was chosen by --baseline, in place of {default}: verdicts are corrected "
             "over all pairs of arms"
         )
-    for name, given, own in (("metric", options.metric, declared.metric or "wer"), ("set", options.set, declared.set)):
-        if given is not None and own is not None and given != own:
+    for name, given, original in (
+        ("metric", options.metric, declared.metric or "wer"),
+        ("set", options.set, declared.set),
+    ):
+        if given is not None and original is not None and given != original:
             warnings.append(
-                f"the {name} {given} was chosen by --{name}, in place of {own}: its verdicts are exploratory"
+                f"the {name} {given} was chosen by --{name}, in place of {original}: its verdicts are exploratory"
             )
     return warnings, size
 
 
 def _declared_targets(declared: Declaration, metric: Metric) -> list[float]:
-    """The targets of the sweep file, if they are of this metric."""
+    """The targets of the sweep file, if they are for this metric."""
     return declared.targets if metric.name == (declared.metric or "wer") else []

@@ -10,8 +10,7 @@ COLUMNS = {
     "wer": ("words", "substitutions", "deletions", "insertions"),
     "cer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
     "cer_longer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
-}
-"""Columns of utterances.csv with the counts of each rate: the reference's length, then the errors by kind."""
+}  # columns of utterances.csv with the counts of each rate: the reference's length, then the errors by kind
 
 
 @dataclass(frozen=True)
@@ -42,19 +41,20 @@ class Errors:
 
     @property
     def over_longer(self) -> "Errors":
-        """The same errors over the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3); the lengths
-        of the two differ by insertions less deletions.
+        """The same errors over the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3).
+
+        The hypothesis is longer than the reference by insertions minus deletions.
         """
         return replace(self, total=self.total + max(0, self.insertions - self.deletions))
 
 
 def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Errors:
-    """Errors of the alignment with the fewest of them; among several of those, of the one with the most words right.
+    """Count the errors of the best alignment: the fewest errors, then the most words right.
 
-    That splits the errors as NIST's sclite does, whose substitutions cost 4 and whose deletions and insertions cost 3.
-    A single weighted distance gives both counts: each error costs `unit`, and a substitution 1 more. Insertions less
-    deletions are the difference of the lengths, so that the number of errors alone splits them where it is no more than
-    one above that difference; it is counted faster alone.
+    NIST's sclite splits errors the same way: its substitutions cost 4, its deletions and insertions 3. One weighted
+    distance gives both counts: each error costs `unit`, and a substitution 1 more. Insertions minus deletions equal the
+    difference of the lengths. If the errors exceed it by at most 1, their number determines the split, and the faster
+    unweighted distance is enough.
     """
     errors = Levenshtein.distance(reference, hypothesis)
     substitutions = errors - abs(len(reference) - len(hypothesis))
@@ -86,19 +86,19 @@ def error_columns(reference: str, hypothesis: str) -> dict[str, int]:
 
 
 def recorded_errors(row: Mapping[str, object], metric: str = "wer") -> Errors:
-    """Errors that a row of utterances.csv holds. metric: wer, cer or cer_longer."""
+    """The errors in a row of utterances.csv. metric: wer, cer or cer_longer."""
     errors = Errors(*(_count(row[column]) for column in COLUMNS[metric]))
     return errors.over_longer if metric == "cer_longer" else errors
 
 
 def _count(value: object) -> int:
-    assert isinstance(value, int), f"{value!r} is no count"
+    assert isinstance(value, int), f"{value!r} is not a count"
     return value
 
 
 def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
-    """The errors of several rows of utterances.csv together. metric: wer, cer or cer_longer."""
-    # a table of 20 seeds has a million counts
+    """The errors of several rows of utterances.csv, added up. metric: wer, cer or cer_longer."""
+    # by map, because a table of 20 seeds has a million counts
     total, substitutions, deletions, insertions = (
         _count(sum(map(itemgetter(column), rows))) for column in COLUMNS[metric]
     )
@@ -109,20 +109,19 @@ def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
 
 
 def sum_errors(errors: Iterable[Errors]) -> Errors:
-    """Counts of many utterances together; their rate is the rate of the whole set."""
+    """Add up the errors of utterances; the sum has the rate of the whole set."""
     return sum(errors, start=Errors(0, 0, 0, 0))
 
 
+# a word of the reference and a word of the hypothesis; None for one of them: an insertion or a deletion
 Pair = tuple[str | None, str | None]
-"""A word of the reference and its word of the hypothesis; None on one side: an insertion or a deletion."""
-Cost = tuple[int, int]
-"""Errors, and how many of them are substitutions."""
+Cost = tuple[int, int]  # errors, and how many of them are substitutions
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
-    """The alignment with the fewest errors; among several of those, the one with the most words right.
+    """Align with the fewest errors, then the most words right, as `count_errors` does.
 
-    metrics.error_counts counts the errors of the same alignment. Time and memory grow with the product of the lengths.
+    Time and memory grow with the product of the lengths.
     """
     # costs[i][j]: of the first i words against the first j
     costs = [[(j, 0) for j in range(len(hypothesis) + 1)]]
@@ -141,7 +140,7 @@ def _pair(cost: Cost, wrong: bool) -> Cost:
 
 
 def _skip(cost: Cost) -> Cost:
-    """Cost with a deletion or an insertion more."""
+    """Cost with one more deletion or insertion."""
     return cost[0] + 1, cost[1]
 
 

@@ -2,10 +2,10 @@
 
 
 class UsageError(ValueError):
-    """A wrong value, a missing file: its message names the value and what was expected."""
+    """A user's mistake, such as a wrong value or a missing file. The message names the value and what was expected."""
 
 
 def choices(name: str, value: object, allowed: object) -> UsageError:
-    """The error for a value outside a list of choices."""
+    """Return the error for a value outside a list of choices."""
     listed = ", ".join(map(str, allowed)) if isinstance(allowed, (list, tuple, set)) else str(allowed)
     return UsageError(f"{name}={value}: expected {listed}")

@@ -1,4 +1,4 @@
-"""The runs that count as evidence, the number of looks at them, and the test that this allows."""
+"""The evidence of a comparison: how often its runs were looked at, and the test that this allows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from asr_verdicts.statistics.seed_noise import SeedNoise
 
 
 class History(Protocol):
-    """What earlier sweeps tell about the runs of a comparison."""
+    """Earlier sweeps on the same data, or with the same runs."""
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
         """The noise of seeds on the test set of `like`; None if no earlier sweep was tested on it."""
@@ -22,7 +22,7 @@ class History(Protocol):
 
 
 class NoHistory:
-    """No earlier sweep is known."""
+    """A history without any sweep."""
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
         return None
@@ -36,9 +36,9 @@ NO_HISTORY = NoHistory()
 
 @dataclass(frozen=True)
 class Evidence:
-    """The test of a comparison and why it is this one, in a sentence.
+    """The test of a comparison, and the reason for it in a sentence.
 
-    look: the number of this look at the runs, from 1. complete: whether the runs are all that was declared.
+    look: the number of this look at the runs, from 1; complete: whether these are all the declared runs.
     """
 
     procedure: Procedure
@@ -56,14 +56,16 @@ class Evidence:
 UNDECLARED = Evidence(ANYTIME, "the number of seeds was not declared before the runs")
 
 
-def of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
-    """The evidence of systems that were given by their hypotheses. seeds: of each arm, if they were decided before the
-    first result; looks: seeds are added after looks at the results. Raises UsageError for another number of seeds.
+def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
+    """The evidence of systems given by their hypotheses.
+
+    seeds: per arm, if fixed before the first result; looks: seeds are added after looking at results. Raises UsageError
+    for another number of seeds.
     """
     if looks:
         if seeds is not None:
             raise UsageError(
-                f"--seeds {seeds} --looks: expected one of them: the number was fixed beforehand, or was not"
+                f"--seeds {seeds} --looks: expected one of them, because the number was fixed beforehand or was not"
             )
         return Evidence(ANYTIME, "seeds may be added after every look (--looks)")
     counts: dict[str, int] = {}
@@ -72,10 +74,10 @@ def of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
         counts[name] = counts.get(name, 0) + 1
     if seeds is not None:
         if other := [f"{name} has {count}" for name, count in counts.items() if count != seeds]:
-            raise UsageError(f"--seeds {seeds}: expected so many files of each arm; {', '.join(other)}")
+            raise UsageError(f"--seeds {seeds}: expected {seeds} files of each arm; {', '.join(other)}")
         return Evidence(FixedLength(), f"{seeds} seeds per arm (--seeds)", complete=True)
     if all(run.model == ONE_SYSTEM for run in records.runs):
         return Evidence(FixedLength(test="Student's t"), "one training per system", complete=True)
-    found = " and ".join(map(str, sorted(set(counts.values()))))
-    reason = f"{found} seeds per arm; confirm it by --seeds {found}, or deny it by --looks"
+    number = " and ".join(map(str, sorted(set(counts.values()))))
+    reason = f"{number} seeds per arm; confirm it by --seeds {number}, or deny it by --looks"
     return Evidence(ASSUMED, reason, complete=True)

@@ -1,4 +1,4 @@
-"""Runs that failed: those that diverged, and those that ended far above the other runs of their arm."""
+"""Runs that failed: those that diverged, or ended far above the other runs of their arm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,17 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.seed_noise import TOTALS
 
-MEDIANS = 1.5
-"""Times the median of its arm above which a run counts as failed, unless something else is declared."""
+MEDIANS = 1.5  # times the arm's median above which a run counts as failed, unless something else is declared
+# Poisson deviations of the median's number of errors that a failed run also exceeds: below 1 % WER, half as many errors
+# again are common by chance
 DEVIATIONS = 4
-"""Poisson deviations of the median's number of errors by which a run exceeds it, too: below 1 % WER half as many errors
-again are no rare chance.
-"""
 
 
 @dataclass(frozen=True)
 class FailureRule:
-    """The rule by which a run that did not diverge failed. above: times the median of the arm's finished runs, or a
-    rate as a fraction.
+    """The rule by which a run counts as failed although it did not diverge.
+
+    above: times the median of the arm's finished runs, or a rate as a fraction.
     """
 
     kind: Literal["median", "rate", "diverged"] = "median"
@@ -30,7 +29,9 @@ class FailureRule:
 
     @classmethod
     def parse(cls, value: object) -> "FailureRule":
-        """`ablation.failed`: diverged, {median: 1.5} or {rate: 50}, in percent. Raises UsageError for anything else."""
+        """Read `ablation.failed`: diverged, {median: 1.5} or {rate: 50}, in percent. Raises UsageError for other
+        values.
+        """
         if value is None:
             return cls()
         if value == "diverged":
@@ -43,11 +44,11 @@ class FailureRule:
                 if kind == "rate" and 0 < above <= 100:
                     return cls("rate", above / 100)
         raise UsageError(
-            f"ablation.failed={value}: expected diverged, {{median: 1.5}} (times the arm's), or {{rate: 50}} (percent)"
+            f"ablation.failed={value}: expected diverged, {{median: 1.5}} (times the arm's median), or {{rate: 50}} (%)"
         )
 
     def failed(self, arm: Arm, set_: str, metric: str) -> list[Record]:
-        """The runs of an arm that failed, in the order of seeds."""
+        """The failed runs of an arm, in the order of seeds."""
         rates = {id(run): rate for run in arm.runs if (rate := run.value(set_, metric)) is not None}
         bound = float("inf")
         if self.kind == "rate":
@@ -60,7 +61,7 @@ class FailureRule:
 
     @property
     def text(self) -> str:
-        """The rule as the reports say it."""
+        """The rule in words, for reports."""
         if self.kind == "diverged":
             return "diverged"
         if self.kind == "rate":
@@ -72,15 +73,18 @@ DEFAULT, DIVERGED = FailureRule(), FailureRule("diverged", 0.0)
 
 
 def missed(runs: int, rate: float = 0.1) -> float:
-    """The probability that none of so many runs fails, where one fails with this probability."""
+    """The probability that none of `runs` runs fails if each fails with probability `rate`."""
     return float((1 - rate) ** runs)
 
 
 def counts_text(arms: Sequence[tuple[str, int, int]], verb: str) -> str:
-    """Failed runs with Clopper and Pearson's exact 95 % interval (1934). arms: name, failed runs, all runs.
-    verb: failed or diverged.
+    """Describe failed runs with Clopper and Pearson's exact 95 % interval (1934).
+
+    arms: name, failed runs, all runs; verb: failed or diverged.
     """
-    from asr_verdicts.statistics.distributions import binomial_interval  # scipy: a sweep checks its rule without it
+    from asr_verdicts.statistics.distributions import (
+        binomial_interval,
+    )  # imports scipy, which a sweep's check does not need
 
     texts: list[str] = []
     for name, failed, runs in arms:

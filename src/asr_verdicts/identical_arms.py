@@ -1,4 +1,4 @@
-"""Runs of two arms that are one training, and arms whose difference did nothing."""
+"""Arms that share trainings, and arms whose difference did nothing."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -8,85 +8,88 @@ from asr_verdicts.config import within
 from asr_verdicts.record import Record
 from asr_verdicts.verdict import Question
 
-PLACES = ("audio", "offset", "duration", "channel")
-"""The place of an utterance, which may differ for the same speech."""
+PLACES = ("audio", "offset", "duration", "channel")  # the place of an utterance, which may differ for the same speech
 
 
 def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[str]:
-    """A warning for every two arms of a question that share trainings, and for other arms with equal results."""
+    """A warning for each two arms of a question that share trainings, and for other arms with equal results."""
     shared = [copies for question in questions for copies in shared_runs(question.weights, arms)]
-    warnings = [f"{_text(*copies)} (same config and results): counted for {copies[1].name} alone" for copies in shared]
-    for one, other in itertools.combinations(arms, 2):
-        pairs = _pairs(one, other)
+    warnings = [
+        f"{_describe_sharing(*copies)} (same config and results): counted for {copies[1].name} alone"
+        for copies in shared
+    ]
+    for first, other in itertools.combinations(arms, 2):
+        pairs = _pairs(first, other)
         same = [str(run.seed) for run, its in pairs if _same_results(run, its) and not _same_config(run, its)]
         if same:
             part = f"; {len(same)} of {len(pairs)} runs" if len(same) < len(pairs) else ""
-            alike = f"alike to the last utterance with the same seed ({', '.join(same)}{part})"
-            warnings.append(f"{one.name} and {other.name} are {alike}: what they differ in did nothing in these runs")
+            alike = f"identical results with the same seed ({', '.join(same)}{part})"
+            warnings.append(f"{first.name} and {other.name} have {alike}: their difference did nothing in these runs")
     return list(dict.fromkeys(warnings))
 
 
 def count_once(names: Collection[str], arms: Sequence[Arm], *, paired: bool = False) -> tuple[Sequence[Arm], str]:
-    """The arms, without runs of a name that a later name has, too; and why too few are left, else "". paired: a run is
-    left out with its partner.
+    """Count each run once, for the last name that has it. Also return a reason if too few are left, else "".
+
+    paired: a run is left out together with its partner.
     """
     shared = shared_runs(names, arms)
     counted = []
     for arm in arms:
-        copies = [seeds for one, _, seeds in shared if one is arm or (paired and arm.name in names)]
+        copies = [seeds for first, _, seeds in shared if first is arm or (paired and arm.name in names)]
         counted.append(arm.of_seeds({run.seed for run in arm.results}.difference(*copies)))
     if shared and min(len(arm.results) for arm in counted if arm.name in names) < 2:
-        return arms, f"{'; '.join(_text(*copies) for copies in shared)}, and too few are left"
+        return arms, f"{'; '.join(_describe_sharing(*copies) for copies in shared)}, and too few are left"
     return (counted if shared else arms), ""
 
 
 def shared_runs(names: Collection[str], arms: Sequence[Arm]) -> list[tuple[Arm, Arm, set[int]]]:
-    """Two of these arms, and the seeds of the first one's runs that are one training with a run of the second."""
+    """Pairs of arms, with the seeds of the first whose runs are one training with a run of the second."""
     sides = [arm for name in names for arm in arms if arm.name == name]
     shared = []
-    for one, other in itertools.combinations(sides, 2):
-        pairs = [(run, its) for run in one.runs for its in other.runs]
+    for first, other in itertools.combinations(sides, 2):
+        pairs = [(run, its) for run in first.runs for its in other.runs]
         seeds = {run.seed for run, its in pairs if _same_results(run, its) and _same_config(run, its)}
-        shared += [(one, other, seeds)] if seeds else []
+        shared += [(first, other, seeds)] if seeds else []
     return shared
 
 
 def did_nothing(question: Question, arms: Sequence[Arm]) -> bool:
-    """Return whether all runs of two arms have the same results with the same seed, as by an option without effect."""
-    own = [arm for arm in arms if arm.name in question.weights]
-    pairs = [_pairs(one, other) for one, other in itertools.combinations(own, 2)]
+    """Return whether two arms have the same results for every common seed, as if the option had no effect."""
+    sides = [arm for arm in arms if arm.name in question.weights]
+    pairs = [_pairs(first, other) for first, other in itertools.combinations(sides, 2)]
     return any(of_two and all(itertools.starmap(_same_results, of_two)) for of_two in pairs)
 
 
-def _text(one: Arm, other: Arm, seeds: set[int]) -> str:
+def _describe_sharing(one: Arm, other: Arm, seeds: set[int]) -> str:
     return f"{one.name} shares {len(seeds)} of {len(one.results)} runs with {other.name}"
 
 
 def _pairs(one: Arm, other: Arm) -> list[tuple[Record, Record]]:
-    """Their finished runs with equal seeds; none where a run does not say what it recognised."""
+    """The finished runs of both arms with equal seeds; none if hypotheses are unknown."""
     seeds = {run.seed: run for run in other.runs if run.utterances}
     pairs = [(run, seeds[run.seed]) for run in one.runs if run.seed in seeds and run.utterances]
-    # a run that was taken for both arms would be no pair
+    # the same run, taken for both arms, is not a pair
     return [] if any(first.folder.resolve() == second.folder.resolve() for first, second in pairs) else pairs
 
 
 def _same_config(*runs: Record) -> bool:
-    """Return whether two configs differ in seeds alone. If not, the same results say that an option did nothing."""
-    one, other = ({key: leaf for key, leaf in run.content.items() if not within(key, ["seeds"])} for run in runs)
-    return one == other
+    """Return whether two configs differ in seeds alone. If not, equal results mean that an option did nothing."""
+    first, other = ({key: leaf for key, leaf in run.content.items() if not within(key, ["seeds"])} for run in runs)
+    return first == other
 
 
 def _same_results(one: Record, other: Record) -> bool:
-    """Return whether two runs wrote the same words, some of them wrong, and have the same validations."""
+    """Return whether two runs have the same hypotheses, some of them wrong, and the same validations."""
     if one.hypotheses != other.hypotheses:
         return False
     wrong = one.hypotheses != [row["reference"] for row in one.utterances]
-    # models that write nothing, or make no error, are equal by chance
-    return any(one.hypotheses) and wrong and _found(one) == _found(other)
+    # models that write nothing, or make no errors, may be equal by chance
+    return any(one.hypotheses) and wrong and _results_of(one) == _results_of(other)
 
 
-def _found(run: Record) -> list[object]:
-    """The hypotheses of a run, and its validations."""
+def _results_of(run: Record) -> list[object]:
+    """The utterances and the validations of a run."""
     texts = [{key: value for key, value in row.items() if key not in PLACES} for row in run.utterances]
     validations = [
         {key: value for key, value in row.items() if key.startswith("validation/") and value is not None}

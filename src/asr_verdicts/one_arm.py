@@ -1,4 +1,4 @@
-"""Tables of a single arm: its rate, and its spread over seeds."""
+"""Tables on a single arm: its rate, and its spread over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from asr_verdicts.statistics.sample import Sample, Spread, describe
 
 @dataclass(frozen=True)
 class Description:
-    """A metric of the last weights on a set, over the runs of an arm; rates as fractions, losses in nats."""
+    """The spread of a metric over an arm's runs, with the last weights; rates as fractions, losses in nats."""
 
     arm: str
     set: str
@@ -33,12 +33,12 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """True if there is one arm with several seeds: a question about chance, not about a factor."""
+    """Return whether there is one arm with several seeds: the question is about chance, not about a factor."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 
 def descriptions(comparison: Comparison) -> list[Description]:
-    """Every metric on every set, the first validation set before the test sets; empty unless there is one arm."""
+    """Every metric on every set, the first validation set before the test sets; empty unless there is only one arm."""
     arms = comparison.arms
     if not one_arm(arms):
         return []
@@ -52,7 +52,7 @@ def descriptions(comparison: Comparison) -> list[Description]:
 
 @dataclass(frozen=True)
 class ArmRate:
-    """The error rate of an arm on a test set, a fraction, with its 95 % interval over seeds and speakers."""
+    """The error rate of an arm, a fraction, with its 95 % interval over seeds and speakers."""
 
     arm: str
     set: str
@@ -62,14 +62,14 @@ class ArmRate:
 
 
 def lone_rates(comparison: Comparison) -> list[ArmRate]:
-    """The rate of a comparison's only arm on each set; empty where there are more arms, or no utterances.
+    """The rate of a comparison's only arm on each set; empty if there are more arms, or no utterances.
 
-    The interval is Student's t: over seeds and speakers, and of one system over speakers alone.
+    The interval is Student's t over seeds and speakers; for one system, over speakers alone.
     """
     metric = comparison.design.metric
     if len(comparison.arms) != 1 or not metric.is_rate:
         return []
-    (arm,), found = comparison.arms, []
+    (arm,), rates = comparison.arms, []
     for name in comparison.sets:
         sample = measure_set([arm], arm, name, metric.name).samples.get(arm.name)
         if sample is None or sample.errors is None:
@@ -84,8 +84,8 @@ def lone_rates(comparison: Comparison) -> list[ArmRate]:
         measured = f"{arm.name} has {metric.text(rate.value)} % {metric.label} on {name}"
         alone = "" if several else " This is about this model: with one training, nothing is known about the method."
         sentence = f"{measured} ({ends}; {models}{speakers_text(estimate)}).{alone}"
-        found.append(ArmRate(arm.name, name, metric, rate, sentence))
-    return found
+        rates.append(ArmRate(arm.name, name, metric, rate, sentence))
+    return rates
 
 
 def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:

@@ -1,7 +1,7 @@
-"""A sweep with a plan: its arms, and what its looks found so far.
+"""The looks of a sweep with a plan, and what they have found so far.
 
-The course is a function of the plan and of the results by seed alone: it is computed anew from the runs each time, so
-that nothing that was interrupted can be counted twice, and whatever order runs end in changes nothing.
+The course depends only on the plan and on the results by seed. It is computed anew from the runs each time, so that an
+interruption counts nothing twice, and the order in which runs end does not matter.
 """
 
 import math
@@ -26,7 +26,7 @@ from asr_verdicts.verdict import SHOWN, AtLook, Outcome, Question, Verdict
 
 @dataclass(frozen=True)
 class PlannedLook:
-    """number: counted from 1; runs: of each arm; verdicts: of the questions that were open before it."""
+    """A look of a plan. number: from 1; runs: of each arm; verdicts: on the questions that were open before it."""
 
     number: int
     runs: int
@@ -35,9 +35,11 @@ class PlannedLook:
 
 @dataclass(frozen=True)
 class Course:
-    """looks: those that were taken. verdicts: of every question that was looked at, as it was decided, or as it stood
-    at the latest look. missing: the seeds that the next look lacks, by arm; empty where the plan has ended. plan: None
-    for a sweep without one; sets: those that the looks decide.
+    """The looks that were taken, and the state of each question.
+
+    - verdicts: on every question that was tested, as decided or as of the latest look
+    - missing: the seeds that the next look needs, by arm; empty if the plan has ended
+    - plan: None for a sweep without one; sets: the sets that the looks decide
     """
 
     plan: VerdictPlan | None = None
@@ -52,12 +54,12 @@ class Course:
 
     @property
     def followed(self) -> VerdictPlan:
-        """The plan of a course that has looks."""
+        """The plan of a course with looks."""
         assert self.plan is not None
         return self.plan
 
     def runs(self, plan: VerdictPlan) -> dict[str, int]:
-        """The number of runs that each arm needed so far."""
+        """The number of runs that each arm has needed so far."""
         counts = dict.fromkeys([arm.name for arm in plan.arms], 0)
         for look in self.looks:
             for contrast in look.verdicts:
@@ -66,30 +68,27 @@ class Course:
         return counts
 
 
-NO_LOOKS = Course()
-"""Of a sweep without a plan."""
+NO_LOOKS = Course()  # of a sweep without a plan
 
-
-HOPELESS_FROM = 5
-"""Runs an arm before which no question is given up: the noise is hardly known."""
+HOPELESS_FROM = 5  # runs per arm before which no question is given up, because the noise is hardly known
 
 
 def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question], *, describe: bool = True) -> Course:
-    """Take every look for which the runs are there.
+    """Take every look for which all runs are there.
 
-    At a look the questions that are open are tested together, by Holm's procedure over all questions less those that
-    were called different before (its level is passed on: Maurer & Bretz 2013). What is decided gets no further runs and
-    is not tested again. describe: with matched pairs and the power of the runs, which decide nothing.
+    A look tests its open questions together, by Holm's procedure over all questions except those already called
+    different, whose level is passed on (Maurer & Bretz 2013). A decided question gets no further runs and is not tested
+    again. describe: adds matched pairs and the power of the runs, which decide nothing.
     """
     looks: list[PlannedLook] = []
     final: dict[str, Verdict] = {}
     families: dict[int, Family] = {}
     open_ = list(questions)
     for index, runs in enumerate(plan.looks):
-        needed = _arms_of(open_, arms)
-        missing = {arm.name: lacking for arm in needed if (lacking := _missing(arm, plan.seeds[:runs]))}
+        needed = _select_arms(open_, arms)
+        missing = {arm.name: lacking for arm in needed if (lacking := _missing_seeds(arm, plan.seeds[:runs]))}
         if missing or not open_:
-            return Course(plan, [plan.set], looks, _ordered(questions, final, families, plan, describe), missing)
+            return Course(plan, [plan.set], looks, _order_verdicts(questions, final, families, plan, describe), missing)
         procedure = GroupSequential(tuple(plan.looks), index, plan.alpha, plan.gamma)
         cut = [replace(arm.of_seeds(plan.seeds[:runs]), absent=[]) for arm in needed]
         different = sum(contrast.outcome in SHOWN for contrast in final.values())
@@ -107,31 +106,31 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
             paired=plan.paired,
             describe=False,
         )
-        measured = _look(family, plan, procedure, len(questions))
+        measured = _take_look(family, plan, procedure, len(questions))
         families[index + 1] = family
         looks.append(PlannedLook(index + 1, runs, measured))
         final |= {contrast.question.name: contrast for contrast in measured}
         open_ = [contrast.question for contrast in measured if contrast.outcome == "open"]
-    return Course(plan, [plan.set], looks, _ordered(questions, final, families, plan, describe))
+    return Course(plan, [plan.set], looks, _order_verdicts(questions, final, families, plan, describe))
 
 
-def _arms_of(questions: Sequence[Question], arms: Sequence[Arm]) -> list[Arm]:
+def _select_arms(questions: Sequence[Question], arms: Sequence[Arm]) -> list[Arm]:
     return [arm for arm in arms if any(arm.name in question.weights for question in questions)]
 
 
-def _missing(arm: Arm, seeds: Sequence[int]) -> list[int]:
-    there = {run.seed for run in arm.results}
-    return [seed for seed in seeds if seed not in there]
+def _missing_seeds(arm: Arm, seeds: Sequence[int]) -> list[int]:
+    present = {run.seed for run in arm.results}
+    return [seed for seed in seeds if seed not in present]
 
 
-def _look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Verdict]:
+def _take_look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Verdict]:
     """The open questions at a look, each with its outcome."""
     measured, _ = decide_all(family, [plan.set], plan.set, plan.metric)
-    return [_judged(contrast, plan, procedure, questions) for contrast in measured]
+    return [_judge(contrast, plan, procedure, questions) for contrast in measured]
 
 
-def _judged(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Verdict:
-    """With its place among the looks, and open, equivalent or undecided where no difference is shown."""
+def _judge(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Verdict:
+    """Add the place among the looks; if no difference is shown, the outcome is open, equivalent or undecided."""
     estimate, last = contrast.estimate, procedure.look == len(plan.looks) - 1
     half, chance = math.inf, None
     if estimate is not None and not contrast.reason:
@@ -161,26 +160,26 @@ def _judged(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, qu
     return replace(contrast, outcome=outcome, look=at)
 
 
-def _ordered(
+def _order_verdicts(
     questions: Sequence[Question],
     final: dict[str, Verdict],
     families: dict[int, Family],
     plan: VerdictPlan,
     describe: bool,
 ) -> list[Verdict]:
-    """The verdicts in the order of the questions, described where they are to be shown."""
-    found = [final[question.name] for question in questions if question.name in final]
+    """The verdicts in the order of the questions, described if they are to be shown."""
+    verdicts = [final[question.name] for question in questions if question.name in final]
     if not describe:
-        return found
+        return verdicts
     described: dict[int, dict[str, Verdict]] = {}
-    for number in {contrast.look.number for contrast in found if contrast.look is not None}:
+    for number in {contrast.look.number for contrast in verdicts if contrast.look is not None}:
         family = replace(families[number], describe=True)
         measured = decide_all(family, [plan.set], plan.set, plan.metric)[0]
         described[number] = {contrast.question.name: contrast for contrast in measured}
-    return [_with_description(contrast, described, plan) for contrast in found]
+    return [_add_description(contrast, described, plan) for contrast in verdicts]
 
 
-def _with_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
+def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
     assert contrast.look is not None
     other = described[contrast.look.number][contrast.question.name]
     look = contrast.look
@@ -198,9 +197,9 @@ def _with_description(contrast: Verdict, described: dict[int, dict[str, Verdict]
 
 
 def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
-    """The looks of a sweep, and the evidence that they are; without a plan none, and the evidence as it is.
+    """The looks of a planned sweep and their evidence; without a plan, no looks and the given evidence.
 
-    A question outside the plan gets the test that holds at any time, and its look is recorded.
+    A question outside the plan gets the test that is valid at any time, and its look is recorded.
     """
     plan = design.layout.plan
     if plan is None:
@@ -220,13 +219,13 @@ def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a plan took.
+    """The cost of a plan.
 
-    runs: that the looks used; fixed: of the fixed design; saved: the runs of it that no arm needs any more.
-
-    hours: of training of the runs used; untimed: how many of them have no time, since they diverged; hours_saved: of
-    those saved, an estimate by the mean of the arm's runs; both None where no time is known. taken_over: how many of
-    the runs used other sweeps had trained, by sweep; hours_taken_over: of `hours`, what those spent.
+    - runs: used by the looks; fixed: of the fixed design; saved: runs of the fixed design that no arm needs any more
+    - hours: of training of the runs used, None if no time is known; untimed: used runs without a time, because they
+      diverged
+    - hours_saved: estimated from the mean of the arm's runs; None if unknown
+    - taken_over: the used runs that other sweeps trained, by sweep; hours_taken_over: their part of `hours`
     """
 
     plan: VerdictPlan
@@ -241,13 +240,13 @@ class Spent:
 
 
 def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
-    """The runs and hours up to the latest look. arms: the planned ones that have results."""
-    counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open(course)
-    used = {name: _first(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
+    """The runs and hours up to the latest look. arms: the planned arms that have results."""
+    counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open_arms(course)
+    used = {name: _results_with(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
     saved = {name: plan.most - count for name, count in counts.items() if name not in open_ and count < plan.most}
     everything = [run for runs in used.values() for run in runs]
-    hours, taken = _hours(everything), [run for run in everything if run.folder.is_symlink()]
-    means = {name: mean(known) for name in saved if (known := _hours(used[name]))}
+    hours, taken = _training_hours(everything), [run for run in everything if run.folder.is_symlink()]
+    means = {name: mean(trained) for name in saved if (trained := _training_hours(used[name]))}
     return Spent(
         plan=plan,
         runs=sum(counts.values()),
@@ -257,22 +256,22 @@ def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
         untimed=len(everything) - len(hours),
         hours_saved=sum(saved[name] * means[name] for name in saved) if means.keys() == saved.keys() else None,
         taken_over=dict(sorted(Counter(run.folder.resolve().parent.name for run in taken).items())),
-        hours_taken_over=sum(_hours(taken)),
+        hours_taken_over=sum(_training_hours(taken)),
     )
 
 
-def _open(course: Course) -> set[str]:
-    """Arms of the questions that are still open."""
+def _open_arms(course: Course) -> set[str]:
+    """The arms of the questions that are still open."""
     questions = [contrast.question for contrast in course.verdicts if contrast.outcome == "open"]
     return {name for question in questions for name in question.weights}
 
 
-def _first(arm: Arm | None, seeds: Sequence[int]) -> list[Record]:
+def _results_with(arm: Arm | None, seeds: Sequence[int]) -> list[Record]:
     """The results of an arm with these seeds."""
     return [] if arm is None else [run for run in arm.results if run.seed in seeds]
 
 
-def _hours(runs: Sequence[Record]) -> list[float]:
-    """The hours of training of the runs that have a time."""
+def _training_hours(runs: Sequence[Record]) -> list[float]:
+    """The training hours of the runs with a recorded time."""
     seconds = [run.summary.seconds.get("train") for run in runs]
     return [value / 3600 for value in seconds if value is not None]

@@ -1,5 +1,6 @@
-"""The look of all figures: as wide as a column or a page of a journal, with text of 8 pt; arms differ in colour, line
-style and marker, so that they can be read in grey.
+"""The look of all figures: as wide as a column or a page of a journal, with 8 pt text.
+
+Arms differ in colour, line style and marker, so that figures can be read in grey.
 """
 
 import math
@@ -18,26 +19,20 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from asr_verdicts.files import Json, named
 
+# the colour-blind-safe colours of Okabe and Ito, with the yellow replaced
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#333333", "#999933")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart, with the yellow replaced."""
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-COLUMN, PAGE = 84 / 25.4, 174 / 25.4
-"""Widths of a figure, inches."""
-HEIGHT = 58 / 25.4
-"""Of a row of panels, inches."""
-ACROSS = 3
-"""Panels beside each other at most."""
-LETTER = 4.8
-"""Mean width of a letter of the text, points."""
+COLUMN, PAGE = 84 / 25.4, 174 / 25.4  # widths of a figure, inches
+HEIGHT = 58 / 25.4  # of a row of panels, inches
+ACROSS = 3  # most panels in a row
+LETTER = 4.8  # mean width of a letter, points
 FORMATS: dict[str, Json] = {
     "png": {"dpi": 300},  # as journals ask for
     "svg": {"metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
-}
-"""Options of Figure.savefig for every figure."""
-TALL = 0.6
-"""The least share of a figure's height that a legend leaves to the panels."""
+}  # options of Figure.savefig for every figure
+TALL = 0.6  # least share of a figure's height that a legend leaves to the panels
 LOOK: Any = {
     "pdf.fonttype": 42,  # text that can be searched; some printers refuse matplotlib's default
     "font.size": 8,
@@ -52,7 +47,7 @@ LOOK: Any = {
     "legend.frameon": False,
     "legend.handlelength": 2.8,
     "text.usetex": False,
-    "text.parse_math": False,  # names of arms are no formulas
+    "text.parse_math": False,  # names of arms are not formulas
     "svg.fonttype": "none",
     "svg.hashsalt": "asr-ablations",  # the same comparison gives the same file
 }
@@ -61,8 +56,9 @@ LOOK: Any = {
 def panels(
     columns: int, rows: int = 1, *, width: float | None = None, height: float = HEIGHT, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of rows × columns panels, and the panels row by row. width: of the figure, by default a column for one
-    column of panels, else a page; height: of a row.
+    """A figure of rows × columns panels, and the panels row by row.
+
+    width: of the figure, by default a column for one column of panels, else a page; height: of a row.
     """
     width = width or (COLUMN if columns == 1 else PAGE)
     figure = Figure(figsize=(width, rows * height), layout="constrained")
@@ -72,7 +68,7 @@ def panels(
 
 
 def grid(count: int, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels, at most ACROSS in a row."""
+    """A figure of `count` panels, at most ACROSS in a row."""
     rows = math.ceil(count / ACROSS)
     figure, axes = panels(math.ceil(count / rows), rows, **options)
     for empty in axes[count:]:
@@ -81,12 +77,12 @@ def grid(count: int, **options: Any) -> tuple[Figure, list[Axes]]:
 
 
 def width_for(labels: Iterable[str]) -> float:
-    """The width of a figure with such labels beside its only panel: a column, where they leave half of it."""
+    """The width of a figure with these labels: a column if they leave half of it, else a page."""
     return COLUMN if 2 * LETTER * max(map(len, labels), default=0) < 72 * COLUMN else PAGE
 
 
 def wrapped(panel: Axes, text: str, share: float = 0.9) -> str:
-    """The text in lines that fit into this share of the width that the figure has for a panel."""
+    """Wrap a text to this share of the width of a panel."""
     place = panel.get_subplotspec()
     columns = 1 if place is None else place.get_gridspec().ncols
     figure = panel.get_figure(root=True)
@@ -106,7 +102,7 @@ def marker(arm: int) -> Json:
 
 
 def draw_strip(panel: Axes, x: float, width: float, values: Iterable[float], look: Json, *, mean: bool = True) -> None:
-    """A dot per value; a line at their mean with a band of ± their standard deviation, unless not `mean`."""
+    """A dot per value and, if `mean`, a line at their mean with a band of ± their standard deviation."""
     ends, numbers = [x - 0.35 * width, x + 0.35 * width], np.array([*values])
     panel.plot(x + 0.5 * width * (np.linspace(0, 1, len(numbers)) - 0.5), numbers, "o", color="black", markersize=3)
     middle = numbers.mean() if mean and len(numbers) else np.nan
@@ -116,14 +112,12 @@ def draw_strip(panel: Axes, x: float, width: float, values: Iterable[float], loo
         panel.fill_between(ends, middle - deviation, middle + deviation, color=look["color"], alpha=0.15, linewidth=0)
 
 
-LEADING = (1, 2, 5)
-"""Digits with which the labels of a logarithmic axis begin."""
-FEWEST_LABELS = 3
-"""Labels without which a logarithmic axis cannot be read."""
+LEADING = (1, 2, 5)  # leading digits of the labels of a logarithmic axis
+FEWEST_LABELS = 3  # fewest labels that make a logarithmic axis readable
 
 
 def log_scale(axes: Axes, values: Iterable[float]) -> None:
-    """A logarithmic y axis with plain numbers, where every value is above 0 and they span FEWEST_LABELS labels."""
+    """Make the y axis logarithmic, with plain numbers, if all values are positive and span FEWEST_LABELS labels."""
     numbers = list(values)
     if not numbers or min(numbers) <= 0:
         return
@@ -136,7 +130,7 @@ def log_scale(axes: Axes, values: Iterable[float]) -> None:
 
 
 def plain_numbers(axis: Axis, leading: Sequence[int]) -> None:
-    """Plain numbers at a logarithmic axis, those with these leading digits."""
+    """Label a logarithmic axis with plain numbers that have these leading digits."""
     axis.set_major_locator(LogLocator(subs=leading))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
@@ -150,8 +144,9 @@ def legend(figure: Figure, axes: Axes) -> None:
 
 
 def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
-    """A legend above all panels with as many columns as fit, long labels in several lines. A figure that would leave
-    the panels less than TALL of its height is made taller by the legend.
+    """A legend above all panels with as many columns as fit, and long labels in several lines.
+
+    If it would leave the panels less than TALL of the height, the figure is made taller by the legend.
     """
     letters = int(0.8 * 72 * figure.get_figwidth() / LETTER)
     labels = [fill(label, letters, break_on_hyphens=False) for label in labels]
@@ -167,7 +162,7 @@ def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """<folder>/<name>.png, .svg and .pdf: for a page, an editor and LaTeX."""
+    """Write <folder>/<name>.png, .svg and .pdf: for a page, an editor and LaTeX."""
     paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
     for kind, path in paths.items():
         with named(path):

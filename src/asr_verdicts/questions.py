@@ -15,13 +15,15 @@ FORMS = (
 
 
 def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], declared: Sequence[str]) -> list[Question]:
-    """The questions in the order of reading. declared: `ablation.contrasts`; where it is empty, and two factors are
-    fully crossed, all effects are measured. Raises UsageError for a contrast that the arms cannot answer.
+    """The questions, in the order of reading.
+
+    declared: `ablation.contrasts`. If it is empty and two factors are fully crossed, all effects are measured. Raises
+    UsageError for a contrast that the arms cannot answer.
     """
     crossed = _Crossed.of(arms, baseline, factor)
     if crossed is None:
         if declared:
-            reason = "contrasts of two factors, and every choice of both crossed; these arms are not"
+            reason = "arms that are all combinations of two factors; these are not"
             raise choices("ablation.contrasts", ", ".join(declared), reason)
         return against_baseline(arms, baseline)
     entries = declared or [FACTORIAL]
@@ -45,7 +47,7 @@ class _Crossed:
 
     @classmethod
     def of(cls, arms: Sequence[Named], baseline: Named, factor: Sequence[str]) -> "_Crossed | None":
-        """None where the arms are not the full product of exactly two factors with several choices each."""
+        """The crossed arms; None unless they are all combinations of exactly two factors with several choices each."""
         if len(factor) != 2 or any(set(arm.levels) != set(factor) for arm in arms):
             return None
         levels = [list(dict.fromkeys([baseline.levels[one], *(arm.levels[one] for arm in arms)])) for one in factor]
@@ -57,22 +59,22 @@ class _Crossed:
         """The questions of one entry of `ablation.contrasts`."""
         if text == FACTORIAL:
             first, second = self.factors
-            simple = [f"{one} | {other}={level}" for one, other, levels in self._sides() for level in levels]
+            simple = [f"{factor} | {other}={level}" for factor, other, levels in self._sides() for level in levels]
             return [
                 question for entry in (first, second, *simple, f"{first}:{second}") for question in self.effects(entry)
             ]
         head, bar, place = (part.strip() for part in text.partition("|"))
-        for one, other, levels in self._sides():
-            if head == one and not bar:
+        for factor, other, levels in self._sides():
+            if head == factor and not bar:
                 return self._differences(
-                    "main effect", one, {level: 1 / len(levels) for level in levels}, f"averaged over {other}"
+                    "main effect", factor, {level: 1 / len(levels) for level in levels}, f"averaged over {other}"
                 )
-            if head == one and bar and place in [f"{other}={level}" for level in levels]:
-                return self._differences("simple effect", one, {place.partition("=")[2]: 1.0}, f"at {place}")
+            if head == factor and bar and place in [f"{other}={level}" for level in levels]:
+                return self._differences("simple effect", factor, {place.partition("=")[2]: 1.0}, f"at {place}")
         if not bar and sorted(part.strip() for part in head.split(":")) == sorted(self.factors):
             return self._interactions()
         named = ", ".join(
-            f"{one}={level}" for one, levels in zip(self.factors, self.levels, strict=True) for level in levels
+            f"{factor}={level}" for factor, levels in zip(self.factors, self.levels, strict=True) for level in levels
         )
         raise choices("ablation.contrasts", text, f"{FORMS}; the factors are {' and '.join(self.factors)} ({named})")
 
@@ -82,7 +84,7 @@ class _Crossed:
         return [(first, second, of_second), (second, first, of_first)]
 
     def _differences(self, kind: str, factor: str, shares: dict[str, float], within: str) -> list[Question]:
-        """Every choice of a factor against its reference, where the other factor's levels have these shares."""
+        """Each choice of a factor against its reference, averaged over the other factor's levels by `shares`."""
         reference, *others = self.levels[self.factors.index(factor)]
         return [
             Question(
@@ -100,9 +102,7 @@ class _Crossed:
         ]
 
     def _interactions(self) -> list[Question]:
-        """Differences of differences: each choice's effect at another level of the second factor less that at its
-        reference.
-        """
+        """Each choice's effect at another level of the second factor, minus its effect at the reference level."""
         (first, second), (of_first, of_second) = self.factors, self.levels
         return [
             Question(

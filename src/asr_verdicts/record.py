@@ -1,4 +1,4 @@
-"""A run as comparisons read it: its config and seed, what each set got, where it was made."""
+"""A run as comparisons read it: config, seed, results on each set, and origin."""
 
 import json
 from collections.abc import Sequence
@@ -12,8 +12,11 @@ from asr_verdicts.error_counts import total_errors
 
 
 class UtteranceRow(TypedDict):
-    """A row of utterances.csv. words and characters count the reference; offset and duration are in seconds. unit: what
-    was drawn independently, a kind and a name; empty or absent for the speaker. channel: from 0; −1 for their mean.
+    """A row of utterances.csv.
+
+    - words, characters: of the reference; offset, duration: in seconds; channel: from 0; −1 for the mean of the
+      channels
+    - unit: what was drawn independently, as kind and name; empty or absent for the speaker
     """
 
     set: str
@@ -38,8 +41,9 @@ class UtteranceRow(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """WER and CER of a set as fractions, and its counts; the errors are word errors. cer_longer: the CER over the
-    longer of reference and hypothesis.
+    """WER and CER of a set as fractions, and its counts of words and word errors.
+
+    cer_longer: the CER over the longer of reference and hypothesis.
     """
 
     utterances: int | None = None
@@ -53,14 +57,14 @@ class Rates:
 
 
 def rates(rows: Sequence[UtteranceRow]) -> Rates:
-    """WER, CER and counts over the rows of one set; no CER for rows without counts of characters."""
-    words, known = total_errors(rows, "wer"), all("characters" in row for row in rows)
+    """WER, CER and counts over the rows of one set. The CER is None if a row lacks counts of characters."""
+    words, has_characters = total_errors(rows, "wer"), all("characters" in row for row in rows)
     return Rates(
         utterances=len(rows),
         words=words.total,
         wer=words.rate,
-        cer=total_errors(rows, "cer").rate if known else None,
-        cer_longer=total_errors(rows, "cer_longer").rate if known else None,
+        cer=total_errors(rows, "cer").rate if has_characters else None,
+        cer_longer=total_errors(rows, "cer_longer").rate if has_characters else None,
         substitutions=words.substitutions,
         deletions=words.deletions,
         insertions=words.insertions,
@@ -69,7 +73,7 @@ def rates(rows: Sequence[UtteranceRow]) -> Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class SetResult(Rates):
-    """The result of a set. loss: of the loss component, nats, the mean over the utterances; None if not finite."""
+    """The result of a set. loss: of the loss component, in nats, the mean over utterances; None if not finite."""
 
     null: ClassVar = ("loss",)
 
@@ -80,8 +84,9 @@ class SetResult(Rates):
 class Summary:
     """The results of a run: summary.json. Times are in seconds, memory in bytes, rates are fractions.
 
-    seconds: by phase, wall-clock; phase_seconds: by phase, of the utilisation's record. launch_seconds: from the
-    launcher's start to the end of the first step. metrics: the latest row of metrics.csv. until: PlannedRun.
+    - seconds: wall-clock time by phase; phase_seconds: by phase, from the record of utilisation
+    - launch_seconds: from the launcher's start to the end of the first step
+    - metrics: the latest row of metrics.csv; until: a PlannedRun
     """
 
     null: ClassVar = ("best_validation_wer", "launch_seconds")
@@ -121,9 +126,11 @@ NO_SUMMARY = Summary(sets={}, test_sets=[])
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """Machine, processor, cores of the process, threads of torch, GPUs. buses: a line per GPU; links: by pair of GPUs.
-    Both are empty if nvidia-smi is absent or fails, and None without a GPU. native: target of the native library, none
-    for PyTorch's operations; None in a record of before there was one.
+    """The hardware of a run.
+
+    - cores: of the process; threads: of torch; native: target of the native library, none for PyTorch's operations,
+      None in records older than the library
+    - buses: a line per GPU; links: by pair of GPUs; both None without a GPU, and empty if nvidia-smi is absent or fails
     """
 
     machine: str | None = None
@@ -138,7 +145,7 @@ class Hardware:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """commit, dirty_diff: of git, None outside a checkout; files: hashes of the source files by path."""
+    """The code of a run. commit, dirty_diff: from git, None outside a checkout; files: hashes of source files."""
 
     commit: str | None = None
     dirty_diff: str | None = None
@@ -147,7 +154,7 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
-    """The file that Hydra composed the config from, and the folder of -cd."""
+    """The config file from which Hydra composed the config, and the folder of -cd."""
 
     null: ClassVar = ("config_name", "config_dir")
 
@@ -159,8 +166,8 @@ class Composed:
 class Environment:
     """The machine, code and versions of a run: environment.json. started: UTC, ISO 8601.
 
-    composed: None for a config that was frozen before. derived: `derived_keys` of the config. resumed: the environments
-    in which an interrupted run continued.
+    - composed: None for a config that was frozen before; derived: `derived_keys` of the config
+    - resumed: the environments in which an interrupted run continued
     """
 
     null: ClassVar = ("composed",)
@@ -179,14 +186,16 @@ class Environment:
 
     @property
     def sessions(self) -> list["Environment"]:
-        """The environment in which the run began, and those in which it continued."""
+        """The environment in which the run began, then the environments in which it continued."""
         return [self, *(self.resumed or [])]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetContent:
-    """The content of a set of a corpus. sha256: over texts and audio; left_out: ids by reason;
-    in_training: how many of its utterances, speakers and sentences are in training, too.
+    """The content of a set of a corpus.
+
+    sha256: over texts and audio; left_out: ids by reason; in_training: how many of its utterances, speakers and
+    sentences are also in training.
     """
 
     utterances: int | None = None
@@ -203,9 +212,7 @@ class SetContent:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecord:
-    """The content of a run's corpus: data.json. training_counts: how often the training set has each word of the
-    other sets.
-    """
+    """The content of a run's corpus: data.json. training_counts: how often words of other sets occur in training."""
 
     fingerprint: str | None = None
     sets: dict[str, SetContent] = field(default_factory=dict)
@@ -214,37 +221,32 @@ class DataRecord:
     separation: str | None = None
 
     def trained_on(self, set_: str) -> str:
-        """Return how many of the speakers of a set are in training, for a sentence; "" for none."""
+        """Describe how many speakers of a set are in training; "" if none are."""
         content = self.sets.get(set_, SetContent())
         if not (count := (content.in_training or {}).get("speakers")):
             return ""
         return f"{count}{f' of {content.speakers}' if content.speakers else ''} speakers of {set_} are in training"
 
     def hash(self, set_: str) -> str | None:
-        """The hash of a set's texts and audio; None in a record without it."""
+        """The hash of a set's texts and audio; None if not recorded."""
         return self.sets[set_].sha256 if set_ in self.sets else None
 
 
-SYSTEM = "system"
-"""Key of the config of a record that was made from hypotheses: the name of its system."""
+SYSTEM = "system"  # key of the system's name in the config of a record made from hypotheses
 
-
+# `model` of a record if each arm is one system: a verdict is about these systems only
 ONE_SYSTEM = "one system of each arm"
-"""The `model` of records where each arm is one system, of which alone a verdict can speak."""
 
+FINGERPRINT = "data.json"  # prefix of the keys for hashes of the data: data.json.train for the training set, and so on
 
-FINGERPRINT = "data.json"
-"""Prefix of the keys for the hashes of the data: data.json.train for the training set, and so on."""
-
-BEHAVIOUR = "behaviour"
-"""Key for the version of the code's behaviour that a run was made with."""
+BEHAVIOUR = "behaviour"  # key for the version of the code's behaviour that made a run
 
 
 class ConfiguredRun(Protocol):
     """A run whose config is known, whether or not it has begun.
 
-    config: resolved; derived: keys that the config computes from others, each with its sources, None if unknown;
-    content: everything that can change the result, by dotted key.
+    - config: resolved; content: everything that can change the result, by dotted key
+    - derived: keys that the config computes from others, each with its sources; None if unknown
     """
 
     @property
@@ -267,12 +269,13 @@ AnyRun = TypeVar("AnyRun", bound=ConfiguredRun)
 class Record:
     """Everything that a run left in its folder.
 
-    config: resolved; data: without sets if there is no data.json, as from W&B. metrics: rows of metrics.csv;
-    utterances: empty for a run that diverged. model: the tested weights, as <id of the run>/<file of the checkpoint>;
-    records with the same model differ in their decoder alone, and can be paired; "" if unknown. searched: a search
-    proposed this run, so that it may have been chosen for its luck. diverged_at: the step, counted from 1, at which the
-    loss was no finite number; None for a finished run. place: among the runs that its sweep named, from 0; None if
-    unknown.
+    - config: resolved; data: without sets if there is no data.json, as from W&B
+    - metrics: rows of metrics.csv; utterances: empty for a run that diverged
+    - model: the tested weights, <id of the run>/<file of the checkpoint>, "" if unknown; records with the same model
+      differ only in their decoder and can be paired
+    - searched: a search proposed this run, so it may have been chosen for its luck
+    - diverged_at: the step, from 1, at which the loss was not finite; None for a finished run
+    - place: among the runs that its sweep named, from 0; None if unknown
     """
 
     folder: Path
@@ -303,8 +306,9 @@ class Record:
 
     @cached_property
     def content(self) -> dict[str, object]:
-        """The leaves of the config that can change the result, the hashes of the data, and the code's behaviour, which
-        is version 1 in a record without it, as from W&B.
+        """Everything that can change the result: leaves of the config, hashes of the data, the code's behaviour.
+
+        A record without a behaviour, as from W&B, has behaviour 1.
         """
         hashes = {f"{FINGERPRINT}.{name}": of.sha256 or json.dumps(asdict(of)) for name, of in self.data.sets.items()}
         behaviour = self.environment.behaviour
@@ -312,8 +316,9 @@ class Record:
 
     @cached_property
     def validation_sets(self) -> list[str]:
-        """The sets that steered training, the first one first, by the names in metrics.csv: for manifests and Kaldi's
-        directories the config has paths.
+        """The sets that steered training, the first one first, by the names in metrics.csv.
+
+        For manifests and Kaldi's directories the config has paths instead of names.
         """
         given = (self.config.get("data") or {}).get("validation") or []
         names = [given] if isinstance(given, str) else [str(name) for name in given]
@@ -325,9 +330,7 @@ class Record:
 
     @cached_property
     def measured(self) -> dict[str, SetResult]:
-        """The result of every set: counted over the utterances, on which verdicts rest, too. A record without
-        utterances has the results of its summary.
-        """
+        """The result of every set, counted over its utterances; without utterances, from the summary."""
         by_set: dict[str, list[UtteranceRow]] = {}
         for row in self.utterances:
             by_set.setdefault(row["set"], []).append(row)
@@ -343,7 +346,7 @@ class Record:
 
 
 UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing", "damaged"]
-"""failed: the machine or the code ended it; interrupted: somebody did, or it died without a message; missing: it never
+"""failed: the machine or the code ended it; interrupted: a user did, or it died without a message; missing: it never
 started; damaged: its files cannot be read.
 """
 
@@ -352,8 +355,8 @@ started; damaged: its files cannot be read.
 class Unfinished:
     """A run without a result, with the reason in one line.
 
-    config, overrides: what was to run, from the run's folder or from the frozen config of its arm, so that the run can
-    be assigned to its arm; None and empty where neither can be read.
+    config, overrides: from the run's folder or the frozen config of its arm, to assign it to an arm; None and empty if
+    unreadable.
     """
 
     folder: Path
@@ -365,11 +368,11 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class Records:
-    """All runs of some folders. Every run is in exactly one of the three lists.
+    """All runs of some folders, each in exactly one of the three lists.
 
-    runs: the finished ones; diverged: those that ended with a loss that is no finite number, which is a result, too;
-    both in the order in which they were started. warnings: about where the runs come from. scored: the
-    texts that were scored, of systems that were given by their hypotheses.
+    - runs: the finished ones; diverged: ended by a loss that is not finite, which is a result, too; both in order of
+      start
+    - warnings: about the origin of the runs; scored: the texts that were scored, for systems given by their hypotheses
     """
 
     runs: list[Record]

@@ -1,4 +1,4 @@
-"""The measurements of the arms on a test set: rates and errors per utterance, over the utterances of all runs."""
+"""Measurements of the arms on a test set: rates and errors per utterance, over the utterances of all runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,23 +11,21 @@ from asr_verdicts.error_counts import COLUMNS
 from asr_verdicts.record import Record, UtteranceRow
 from asr_verdicts.statistics.sample import SPEAKERS, Array, Sample
 
-SHARE = 0.9
-"""Least share of the utterances that runs must have in common to be compared on these."""
+SHARE = 0.9  # least share of the utterances that runs must have in common to be compared on them
 
-Key = tuple[str, str]
-"""The id and the reference of an utterance."""
+Key = tuple[str, str]  # id and reference of an utterance
 Rows = dict[Key, UtteranceRow]
 
 
 @dataclass(frozen=True)
 class SetSamples:
-    """The arms that can be compared on a set, by name, and why others cannot.
+    """The arms that can be compared on a set, by name, with warnings about the others.
 
-    apart: arms whose test set has no utterance of the baseline's, as another language has. models: the trained models
-    that gave the rows of each sample. replicates: whether each seed has its own corpus or test speakers, so that the
-    rows of arms belong together; overlap: as in paired_estimate, of replicates that share training speakers.
-    references: of the common utterances; hypotheses: of each finished run, by arm; both empty where records have no
-    utterances.
+    - apart: arms whose test set shares no utterance with the baseline's, such as another language
+    - models: the trained models behind the rows of each sample
+    - replicates: whether each seed has its own corpus or test speakers, so that rows of different arms belong together
+    - overlap: as in paired_estimate, for replicates that share training speakers
+    - references: of the common utterances; hypotheses: of each finished run, by arm; both empty without utterances
     """
 
     samples: dict[str, Sample] = field(default_factory=dict)
@@ -40,19 +38,19 @@ class SetSamples:
     warnings: list[str] = field(default_factory=list)
 
     def common_replicates(self, arms: Iterable[str]) -> list[str]:
-        """The replicates, such as folds, that every one of these arms has."""
+        """The replicates, such as folds, that all these arms have."""
         first, *others = (self.models[arm] for arm in arms)
-        return [one for one in first if all(one in other for other in others)]
+        return [replicate for replicate in first if all(replicate in other for other in others)]
 
 
 def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:
-    """The samples of all arms on a set. A run that diverged has got every word wrong: WER 100 %."""
-    rows = {id(run): _rows(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
+    """Measure all arms on a set. A diverged run has every word wrong: WER 100 %."""
+    rows = {id(run): _rows_of_set(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
     if not any(rows.values()):
-        return _of_rates(arms, set_, metric)
-    if _own_corpora(arms, rows):
-        return replace(_of_rates(arms, set_, metric, replicates=True), overlap=_overlap(arms, set_))
-    tested = _tested(arms, baseline, rows, set_)
+        return _sample_rates(arms, set_, metric)
+    if _have_own_corpora(arms, rows):
+        return replace(_sample_rates(arms, set_, metric, replicates=True), overlap=_measure_overlap(arms, set_))
+    tested = _choose_utterances(arms, baseline, rows, set_)
     result = SetSamples(warnings=tested.warnings, apart={name for name in tested.keys if name in tested.apart})
     for arm in arms:
         if (keys := tested.keys.get(arm.name)) is None:
@@ -64,7 +62,7 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
         length = itemgetter(COLUMNS[column][0])
         totals = np.array([length(described[key]) for key in keys], dtype=float)
         errors = [
-            totals if run.diverged_at is not None else _errors(rows[id(run)], keys, metric, totals)
+            totals if run.diverged_at is not None else _utterance_errors(rows[id(run)], keys, metric, totals)
             for run in arm.results
         ]
         units, kind = units_of_rows([described[key] for key in keys])
@@ -77,7 +75,7 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
 
 
 def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
-    """What each utterance was drawn with, and what that is: its speaker, or the voice that several speakers share."""
+    """The unit of each utterance, and the kind of units: speakers, or voices that several speakers share."""
     named = [row.get("unit") or "" for row in rows]
     if not all(named):
         return [str(row["speaker"]) for row in rows], SPEAKERS
@@ -85,61 +83,61 @@ def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
     return named, f"{kinds.pop()}s" if len(kinds) == 1 else "units"
 
 
-def _errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
-    """The errors of a run by utterance; their sum over the sum of the totals is its rate.
+def _utterance_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
+    """The errors of a run by utterance; their sum over the sum of `totals` is its rate.
 
-    Where a run's own totals depend on its hypotheses, as with cer_longer, these are linearised errors: the run's
-    rate times the totals, plus what an utterance has more than that rate, which is all that a ratio's variance is made
-    of (Cochran 1977, chapter 6).
+    If a run's own totals depend on its hypotheses, as with cer_longer, the errors are linearised: the run's rate times
+    the totals, plus the utterance's excess over this rate. The variance of a ratio depends only on the excess (Cochran
+    1977, chapter 6).
     """
     read = itemgetter(*COLUMNS[metric])
-    own, substitutions, deletions, insertions = np.array([read(rows[key]) for key in keys], dtype=float).T
+    lengths, substitutions, deletions, insertions = np.array([read(rows[key]) for key in keys], dtype=float).T
     errors = substitutions + deletions + insertions
     if metric == "cer_longer":
-        own = own + np.maximum(0, insertions - deletions)
-    if np.array_equal(own, totals):
+        lengths = lengths + np.maximum(0, insertions - deletions)
+    if np.array_equal(lengths, totals):
         return errors
-    rate = errors.sum() / max(1.0, own.sum())
-    return rate * totals + (errors - rate * own) * totals.sum() / max(1.0, own.sum())
+    rate = errors.sum() / max(1.0, lengths.sum())
+    return rate * totals + (errors - rate * lengths) * totals.sum() / max(1.0, lengths.sum())
 
 
-def _overlap(arms: Sequence[Arm], set_: str) -> float:
-    """Test utterances for each training utterance where the replicates are folds of one corpus, else 0."""
+def _measure_overlap(arms: Sequence[Arm], set_: str) -> float:
+    """Test utterances per training utterance if the replicates are folds of one corpus, else 0."""
     runs = [run for arm in arms for run in arm.runs if (run.config.get("data") or {}).get("fold") is not None]
     tested = [(run.data.sets[set_].utterances or 0) / (run.data.sets["train"].utterances or 1) for run in runs]
     return float(np.mean(tested)) if tested else 0.0
 
 
-def _of_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
-    """Samples without utterances: the rates that the runs recorded."""
+def _sample_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
+    """Samples without utterances, made from the recorded rates."""
     result = SetSamples(replicates=replicates)
     for arm in arms:
-        known = [run for run in arm.results if _rate(run, set_, metric) is not None]
-        words = [run.value(set_, "words" if metric == "wer" else "characters") for run in known]
+        measured = [run for run in arm.results if _read_rate(run, set_, metric) is not None]
+        words = [run.value(set_, "words" if metric == "wer" else "characters") for run in measured]
         total = next((count for count in words if count), None)
-        if known:
-            rates = np.array([_rate(run, set_, metric) for run in known], dtype=float)
+        if measured:
+            rates = np.array([_read_rate(run, set_, metric) for run in measured], dtype=float)
             result.samples[arm.name] = Sample.of_rates(rates, total)
-            result.models[arm.name] = [str(run.seed) if replicates else run.model for run in known]
+            result.models[arm.name] = [str(run.seed) if replicates else run.model for run in measured]
         else:
             result.warnings.append(f"{set_}: {arm.name} has no result on this set: not compared")
     return result
 
 
-def _rate(run: Record, set_: str, metric: str) -> float | None:
-    """A run that diverged counts as wholly wrong; its loss is no number."""
+def _read_rate(run: Record, set_: str, metric: str) -> float | None:
+    """The recorded rate or loss of a run. If it diverged, a rate is 1 and a loss is None."""
     if run.diverged_at is not None:
         return 1.0 if metric in COLUMNS else None
     return run.value(set_, metric)
 
 
-def _rows(run: Record, set_: str) -> Rows:
+def _rows_of_set(run: Record, set_: str) -> Rows:
     rows = (row for row in run.utterances if row["set"] == set_)
     return {(str(row["id"]), str(row["reference"])): row for row in rows}
 
 
-def _own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
-    """True if every seed was tested on utterances of its own, the same in all arms."""
+def _have_own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
+    """Return whether each seed was tested on its own utterances, the same in all arms."""
     by_seed: dict[int, set[frozenset[Key]]] = {}
     for arm in arms:
         for run in arm.runs:
@@ -150,17 +148,18 @@ def _own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
 
 @dataclass(frozen=True)
 class _Tested:
-    """keys: the utterances that each arm is compared on, in order of their ids; apart: arms with other ones."""
+    """The utterances to compare. keys: by arm, in the order of their ids; apart: arms with their own test set."""
 
     keys: dict[str, list[Key]]
     apart: set[str]
     warnings: list[str]
 
 
-def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
-    """Arms are compared on the utterances that all runs of all arms have. An arm with a test set of its own, without
-    any utterance of the baseline's, as another language has, is compared as a whole; one with a part of the baseline's
-    is not.
+def _choose_utterances(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
+    """Choose the utterances that all runs of all arms have.
+
+    An arm whose test set shares no utterance with the baseline's, such as another language, is compared on its own set.
+    An arm that has only a part of the baseline's utterances is not compared.
     """
     everything = {key for run in baseline.runs for key in rows[id(run)]}
     common, apart, warnings = everything, {}, []
@@ -170,8 +169,8 @@ def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: 
             which = f" with seed {', '.join(undecoded)}" if len(undecoded) < len(arm.runs) else ""
             warnings.append(f"{set_}: {arm.name}{which} was not decoded on this set: not compared")
             continue
-        own = [set(rows[id(run)]) for run in arm.runs] or [everything]
-        shared, largest = set.intersection(*own), max(map(len, own))
+        by_run = [set(rows[id(run)]) for run in arm.runs] or [everything]
+        shared, largest = set.intersection(*by_run), max(map(len, by_run))
         if not shared or len(shared) < SHARE * largest:
             warnings.append(f"{set_}: the runs of {arm.name} were tested on different utterances: not compared")
         elif not shared & everything:
@@ -190,6 +189,6 @@ def _tested(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: 
             f"{len(common)} that all have"
         )
     if apart:
-        warnings.append(f"{set_}: {', '.join(apart)} has a test set of its own: texts and speakers differ as well")
+        warnings.append(f"{set_}: {', '.join(apart)} has its own test set: texts and speakers differ, too")
     keys = {arm.name: sorted(common) for arm in compared} | apart
     return _Tested(keys, set(apart), warnings)

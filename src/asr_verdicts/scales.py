@@ -6,12 +6,11 @@ from typing import Protocol
 
 from asr_verdicts.metrics import SHARE, Metric, format_interval
 
-MOST_LOG = 5.0
-"""A logarithm of a ratio, 150 times as much, from which on an end of an interval says nothing."""
+MOST_LOG = 5.0  # logarithm of a ratio, 150 times as much, from which on an interval's end counts as infinite
 
 
 class Scale(Protocol):
-    """On which questions are decided. Values, margins and intervals are given on it; all texts have their unit."""
+    """A scale of values, margins and intervals, on which questions are decided. Texts have its unit."""
 
     name: str
 
@@ -22,18 +21,18 @@ class Scale(Protocol):
         """The difference: Σ weight · mean, or Σ weight · log(mean)."""
 
     def degrees(self, drawn: int, effective: float) -> float:
-        """Degrees of freedom of the noise of speakers. drawn: their number; effective: as how many they count."""
+        """Degrees of freedom of the noise of speakers. drawn: their number; effective: the number they count as."""
 
     def fraction(self, value: float) -> float:
         """The value as a fraction: of words, or of the baseline's rate."""
 
     def metric(self, metric: Metric) -> Metric:
-        """What has the unit of such a fraction."""
+        """The metric with the unit of such a fraction."""
 
     def size(self, value: float, metric: Metric) -> str: ...
 
     def interval(self, low: float, high: float, metric: Metric) -> str:
-        """Both ends; "" without finite ones."""
+        """Both ends; "" if they are not finite."""
 
     def margin(self, margin: float, metric: Metric) -> str: ...
 
@@ -69,7 +68,7 @@ class Points:
 
 
 class Relative:
-    """Differences of the rates' logarithms, on which factors multiply; shown as shares of the baseline's rate."""
+    """Differences of the rates' logarithms, where factors multiply; shown as shares of the baseline's rate."""
 
     name = "relative"
 

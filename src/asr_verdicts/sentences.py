@@ -1,4 +1,4 @@
-"""Verdicts in words: what was found and how large it is, then what a reader has to know about the runs.
+"""Verdicts in words: the finding with its size, then notes on the runs.
 
 docs/statistics.md explains every sentence.
 """
@@ -16,24 +16,24 @@ from asr_verdicts.statistics.procedures import ALPHA
 from asr_verdicts.statistics.sample import SPEAKERS
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Verdict
 
+# share of the speakers below which the sentence gives their effective number: the interval is then too narrow
 FEW = 0.4
-"""Share of the speakers below which the sentence names their effective number: the interval is then too narrow."""
 
 
 def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
     """The verdict in sentences.
 
-    arms: all of the comparison. noise: how much seeds vary in earlier sweeps, as a sentence, for arms with one seed.
+    arms: all arms of the comparison. noise: a sentence on the noise of seeds in earlier sweeps, for arms with one seed.
     """
     if verdict.question.kind == "arm" and did_nothing(verdict.question, arms):
         both = f"{verdict.question.arm} and {verdict.question.baseline}"
         return f"{both} have identical hypotheses: they are copies, or the change did nothing."
-    sentences = [*_finding(verdict, noise), *notes_on_runs(verdict, arms)]
+    sentences = [*_describe_finding(verdict, noise), *notes_on_runs(verdict, arms)]
     return " ".join(f"{sentence}." for sentence in sentences if sentence)
 
 
-def _finding(verdict: Verdict, noise: str) -> list[str]:
-    """What was found and how large it is, as sentences without periods."""
+def _describe_finding(verdict: Verdict, noise: str) -> list[str]:
+    """The finding with its size, as sentences without periods."""
     metric, question = find_metric(verdict.metric), verdict.question
     if verdict.outcome == "not learned":
         names = " nor ".join(dict.fromkeys(question.weights))
@@ -43,8 +43,8 @@ def _finding(verdict: Verdict, noise: str) -> list[str]:
     if question.kind == "interaction":
         asked = f"the effect of {question.arm} against {question.baseline} {place}"
     if verdict.estimate is None or verdict.reason:
-        return _undecided(verdict, asked, metric, noise)
-    size = f"{_size(verdict, metric)} ({_evidence(verdict, verdict.estimate, metric)})"
+        return _describe_undecided(verdict, asked, metric, noise)
+    size = f"{_format_size(verdict, metric)} ({_format_evidence(verdict, verdict.estimate, metric)})"
     if question.kind == "interaction" and verdict.outcome not in (*EQUIVALENT, "open", "undecided"):
         depends = "depends" if verdict.outcome in SHOWN else "is not shown to depend"
         effect = f"The effect of {question.arm} against {question.baseline}"
@@ -55,30 +55,30 @@ def _finding(verdict: Verdict, noise: str) -> list[str]:
         sides = f"{question.arm} is {verdict.outcome} than {question.baseline}"
         if typical:
             sides = f"Typical runs of {question.arm} are {verdict.outcome} than typical runs of {question.baseline}"
-        rates = _rates(verdict, metric, "against")
+        rates = _format_rates(verdict, metric, "against")
         return [f"{sides} {place}: {rates}, a difference of {size}", grade_text(verdict, metric), scope_text(verdict)]
     both = f"{typical or ''}{question.arm} and {question.baseline}"
-    measured = f"{place}: {_rates(verdict, metric, 'and')}, {size}"
+    measured = f"{place}: {_format_rates(verdict, metric, 'and')}, {size}"
     if verdict.outcome in EQUIVALENT:
         start = f"T{both[1:]}" if typical else both
         return [f"{start} are equivalent within {margin_text(verdict, metric)} {measured}", scope_text(verdict)]
     if verdict.look is not None:
-        return _at_look(verdict, verdict.look, f"{asked}, {size}", metric)
+        return _describe_look(verdict, verdict.look, f"{asked}, {size}", metric)
     return [f"No difference is shown between {both} {measured}", power_text([verdict], metric), scope_text(verdict)]
 
 
-def _undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list[str]:
-    """A question that the evidence cannot decide, and why."""
+def _describe_undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list[str]:
+    """Describe a question that the evidence cannot decide, with the reason."""
     start, end = "Undecided", ""
     if verdict.look is not None:
         start = f"{'Not decided yet' if verdict.outcome == 'open' else start} after {verdict.look.runs} seeds per arm"
         end = "The sweep continues" if verdict.outcome == "open" else ""
-    finding = f"{start}: {asked}, {_size(verdict, metric)}, but {verdict.reason}"
+    finding = f"{start}: {asked}, {_format_size(verdict, metric)}, but {verdict.reason}"
     return [finding, end, noise if min(verdict.seeds.values()) < 2 else ""]
 
 
-def _at_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
-    """A question of a plan that is shown neither different nor equivalent: still open, or given up."""
+def _describe_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
+    """Describe a planned question that is shown neither different nor equivalent: open, or given up."""
     if verdict.outcome == "open":
         start = f"Not decided yet after {look.runs} seeds per arm (look {look.number} of {look.of})"
         return [f"{start}: {measured}", "The sweep continues"]
@@ -89,7 +89,7 @@ def _at_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> l
 
 
 def lever_text(verdict: Verdict) -> str:
-    """What would decide a question that the plan leaves undecided; "" if unknown."""
+    """Describe the sizes that would decide a question that the plan leaves undecided; "" if unknown."""
     levers = None if verdict.look is None else verdict.look.levers
     if levers is None:
         return ""
@@ -102,15 +102,15 @@ def lever_text(verdict: Verdict) -> str:
     }[levers.cheaper]
 
 
-def _rates(verdict: Verdict, metric: Metric, between: str) -> str:
+def _format_rates(verdict: Verdict, metric: Metric, between: str) -> str:
     """Both rates, the arm's first."""
     unit = f" % {metric.label}" if metric.is_rate else f" {metric.unit}"
     percent = " %" if metric.is_rate else ""
     return f"{metric.text(verdict.rate)}{percent} {between} {metric.text(verdict.baseline_rate)}{unit}"
 
 
-def _size(verdict: Verdict, metric: Metric) -> str:
-    """The difference on the scale that decides; in points if there is no other."""
+def _format_size(verdict: Verdict, metric: Metric) -> str:
+    """The difference on the scale that decides, or in points if there is no interval."""
     decided = verdict.decided
     if decided is None:
         return f"{metric.text(verdict.difference, sign=True)} {metric.amount}"
@@ -123,8 +123,8 @@ def margin_text(verdict: Verdict, metric: Metric) -> str:
     return verdict.scale.margin(verdict.margin, metric)
 
 
-def _evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
-    """The interval, the p-value, and how many comparisons, seeds and speakers they cover."""
+def _format_evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
+    """The interval, the p-value, and the numbers of comparisons, seeds and speakers."""
     equal = verdict.outcome in EQUIVALENT
     interval = verdict.equal_interval if equal else verdict.decided
     assert interval is not None
@@ -137,10 +137,12 @@ def _evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
     elif equal:
         tested = verdict.procedure.condition.removeprefix(", ")
     family = f"corrected for {verdict.family} comparisons" if verdict.family > 1 else ""
-    return "; ".join(filter(None, [f"{percent:g} % interval {ends}", tested, family, _extent(verdict, estimate)]))
+    return "; ".join(
+        filter(None, [f"{percent:g} % interval {ends}", tested, family, _format_extent(verdict, estimate)])
+    )
 
 
-def _extent(verdict: Verdict, estimate: Estimate) -> str:
+def _format_extent(verdict: Verdict, estimate: Estimate) -> str:
     """The number of models and test units."""
     counts = sorted(set(verdict.seeds.values()))
     models = f"{' and '.join(map(str, counts))} seed{'s' * (counts[-1] > 1)}"
@@ -150,7 +152,7 @@ def _extent(verdict: Verdict, estimate: Estimate) -> str:
 
 
 def scope_text(verdict: Verdict) -> str:
-    """A sentence about what one training of each arm says nothing about; "" for several."""
+    """A sentence on the limits of a single training per arm; "" for several."""
     estimate = verdict.estimate
     if estimate is None or not estimate.paired or estimate.models > 1:
         return ""
@@ -160,7 +162,7 @@ def scope_text(verdict: Verdict) -> str:
 
 
 def units_text(verdict: Verdict) -> str:
-    """What was drawn with the utterances of the test set: speakers, or voices that speakers share."""
+    """The plural name of the test set's units: speakers, or voices that speakers share."""
     estimate = verdict.estimate
     return SPEAKERS if estimate is None or estimate.unit == ONE_SPEAKER else estimate.unit
 
@@ -182,7 +184,7 @@ UNKNOWN_SPEAKERS = "speakers unknown, so the interval is too narrow if a speaker
 
 
 def grade_text(verdict: Verdict, metric: Metric) -> str:
-    """How large a shown difference is against the margin; "" without a margin."""
+    """The size of a shown difference against the margin; "" without a margin."""
     if verdict.margin is None or verdict.grade is None:
         return ""
     margin = verdict.scale.margin(verdict.margin, metric)
@@ -196,12 +198,12 @@ def grade_text(verdict: Verdict, metric: Metric) -> str:
 
 
 def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
-    """The smallest differences that these runs would probably have shown; "" if none is known."""
+    """The smallest differences that these runs would probably have shown; "" if unknown."""
     sizes = [verdict.detectable.value for verdict in verdicts if verdict.detectable is not None]
-    known = [size for size in sizes if math.isfinite(size) and not (metric.is_rate and size > 1)]
-    if not known:
+    finite = [size for size in sizes if math.isfinite(size) and not (metric.is_rate and size > 1)]
+    if not finite:
         return ""
-    low, high = metric.about(min(known)), metric.about(max(known))
+    low, high = metric.about(min(finite)), metric.about(max(finite))
     if len(verdicts) == 1:
         return f"A difference of {low} {metric.amount} would probably have been detected"
     size = low if low == high else f"{low} to {high}"
@@ -209,10 +211,10 @@ def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
 
 
 def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
-    """Runs that diverged, failed or are missing, and test speakers in training. arms: all of the comparison."""
+    """Notes on diverged, failed and missing runs, and on test speakers in training. arms: all of the comparison."""
     sides = [arm for arm in arms if arm.name in verdict.question.weights]
     trained = dict.fromkeys(run.data.trained_on(verdict.set) for arm in sides for run in arm.runs)
-    notes = [*trained, *(shared_start(arm) for arm in sides), *_failures(verdict)]
+    notes = [*trained, *(shared_start(arm) for arm in sides), *_describe_failures(verdict)]
     for arm in sides:
         failed, diverged, results = verdict.failed.get(arm.name, 0), len(arm.diverged), len(arm.results)
         if diverged and verdict.estimate is not None and not verdict.estimate.trimmed and verdict.metric == "wer":
@@ -238,8 +240,8 @@ def _asks_for_failures(verdict: Verdict) -> bool:
     return verdict.question.kind == "arm" and verdict.estimate is not None and not verdict.estimate.paired
 
 
-def _failures(verdict: Verdict) -> list[str]:
-    """How often runs of the two arms failed, and what so few runs can show about it."""
+def _describe_failures(verdict: Verdict) -> list[str]:
+    """How often runs of the two arms failed, and what this number of runs can show about it."""
     if not _asks_for_failures(verdict):
         return []
     counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]

@@ -1,11 +1,11 @@
-"""Systems of any toolkit compared by their hypotheses, as runs are."""
+"""Compare systems of any toolkit by their hypotheses, in the same way as runs."""
 
 from collections.abc import Mapping
 
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import choices
-from asr_verdicts.evidence import of_systems
+from asr_verdicts.evidence import evidence_of_systems
 from asr_verdicts.metrics import LOSS
 from asr_verdicts.texts.entries import Texts
 from asr_verdicts.texts.scoring import Scoring
@@ -24,13 +24,15 @@ def compare_systems(
 ) -> Comparison:
     """Compare systems by set and seed; the first one is the baseline, unless options name another.
 
-    references: by set; empty where the files hold their own. seeds: of each arm, if their number was decided before the
-    first result; looks: it was not. margin: the difference that would not matter: 1.0 for a point of the metric, 5% of
-    the rate. Raises UsageError for texts that do not fit together.
+    - references: by set; empty if the files contain them
+    - seeds: per arm, if fixed before the first result; looks: seeds are added after looking at results
+    - margin: the difference that would not matter: 1.0 for a point of the metric, 5% of the rate
+
+    Raises UsageError for texts that do not fit together.
     """
     if options.metric == LOSS.name:
         raise choices("metric", options.metric, "wer, cer or cer_longer: hypotheses have no loss")
     first = next(iter(systems), None)
     declared = {"baseline": first, **({} if margin is None else {"margin": margin})}
     records = to_records(systems, references, scoring, declared)
-    return compare(records, options, " and ".join(systems), of_systems(records, seeds, looks=looks))
+    return compare(records, options, " and ".join(systems), evidence_of_systems(records, seeds, looks=looks))

@@ -1,4 +1,4 @@
-"""The columns of the result tables, each named once, and the rows that they make."""
+"""The columns of the result tables, and the rows that they make."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,18 @@ from asr_verdicts.metrics import CER, CER_LONGER, LOSS, WER, Metric, validation_
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.sample import mean_and_deviation
 
+# an arm on a set, by column: arm, set, n (runs), means, and deviations under `_sd`; None if no run recorded the value
 TableRow: TypeAlias = dict[str, str | int | float | None]
-"""An arm on a set by column: the arm, the set, n runs, means, and deviations under `_sd`; None: no run recorded it."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: the mean over the runs of an arm, and, with `deviation`, their standard deviation.
+    """A column: the mean over the runs of an arm and, with `deviation`, their standard deviation.
 
-    key: in the files; read: the value of a run on a set; heading: in tables, "" for a column of the files alone.
-    places: digits after the point unless `metric` says; metric: whose unit the values have, with rates as fractions.
-    always: shown although no run has a value.
+    - key: its name in the files; heading: in tables, "" for a column of the files alone
+    - read: the value of a run on a set
+    - places: digits after the point, unless `metric` sets them; metric: sets the unit, with rates as fractions
+    - always: shown even if no run has a value
     """
 
     key: str
@@ -32,11 +33,11 @@ class Column:
     always: bool = True
 
 
-def _of_set(key: str, heading: str) -> Column:
+def _count_column(key: str, heading: str) -> Column:
     return Column(key, lambda run, name: run.value(name, key), heading)
 
 
-def _rate(metric: Metric, *, always: bool = True) -> Column:
+def _rate_column(metric: Metric, *, always: bool = True) -> Column:
     return Column(
         metric.name,
         lambda run, name: run.value(name, metric.name),
@@ -48,17 +49,16 @@ def _rate(metric: Metric, *, always: bool = True) -> Column:
 
 
 RATE_COLUMNS = (
-    _rate(WER),
-    _rate(CER),
-    _rate(CER_LONGER, always=False),
-    _rate(LOSS, always=False),
-    _of_set("substitutions", "S"),
-    _of_set("deletions", "D"),
-    _of_set("insertions", "I"),
-    _of_set("words", ""),
-    _of_set("utterances", ""),
-)
-"""In the order of the files; the loss and the longer CER are shown if a run has them."""
+    _rate_column(WER),
+    _rate_column(CER),
+    _rate_column(CER_LONGER, always=False),
+    _rate_column(LOSS, always=False),
+    _count_column("substitutions", "S"),
+    _count_column("deletions", "D"),
+    _count_column("insertions", "I"),
+    _count_column("words", ""),
+    _count_column("utterances", ""),
+)  # in the order of the files; the loss and the longer CER are shown if a run has them
 
 
 def rate_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
@@ -67,13 +67,13 @@ def rate_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) 
 
 
 def validation_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
-    """The same for validation sets, which steer training and have no verdicts."""
+    """A row for each arm and validation set. These sets steer training and have no verdicts."""
     sets = [name for name in validation_sets(comparison.runs) if name not in comparison.sets]
     return table_rows(comparison.arms, sets, columns)
 
 
 def table_rows(arms: Sequence[Arm], sets: Sequence[str], columns: Sequence[Column]) -> list[TableRow]:
-    """The rows of all arms on all these sets, measured with the weights at the end of training."""
+    """A row for each arm and set, measured with the weights at the end of training."""
     return [_row(arm, name, columns) for arm in arms for name in sets]
 
 
@@ -85,17 +85,17 @@ def _row(arm: Arm, name: str, columns: Sequence[Column]) -> TableRow:
         if column.deviation:
             row |= {column.key: mean, f"{column.key}_sd": deviation}
         else:
-            row[column.key] = _whole(values)
+            row[column.key] = _mean(values)
     return row
 
 
-def _whole(values: Sequence[float]) -> float | int | None:
-    """The mean; a whole number where it is one."""
+def _mean(values: Sequence[float]) -> float | int | None:
+    """The mean, as an int if it is a whole number."""
     mean = sum(values) / len(values) if values else None
     return int(mean) if mean is not None and mean.is_integer() else mean
 
 
 def value_of(row: TableRow, key: str) -> float | int | None:
-    """The number in a column; None where no run recorded it."""
+    """The number in a column; None if no run recorded it."""
     value = row.get(key)
     return None if isinstance(value, str) else value

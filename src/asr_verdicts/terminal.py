@@ -1,4 +1,4 @@
-"""The console for tables and messages, and progress bars for work beside training."""
+"""The console for tables and messages, and progress bars."""
 
 import io
 import re
@@ -11,42 +11,39 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
-WIDTH = 160
-"""Columns where the output is no terminal: a log file has no width of its own, and 80 would fold the names."""
+WIDTH = 160  # columns if the output is not a terminal; 80 would wrap long names
 
+# colours of outcomes; the others have none
 VERDICT_STYLES = {
     "better": "green", "worse": "red", "interaction shown": "bold", "equivalent": "cyan",
     "typical runs equivalent": "cyan", "open": "dim", "undecided": "yellow",
 }  # fmt: skip
-"""Colours of the outcomes of questions; the others have none."""
 
-
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def harmless(text: str) -> str:
-    """The text with everything spelled out that a terminal would obey, that turns the direction of writing, or that is
-    half of a character. Ids and names come from corpora and folders of strangers.
-    """
-    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    """Spell out control characters, marks of direction and surrogates. Ids and names may come from strangers."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def harmless_line(text: str) -> str:
-    """The same in one line. A carriage return, as a script written on Windows leaves it behind a value, is spelled out;
-    it is not taken for a space.
+    """Return the text in one line, with control characters spelled out.
+
+    A carriage return, which a script from Windows leaves behind a value, is spelled out instead of becoming a space.
     """
     return " ".join(harmless(text).split())
 
 
 def forgive_characters() -> None:
-    """From now on, what the encoding of an output lacks is spelled out there, and ends nothing."""
+    """Spell out characters that the encoding of an output lacks, instead of failing on them."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 class _Console(Console):
-    """Shows every text harmless, whatever it is part of."""
+    """A console that spells out control characters in every text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -54,8 +51,9 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False, soft_wrap: bool = False, quiet: bool = False) -> Console:
-    """A console that colours nothing on its own, as wide as the terminal. It knows no markup: an arm may be called
-    x=[a], and a path may hold [/b].
+    """Return a console as wide as the terminal, without automatic colours.
+
+    It does not parse markup, because an arm may be called x=[a], and a path may contain [/b].
     """
     terminal = _Console(stderr=stderr, highlight=False, markup=False, soft_wrap=soft_wrap, quiet=quiet)
     if not terminal.is_terminal:
@@ -64,23 +62,23 @@ def console(*, stderr: bool = False, soft_wrap: bool = False, quiet: bool = Fals
 
 
 def waiting(title: str) -> AbstractContextManager[object]:
-    """On a terminal, a sign of life for as long as the block takes."""
+    """Show a spinner on a terminal while the block runs."""
     terminal = console(stderr=True)
     return terminal.status(title) if terminal.is_terminal else nullcontext()
 
 
-PATIENCE = 20.0
-"""Seconds between two lines where the output is no terminal: short work prints nothing."""
+PATIENCE = 20.0  # seconds between two lines if the output is not a terminal; short work prints nothing
 
 
 @contextmanager
 def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[float], None]]:
-    """Yield the function that adds to the amount done. Shows a bar on a terminal, which disappears when it is full, and
-    otherwise a line on the standard error now and then.
+    """Yield a function that adds to the amount done.
+
+    A terminal shows a bar until it is full. Other outputs get a line on standard error every PATIENCE seconds.
     """
     terminal = console(stderr=True)
     if not terminal.is_terminal:
-        yield _lines(title, total)
+        yield _print_progress(title, total)
         return
     amount = DownloadColumn() if as_bytes else MofNCompleteColumn()
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), amount, TimeRemainingColumn()]
@@ -89,7 +87,7 @@ def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[
         yield lambda done: shown.advance(task, done)
 
 
-def _lines(title: str, total: float) -> Callable[[float], None]:
+def _print_progress(title: str, total: float) -> Callable[[float], None]:
     done, printed = 0.0, time.monotonic()
 
     def advance(amount: float) -> None:

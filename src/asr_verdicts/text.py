@@ -1,4 +1,4 @@
-"""Text as it enters: one form of each character for every text and id, and the forms in which words are scored."""
+"""Text as it enters: one form of each character, and the forms in which words are scored."""
 
 import os
 import re
@@ -18,38 +18,36 @@ MEANING = {
     "case": "words without regard to case",
     "punctuation": "words without regard to case and without punctuation, apostrophes within words kept",
     "whisper": "words after Whisper's English normalizer",
-}
-"""What was scored, by the name of a normalisation."""
-Case = Callable[[str, str], str]
-"""From a text and its language to the text without capitals: `lower`, or `fold`."""
+}  # the scored text, by the name of a normalisation
+Case = Callable[[str, str], str]  # from a text and its language to the text without capitals: `lower`, or `fold`
 APOSTROPHES = dict.fromkeys(map(ord, "\u2019\u2018\u201b\u2032\u02bb\u02bc\u05f3\uff07`´"), "'")
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-"""Unicode's Default_Ignorable_Code_Point: joiners, marks of direction, soft hyphens, byte order marks and the like."""
+)  # Unicode's Default_Ignorable_Code_Point: joiners, marks of direction, soft hyphens, byte order marks and the like
 DOTTED_I = str.maketrans({"I": "ı", "İ": "i"})
-TURKIC = ("tr", "az")
-"""Languages whose I is the capital of ı."""
+TURKIC = ("tr", "az")  # languages in which I is the capital of ı
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(,\d{2,3})*,\d{3}(?!,?\d)")
+# first bytes of files that are compressed or in another encoding
 NO_TEXT = {
     b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03": "zip", b"\xfd7z": "xz",
     b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16",
 }  # fmt: skip
-"""The first bytes of files that are compressed, or in another encoding."""
 
 
 def decode(content: bytes, path: Path, number: int = 1) -> str:
     """Return the text of a file, or of its lines from `number` on, without its byte order mark.
 
-    Raises UsageError with the file, the line and a command that helps, if it is not UTF-8.
+    If it is not UTF-8, raises UsageError with the file, the line and a command that helps.
     """
     conversion = f"-t UTF-8 {shlex.quote(path.name)} converts it"
     if number == 1:
         for start, name in NO_TEXT.items():
             if content.startswith(start):
-                found = f"in {name}, not UTF-8; iconv -f {name} {conversion}"
-                raise UsageError(f"{path}: it is {found if 'UTF' in name else f'compressed by {name}; expected text'}")
+                problem = f"in {name}, not UTF-8; iconv -f {name} {conversion}"
+                raise UsageError(
+                    f"{path}: it is {problem if 'UTF' in name else f'compressed by {name}; expected text'}"
+                )
         content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         text = content.decode("utf-8")
@@ -60,12 +58,12 @@ def decode(content: bytes, path: Path, number: int = 1) -> str:
         raise UsageError(f"{place}; {unknown}; iconv -f ENCODING {conversion}") from error
     if "\0" in text:
         line = number + text.count("\n", 0, text.index("\0"))
-        raise UsageError(f"{path}:{line}: it holds NUL, as UTF-16 does; expected text in UTF-8")
+        raise UsageError(f"{path}:{line}: it contains NUL, like UTF-16; expected text in UTF-8")
     return text
 
 
 def clean(text: str) -> str:
-    """Return the text in Unicode's composed form (NFC), with one kind of apostrophe and without invisible characters.
+    """Return the text in composed Unicode (NFC), with one kind of apostrophe and without invisible characters.
 
     Every text and id enters through this function, so that two spellings that look alike are equal.
     """
@@ -75,9 +73,9 @@ def clean(text: str) -> str:
 
 
 def spelled_on_disk(path: Path) -> Path:
-    """Return the path in the Unicode form that the disk has: names of files from a Mac are decomposed (NFD).
+    """Return the path in the Unicode form of the disk; file names from a Mac are decomposed (NFD).
 
-    A path that is not there in any form is returned as it is.
+    If no form of the path exists, it is returned as it is.
     """
     if str(path).isascii() or os.path.exists(path):
         return path
@@ -87,7 +85,7 @@ def spelled_on_disk(path: Path) -> Path:
 
 
 def lower(text: str, language: str = "") -> str:
-    """Return the text in lower case. A dotted capital I becomes a plain i; in Turkish and Azeri I becomes ı."""
+    """Return the text in lower case. A dotted capital I becomes a plain i. In Turkish and Azeri, I becomes ı."""
     if language.lower().replace("_", "-").partition("-")[0] in TURKIC:
         text = text.translate(DOTTED_I)
     return text.lower().replace("i\N{COMBINING DOT ABOVE}", "i")
@@ -96,11 +94,12 @@ def lower(text: str, language: str = "") -> str:
 def normalisation(
     name: str, language: str = "", key: str = "--normalise", small: Case | None = None
 ) -> Callable[[str], str]:
-    """Return the function from a text to the text that is scored.
+    """Return the function that turns a text into the text that is scored.
 
-    name: one of NAMES; language: of the texts, which decides the lower case of I; key: the option, for errors; small:
-    what makes capitals small, by default `fold`. Raises UsageError for an unknown name, and for whisper if the package
-    whisper-normalizer is missing.
+    - name: one of NAMES; key: the option's name for errors
+    - language: of the texts, which decides the lower case of I; small: makes capitals small, by default `fold`
+
+    Raises UsageError for an unknown name, and for whisper without the package whisper-normalizer.
     """
     small = small or fold
     if name not in NAMES:
@@ -118,14 +117,14 @@ def join_words(text: str) -> str:
 
 
 def fold(text: str, language: str = "") -> str:
-    """Return the text without regard to case: in lower case, ß as ss, each sigma as σ."""
+    """Return the text without regard to case: in lower case, with ß as ss and each sigma as σ."""
     return unicodedata.normalize("NFC", lower(text, language).casefold())
 
 
 def without_punctuation(text: str, language: str = "", small: Case = fold) -> str:
-    """Make capitals small, and replace signs that are neither letter, mark nor number by spaces.
+    """Make capitals small, and replace signs that are not letters, marks or numbers by spaces.
 
-    Apostrophes and middle dots within words stay, and points and commas within numbers (3.5; 3,5); commas between
+    Apostrophes and middle dots within words stay, and so do points and commas within numbers (3.5; 3,5). Commas between
     thousands are dropped (1,000).
     """
     words = (_bare(word) for word in small(clean(text), language).split())
@@ -134,7 +133,7 @@ def without_punctuation(text: str, language: str = "", small: Case = fold) -> st
 
 @lru_cache(maxsize=1 << 16)
 def _bare(word: str) -> str:
-    """Return the parts of a word between signs of punctuation, with spaces between them."""
+    """Return the parts of a word between punctuation signs, separated by spaces."""
     word = THOUSANDS.sub(lambda number: number[0].replace(",", ""), word)
     spoken = [unicodedata.category(sign)[0] in "LMN" for sign in word]
     letters = []

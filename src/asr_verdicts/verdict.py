@@ -1,4 +1,4 @@
-"""Questions to the arms of a comparison, and their verdicts."""
+"""The questions of a comparison, and their verdicts."""
 
 import math
 from dataclasses import dataclass, field
@@ -23,19 +23,16 @@ Outcome = Literal[
     "undecided",
     "open",
 ]
-"""The outcomes of a contrast. equivalent: within the margin. typical runs equivalent: so are the runs that did not
-fail, but some failed, and how often may differ. not learned: neither side has. undecided: the evidence cannot decide,
-and the sentence says why. open: a plan adds further runs.
+"""The outcomes of a contrast. typical runs equivalent: some runs failed, and the failure rates may differ. not learned:
+neither side has. undecided: the evidence cannot decide, and the sentence says why. open: a plan adds further runs.
 """
 
-SHOWN: tuple[Outcome, ...] = ("better", "worse", "interaction shown")
-"""The outcomes that claim a difference."""
-EQUIVALENT: tuple[Outcome, ...] = ("equivalent", "typical runs equivalent")
-"""The outcomes that claim equality."""
+SHOWN: tuple[Outcome, ...] = ("better", "worse", "interaction shown")  # outcomes that claim a difference
+EQUIVALENT: tuple[Outcome, ...] = ("equivalent", "typical runs equivalent")  # outcomes that claim equality
 
 Grade = Literal["beyond the margin", "size unclear", "less than the margin"]
-"""How large a difference that is shown is: the whole interval is beyond the margin; it is measured beyond it, and the
-interval is not; it is measured within.
+"""How large a shown difference is: the whole interval is beyond the margin; the measured difference is beyond it, but
+not the whole interval; the measured difference is within it.
 """
 AGAIN = {
     "beyond the margin": "100 %",
@@ -43,7 +40,7 @@ AGAIN = {
     "less than the margin": "53 to 67 %",
     "equivalent": "60 to 76 %",
 }
-"""How often a planned verdict is the same when the plan asks once more with fresh seeds: by its grade, and of equality.
+"""How often a planned verdict comes again if the plan asks once more with fresh seeds, by grade or for equality.
 Simulated (docs/statistics.md, How large).
 """
 
@@ -55,8 +52,8 @@ Kind = Literal["arm", "main effect", "simple effect", "interaction"]
 class Question:
     """The question of a contrast: Σ weight · mean over the arms.
 
-    arm, baseline: the two sides as a reader calls them; within: where an effect of one factor is measured, such as
-    "norm=none", or what it is averaged over; empty for an arm against the baseline.
+    arm, baseline: the names of the two sides. within: the place of an effect of one factor, such as "norm=none", or the
+    factor it is averaged over; empty for an arm against the baseline.
     """
 
     kind: Kind
@@ -67,18 +64,19 @@ class Question:
 
     @property
     def name(self) -> str:
-        """The question in the words of the tables."""
+        """The question as tables name it."""
         return f"{self.arm}{f' ({self.within})' if self.within else ''}"
 
 
 @dataclass(frozen=True)
 class AtLook:
-    """At which planned look a contrast stands.
+    """The planned look of a contrast.
 
-    number: counted from 1, of `of`; runs: of each arm at this look; most: at the last one. margin: the difference that
-    would not matter; low, high: the interval that has to lie within it for the arms to be equivalent, all three on the
-    scale that decides, which is of logarithms where it is relative. chance: of a
-    verdict by the last look; None where it was not asked for. levers: what would show equal arms to be equivalent.
+    - number: from 1, of `of`; runs: of each arm at this look; most: at the last look
+    - margin: the difference that would not matter; low, high: the interval that must lie within it for equivalence; all
+      three on the scale that decides, as logarithms if it is relative
+    - chance: of a verdict by the last look; None if not computed; levers: sizes that would show equal arms to be
+      equivalent
     """
 
     number: int
@@ -94,30 +92,28 @@ class AtLook:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A question on a test set. Rates and differences of rates are fractions, not percent.
+    """The verdict on a question on a test set. Rates and their differences are fractions, not percent.
 
-    primary: on the declared set, whose verdicts are the answer; the other sets are descriptive. seeds: the results
-    that count, by arm; failed: how many of them failed, by `rule`; diverged: those among these that diverged. rate,
-    baseline_rate, difference: of the arm's rate less the baseline's, over the utterances that all runs have; of trimmed
-    means where the estimate is trimmed.
-
-    estimate: on the scale that decides, with its noise of seeds and speakers; None where the evidence has no noise to
-    judge by, and `reason` says why; other: on the other scale. margin: the difference that would not matter, on the
-    scale that decides; None: none was declared. relative: the difference of the logarithms with the interval at the
-    level of the verdict; None where a rate is 0. superiority: the share of pairs of runs in which the arm's is better.
-    alone: each arm is one system, of which alone the contrast speaks.
-
-    procedure: of the test; p: before, p_adjusted: after Holm's correction over the `family` contrasts of the set.
-    level: the two-sided α at which Holm's procedure decided this contrast; low, high: the interval in points at that
-    level. The interval on the scale that decides excludes 0 exactly where a difference is shown.
-
-    detectable: the true difference that such runs find in four cases of five, with a 90 % interval of its own; levers:
-    the seeds, or the test speakers, that would find other true differences, once declared. repeated: the chance that as
-    many fresh runs on the same test speakers get the same verdict (statistics.power, repetition); None where the noise
-    of seeds is unknown, and at a planned look.
-
-    p_pairs: matched pairs (MAPSSWE) of these trained models, and after Holm's correction over the family; nan where a
-    record has no utterances. look: in a sweep with a plan, the look that decided it, or the latest one.
+    - primary: on the declared set, whose verdicts are the answer; the other sets describe
+    - seeds: the number of results by arm; failed, diverged: the number that failed (by `rule`), and that diverged
+    - rate, baseline_rate, difference: over the utterances that all runs have; of trimmed means if the estimate is
+      trimmed
+    - estimate: on the scale that decides, None if its noise is unknown; other: on the other scale; reason: why nothing
+      can be decided
+    - margin: the difference that would not matter, on the scale that decides; None if undeclared
+    - relative: the difference of logarithms with its interval at the level of the verdict; None if a rate is 0
+    - superiority: the share of pairs of runs in which the arm's run is better
+    - alone: each arm is one system, and the verdict is about these systems only
+    - procedure: of the test; p, p_adjusted: before and after Holm's correction over the `family` contrasts of the set
+    - level: the two-sided α of Holm's decision; low, high: the interval in points at this level. The interval on the
+      scale that decides excludes 0 exactly if a difference is shown.
+    - detectable: the true difference detected with a power of 80 %, with its 90 % interval; levers: the seeds, or the
+      speakers, that would detect other true differences
+    - repeated: the chance that as many fresh runs on the same test speakers give the same verdict; None if the noise of
+      seeds is unknown, and at a planned look
+    - p_pairs, p_pairs_holm: matched pairs (MAPSSWE) of these models, before and after Holm's correction; nan without
+      utterances
+    - look: in a sweep with a plan, the look that decided, or the latest one
     """
 
     question: Question
@@ -172,7 +168,7 @@ class Verdict:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The ends in points, as fractions; None without finite ones."""
+        """The ends in points, as fractions; None if they are not finite."""
         if self.low is None or self.high is None or not math.isfinite(self.high - self.low):
             return None
         return self.low, self.high
@@ -186,7 +182,7 @@ class Verdict:
 
     @property
     def equal_interval(self) -> Range | None:
-        """The interval on the scale that decides that has to lie within the margin for the arms to be equivalent."""
+        """The interval, on the scale that decides, that must lie within the margin for equivalence."""
         if self.estimate is None:
             return None
         if self.look is not None:
@@ -196,22 +192,23 @@ class Verdict:
 
     @property
     def shown_margin(self) -> float | None:
-        """The difference that would not matter as a fraction; None if none was declared."""
+        """The difference that would not matter, as a fraction; None if undeclared."""
         return None if self.margin is None else self.scale.fraction(self.margin)
 
     @property
     def grade(self) -> Grade | None:
-        """How large a shown difference is against the margin; None where none is shown or none was declared."""
-        if self.outcome not in SHOWN or self.margin is None or (found := self.decided) is None:
+        """The size of a shown difference against the margin; None if no difference is shown or no margin declared."""
+        if self.outcome not in SHOWN or self.margin is None or (decided := self.decided) is None:
             return None
-        if abs(found.value) < self.margin:
+        if abs(decided.value) < self.margin:
             return "less than the margin"
-        return "beyond the margin" if min(abs(found.low), abs(found.high)) >= self.margin else "size unclear"
+        return "beyond the margin" if min(abs(decided.low), abs(decided.high)) >= self.margin else "size unclear"
 
     @property
     def again(self) -> str | None:
-        """How often the verdict is the same when the question is asked once more: by a plan as simulated, else as its
-        noise predicts. None where that is not known.
+        """How often the verdict comes again if the question is asked once more; None if unknown.
+
+        It is simulated for a plan, and predicted from the noise for other sweeps.
         """
         if self.look is None:
             return None if self.repeated is None else f"{100 * self.repeated:.0f} %"
@@ -219,8 +216,8 @@ class Verdict:
 
     @property
     def immaterial(self) -> bool:
-        """True if a difference is shown whose whole interval lies within the margin: different, and equivalent."""
-        found = self.decided
-        if self.outcome not in SHOWN or self.margin is None or found is None:
+        """Return whether a shown difference has its whole interval within the margin: different, and equivalent."""
+        decided = self.decided
+        if self.outcome not in SHOWN or self.margin is None or decided is None:
             return False
-        return -self.margin < found.low and found.high < self.margin
+        return -self.margin < decided.low and decided.high < self.margin

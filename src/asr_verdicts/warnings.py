@@ -1,4 +1,4 @@
-"""What a reader of a comparison has to be warned of."""
+"""Warnings to the reader of a comparison."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -13,26 +13,24 @@ from asr_verdicts.statistics.seed_noise import pooled_deviation
 
 
 def warnings_about(design: Design, arms: Sequence[Arm], evidence: Evidence) -> list[str]:
-    """The warnings, in the order of reading. arms: those that have results."""
+    """The warnings in the order of reading. arms: the arms that have results."""
     return [
         *design.chosen,
-        *_overruled(design.layout.overruled),
+        *_allowed_warnings(design.layout.overruled),
         *design.layout.warnings,
-        *_without_test_set(design),
-        *_no_tests(design),
-        *_trained_on(design),
+        *_test_set_warnings(design),
+        *_validation_warnings(design),
+        *_training_warnings(design),
         *alike_warnings(arms, design.questions),
         *(start for arm in arms if (start := shared_start(arm))),
-        *_quiet_by_luck(evidence, arms, design),
-        *_shared_baseline(evidence, design.baseline),
+        *_luck_warnings(evidence, arms, design),
+        *_baseline_warnings(evidence, design.baseline),
         *circumstance_warnings(arms),
     ]
 
 
 def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
-    """A warning for every circumstance that is not the same in all runs, or that changed within a run, which was
-    interrupted and continued elsewhere.
-    """
+    """A warning for each circumstance that differs between runs, or within a run that continued elsewhere."""
     warnings = []
     for name, read, meaning in _CIRCUMSTANCES:
         runs_by_value: dict[str, list[str]] = {}
@@ -42,7 +40,7 @@ def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
                 runs_by_value.setdefault(value, []).append(f"{arm.name}/{run.seed}")
         if len(runs_by_value) > 1 or any(", then " in value for value in runs_by_value):
             values = "; ".join(f"{value}: {', '.join(runs)}" for value, runs in runs_by_value.items())
-            warnings.append(f"the runs are of different {name}, {meaning} ({values})")
+            warnings.append(f"the runs differ in {name}, {meaning} ({values})")
     return warnings
 
 
@@ -73,51 +71,50 @@ _CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
     ("code", _code, "which may change results"),
     ("versions", _versions, "which may change results"),
     ("hardware", _hardware, "so their times cannot be compared"),
-    ("native library", _native, "which changes last bits, and products of precision=bf16 where one of them is none"),
-)
-"""Name, how an environment says it, and what a difference means."""
+    ("native library", _native, "which changes last bits, and products of precision=bf16 if one of them is none"),
+)  # name, how to read it from an environment, and what a difference means
 
 
-def _overruled(beyond: Differing) -> list[str]:
+def _allowed_warnings(beyond: Differing) -> list[str]:
     warning = "by --allow the arms also differ in {} ({}): the effect of the factor cannot be separated from it"
     return [warning.format(key, ", ".join(map(value_text, values))) for key, values in beyond.items()]
 
 
-def _without_test_set(design: Design) -> list[str]:
+def _test_set_warnings(design: Design) -> list[str]:
     if design.primary or len(design.layout.arms) < 2:
         return []
-    return ["no test set has results: there are no verdicts (training was steered by validation sets)"]
+    return ["no test set has results, so there are no verdicts: the validation sets steered training"]
 
 
-def _no_tests(design: Design) -> list[str]:
-    """A warning for each test set that is a validation set of a run, by its name or its content."""
+def _validation_warnings(design: Design) -> list[str]:
+    """A warning for each test set that is a validation set of a run, too, by name or content."""
     return [
-        f"{name} is a validation set, too: it steers training, so that rates on it are no test"
+        f"{name} is also a validation set: it steers training, so rates on it are not a test"
         for name in design.sets
         if any(_steers(run, name) for arm in design.layout.arms for run in arm.results if name in run.summary.test_sets)
     ]
 
 
 def _steers(run: Record, name: str) -> bool:
-    own = run.data.hash(name)
-    return name in run.validation_sets or (own is not None and own in map(run.data.hash, run.validation_sets))
+    content = run.data.hash(name)
+    return name in run.validation_sets or (content is not None and content in map(run.data.hash, run.validation_sets))
 
 
-def _trained_on(design: Design) -> list[str]:
-    """A warning for each test set with speakers on whom a run was trained."""
+def _training_warnings(design: Design) -> list[str]:
+    """A warning for each test set with speakers of a run's training set."""
     runs = [run for arm in design.layout.arms for run in arm.results]
     trained = dict.fromkeys(run.data.trained_on(name) for name in design.sets for run in runs)
-    return [f"{text}: intervals are for these speakers, and not for new ones" for text in trained if text]
+    return [f"{text}: intervals are for these speakers, not for new ones" for text in trained if text]
 
 
 LIBRISPEECH = "On LibriSpeech's test-clean, seeds move the WER by 0.06 to 0.17 points (AlgoPerf's logs)"
 
 
 def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> str:
-    """A sentence on the noise of seeds, for arms with one seed; empty if the runs themselves show it.
+    """A sentence on the noise of seeds, for arms with one seed; empty if the runs show it themselves.
 
-    It comes from earlier sweeps that were tested on the same data, and from published logs for LibriSpeech alone: on a
-    small corpus the noise is twenty to fifty times as large.
+    It comes from earlier sweeps on the same data. LibriSpeech alone uses published logs, because the noise on a small
+    corpus is twenty to fifty times as large.
     """
     metric = design.metric
     if not metric.is_rate or min(len(arm.results) for arm in arms) > 1:
@@ -135,15 +132,15 @@ def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> 
     return "No earlier sweep on this test set shows how much seeds vary"
 
 
+# seeds up to which a deviation may be small by luck, and how many times smaller than earlier ones it has to be
 FEW, QUIET = 5, 2.0
-"""Seeds up to which a deviation may be small by luck, and how many times smaller than earlier ones it has to be."""
 
 
-def _quiet_by_luck(evidence: Evidence, arms: Sequence[Arm], design: Design) -> list[str]:
-    """A warning if the few seeds of the arms lie far closer together than those of earlier sweeps on the same data.
+def _luck_warnings(evidence: Evidence, arms: Sequence[Arm], design: Design) -> list[str]:
+    """A warning if few seeds lie far closer together than in earlier sweeps on the same data.
 
-    The verdict takes no notice of it: a prior for the variance would save 13 to 25 % of the runs, and multiplies false
-    claims by 1.4 to 7 for an arm unlike the earlier ones, which is what ablations are for (docs/statistics.md).
+    The verdict does not use it. A prior for the variance would save 13 to 25 % of the runs. But it would multiply false
+    claims by 1.4 to 7 for an arm unlike the earlier ones, and ablations try such arms (docs/statistics.md).
     """
     metric = design.metric
     rates = [[rate for run in arm.runs if (rate := run.value(design.primary, metric.name)) is not None] for arm in arms]
@@ -152,19 +149,17 @@ def _quiet_by_luck(evidence: Evidence, arms: Sequence[Arm], design: Design) -> l
     if not several or like is None or not metric.is_rate or max(map(len, several)) > FEW:
         return []
     noise = evidence.history.seed_noise(like, design.primary, metric.name)
-    own = pooled_deviation(several, 0.0)
-    if noise is None or own * QUIET > noise.deviation:
+    deviation = pooled_deviation(several, 0.0)
+    if noise is None or deviation * QUIET > noise.deviation:
         return []
     return [
-        f"seeds move the {metric.label} by {metric.text(own)} {metric.amount} here (standard deviation), and by "
-        f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few may lie close by luck"
+        f"seeds move the {metric.label} by {metric.text(deviation)} {metric.amount} here (standard deviation), and by "
+        f"{metric.text(noise.deviation)} in {noise.runs} earlier runs of {noise.arms} arms: few seeds may agree by luck"
     ]
 
 
-def _shared_baseline(evidence: Evidence, baseline: Arm) -> list[str]:
-    """A warning if other sweeps have runs of the same baseline: what is lucky in them is lucky in all of these sweeps,
-    so that their errors go together.
-    """
+def _baseline_warnings(evidence: Evidence, baseline: Arm) -> list[str]:
+    """A warning if other sweeps share runs of the baseline: luck in these runs affects all of the sweeps."""
     sharing = evidence.history.sweeps_with(baseline.results)
     if not sharing:
         return []

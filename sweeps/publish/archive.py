@@ -1,9 +1,9 @@
-"""Sweeps as they are kept in git: one archive per sweep, from which it is compared again on any machine.
+"""Archives of sweeps in git, one per sweep, from which any machine can compare it again.
 
-<sweep>.tar.xz holds, under <sweep>/<run>/, what comparisons read of each run with a result: config, environment,
-rates, validations, hypotheses of all utterances (7 kB for a run of 1,000) and evaluations with other decoders. It holds
-no weights, no losses of single steps and no paths of the machine. A run that was taken over from another sweep is a
-link, and the archive holds that run, too.
+<sweep>.tar.xz contains, under <sweep>/<run>/, the files that comparisons read of each run with a result: config,
+environment, rates, validations, hypotheses of all utterances (7 kB for a run of 1,000) and evaluations with other
+decoders. It contains no weights, losses of single steps or paths of the machine. A run that was taken over from another
+sweep is a link, and the archive contains that run, too.
 """
 
 import csv
@@ -29,18 +29,18 @@ OF_RUN = (
     layout.CONFIG, layout.OVERRIDES, layout.ENVIRONMENT, layout.STATUS, layout.DATA, layout.METRICS, layout.UTTERANCES,
     layout.SUMMARY,
 )  # fmt: skip
+# columns of utterances.csv with the place of the speech on the machine
 PLACE_COLUMNS = ("audio", "offset", "duration", "channel")
-"""Columns of utterances.csv that say where the speech lies on the machine."""
-STEP_COLUMNS = ("epoch", "step", "train/loss_step")
-"""Columns of metrics.csv that have values in rows about a single step."""
+STEP_COLUMNS = ("epoch", "step", "train/loss_step")  # columns of metrics.csv with values in rows about a single step
+# a path of the machine, and the character before it
 ABSOLUTE = re.compile(r"(^|[\s\"'=\[,])(?:~|/[\w.~+-]+)/[^\s\"',\]]*", re.MULTILINE)
-"""A path of the machine, and the character before it."""
 
 
 def keep(sweep: Path, archives: Path) -> Path | None:
-    """Write the archive of a sweep into a folder and return its path. The same results make the same bytes.
+    """Write the archive of a sweep into a folder and return its path. The same results give the same bytes.
 
-    Writes nothing and returns None if the present archive has results that the sweep lacks, as of another machine.
+    If the present archive has results that the sweep lacks, such as those from another machine, returns None and writes
+    nothing.
     """
     archive = archives / f"{sweep.name}{ENDING}"
     files = collect_files(sweep)
@@ -60,7 +60,7 @@ def keep(sweep: Path, archives: Path) -> Path | None:
 
 
 def unpack(archives: Iterable[Path], folder: Path) -> list[Path]:
-    """Write the content of archives under `folder`, as under outputs/; return the folders of their sweeps.
+    """Unpack archives under `folder`, as under outputs/, and return the folders of their sweeps.
 
     Existing files stay as they are. Raises tarfile.FilterError for an archive that would write outside `folder`.
     """
@@ -75,7 +75,7 @@ def unpack(archives: Iterable[Path], folder: Path) -> list[Path]:
 
 
 def collect_files(sweep: Path) -> dict[str, bytes | str]:
-    """Return what the archive of a sweep keeps, by name: the content of a file, or the target of a link."""
+    """Return the files of a sweep's archive by name: the content of a file, or the target of a link."""
     files: dict[str, bytes | str] = {}
     for path in [*(sweep / name for name in OF_SWEEP), *sorted((sweep / layout.ARMS).glob("*.yaml"))]:
         if path.exists():
@@ -99,7 +99,7 @@ def list_evaluations(run: Path) -> list[Path]:
 
 
 def list_results(names: Iterable[str]) -> set[str]:
-    """Return the identities of runs, the letters behind the last hyphen of their folders, and their evaluations."""
+    """Return the ids of runs, which are the letters after their folder's last hyphen, and their evaluations."""
     results = set()
     for name in names:
         _, run, *rest = name.split("/")
@@ -109,7 +109,7 @@ def list_results(names: Iterable[str]) -> set[str]:
 
 
 def reduce_file(path: Path) -> str:
-    """Return the part of a run's file that is kept."""
+    """Return the part of a run's file that the archive keeps."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".csv":
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -138,7 +138,7 @@ def hide_paths(text: str) -> str:
 
 
 def main() -> int:
-    """Write the records of sweeps/records/ as runs under a folder, by default outputs/."""
+    """Unpack the records in sweeps/records/ under a folder, by default outputs/."""
     records = sorted((REPOSITORY / "sweeps" / "records").glob(f"*{ENDING}"))
     print("wrote", *unpack(records, Path(sys.argv[1] if len(sys.argv) > 1 else "outputs")), sep="\n  ")
     return 0

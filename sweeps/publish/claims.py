@@ -21,12 +21,12 @@ from asr_verdicts.scales import POINTS
 from asr_verdicts.table_columns import rate_rows, value_of
 from asr_verdicts.verdict import Verdict
 
-EFFECTS = ("better", "worse", "equivalent", "not learned")  # the last of the arm, whatever the baseline does
+EFFECTS = ("better", "worse", "equivalent", "not learned")  # not learned: the arm, whatever the baseline does
 NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
 class Effect(NamedTuple):
-    """An effect of EFFECTS. size: least and most in points, if the source gives one; of *equivalent* the margin."""
+    """One of EFFECTS. size: least and most in points, if the source gives one; for *equivalent* the margin."""
 
     word: str
     size: tuple[float, float] | None = None
@@ -42,9 +42,9 @@ class Effect(NamedTuple):
 class Claim:
     """A claim of the source.
 
-    says: as close to the source's words as a line allows; about: corpus, stage of training and recipe. where:
-    conditions on the config of the runs by key or group: a value, a list of values, or {least: 10} and {most: 5}.
-    expected: by question the effects that agree with the claim. not_comparable: why no run of the sweep can meet it.
+    - says: as close to the source's words as a line allows; about: corpus, stage of training and recipe
+    - where: conditions on the runs' config by key or group: a value, a list of values, {least: 10} or {most: 5}
+    - expected: by question, the effects that agree with the claim; not_comparable: why no run of the sweep can meet it
     """
 
     says: str
@@ -58,7 +58,7 @@ class Claim:
 class Commentary:
     """The keys of `ablation` in a sweep file that RESULTS.md shows.
 
-    rates: published WER in percent by arm and test set; earlier: by question the answer of an earlier round.
+    rates: published WER in percent by arm and test set; earlier: the answer of an earlier round, by question.
     """
 
     source: str | None
@@ -70,8 +70,7 @@ class Commentary:
 def parse_commentary(ablation: Json, arms: Sequence[Arm] = (), baseline: str = "") -> Commentary:
     """Read `ablation`. An unknown key of a claim and an unknown effect fail.
 
-    arms: the names of a comparison's arms replace those of the file: `lstm` is rnn=lstm. Claims expect something
-    against the baseline of the file only, not against another one.
+    arms: their names replace the names in the file: `lstm` becomes rnn=lstm. Claims are about the file's baseline only.
     """
     declared, nodes = ablation.get("baseline"), ablation.get("claim") or ""
     arm = find_arm(str(declared), arms)
@@ -103,10 +102,10 @@ def parse_effects(node: object) -> list[Effect]:
 
 
 def find_agreements(verdict: Verdict, claims: Sequence[Claim], arms: Sequence[Arm]) -> list[tuple[str, str, str]]:
-    """Compare a verdict with every claim that expects something of its question.
+    """Compare a verdict with every claim about its question.
 
-    Returns what each claim expects, the outcome (agrees, disagrees, cannot tell or not comparable, with more words) and
-    the conditions of the claim that the runs do not meet.
+    Returns for each claim the expected effects, the outcome (agrees, disagrees, cannot tell or not comparable, with
+    more words), and the conditions that the runs do not meet.
     """
     contrast = verdict
     runs = [run for arm in arms if arm.name in contrast.question.weights for run in arm.results]
@@ -121,7 +120,7 @@ def find_agreements(verdict: Verdict, claims: Sequence[Claim], arms: Sequence[Ar
 
 
 def find_unmet(where: Mapping[str, object], runs: Sequence[Record]) -> list[str]:
-    """Return the conditions that a run does not meet, with the values that the runs have."""
+    """Return the conditions that the runs do not meet, with the values of the runs."""
     unmet = []
     for key, condition in where.items():
         values = sorted({choice_of(run, key) for run in runs})
@@ -139,10 +138,10 @@ def find_unmet(where: Mapping[str, object], runs: Sequence[Record]) -> list[str]
 
 
 def judge(contrast: Verdict, effects: Sequence[Effect], arms: Sequence[Arm]) -> str:
-    """Return *agrees* if the interval lies within the effects, *disagrees* if it has no part of them, or *cannot tell*.
+    """Return *agrees* if the interval lies within the effects, *disagrees* if it lies outside, or *cannot tell*.
 
     If an option did nothing, its verdict cannot tell. *agrees in sign, not in size*: the interval does not reach the
-    size that the source gives.
+    source's size.
     """
     words = {effect.word for effect in effects}
     if "not learned" in words:  # of the arm alone, by its rate
@@ -166,7 +165,7 @@ def judge(contrast: Verdict, effects: Sequence[Effect], arms: Sequence[Arm]) -> 
 
 
 def find_range(effect: Effect, contrast: Verdict) -> tuple[float, float]:
-    """Return the differences that are such an effect, on the scale that decides; nan without a margin."""
+    """Return the range of differences with this effect, on the scale that decides; nan without a margin."""
     margin = math.nan if contrast.margin is None else contrast.margin
     if effect.size is not None:
         margin = effect.size[1] / 100 if contrast.scale is POINTS else math.nan
@@ -174,7 +173,7 @@ def find_range(effect: Effect, contrast: Verdict) -> tuple[float, float]:
 
 
 def reaches_size(effect: Effect, low: float, high: float) -> bool:
-    """Return whether an interval in points reaches the size of an effect; also if the effect has none."""
+    """Return whether an interval in points reaches the size of an effect, or the effect has no size."""
     if effect.word == "equivalent" or effect.size is None:
         return True
     least, most = effect.size
@@ -183,7 +182,7 @@ def reaches_size(effect: Effect, low: float, high: float) -> bool:
 
 
 def describe_literature(commentary: Commentary, comparison: Comparison) -> list[str]:
-    """List the claims, every published rate with the measured one, and whether verdicts agree with claims."""
+    """List claims, published rates next to measured ones, and the agreement of verdicts with claims."""
     source = f" ({commentary.source})" if commentary.source else ""
     lines = []
     for claim in commentary.claims:

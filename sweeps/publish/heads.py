@@ -1,6 +1,6 @@
 """Write commands and cost into the head of every file in sweeps/: make docs
 
-The rest of a head is written by hand: question, arms, what was published, what is held fixed.
+The rest of a head is written by hand: the question, the arms, published results, and fixed settings.
 """
 
 import itertools
@@ -20,11 +20,11 @@ SWEEPS = REPOSITORY / "sweeps"
 WIDTH = 120
 COST = "# Cost by make docs: "
 COMMANDS = ("#   python src/train.py -m -cd", "#   python src/evaluate.py -m -cd", "#   python src/compare.py")
+# keys that a command must give if a sweep file leaves them null, with placeholders for their values
 FOLDERS = {
     "run": "<folder of runs>", "data.root": "<folder>", "decoder.words": "<folder>", "models.words": "<folder>",
     "models.letters": "<folder>",
 }  # fmt: skip
-"""Keys that a command must give if a sweep file leaves them null, and what stands for their value."""
 
 
 def main() -> int:
@@ -58,7 +58,7 @@ def format_commands(cfg: DictConfig, name: str) -> list[str]:
 
 
 def describe_cost(cfg: DictConfig) -> str:
-    """Return runs and epochs of a sweep, and the hours of speech of the built-in corpus in them."""
+    """Return the runs and epochs of a sweep, and the hours of speech from the built-in corpus."""
     arms, seeds = list_arms(cfg)
     counts = f"{len(arms)} arm{'s' * (len(arms) > 1)}"
     if "max_epochs" not in cfg:

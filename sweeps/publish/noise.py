@@ -1,4 +1,4 @@
-"""The last sections of RESULTS.md, about all sweeps together: the noise of seeds, and whether the loss ranks runs."""
+"""The last sections of RESULTS.md, over all sweeps: the noise of seeds, and how well the loss ranks runs."""
 
 import itertools
 import json
@@ -18,19 +18,19 @@ from asr_verdicts.report.formats import table
 from asr_verdicts.statistics.seed_noise import TOTALS, pooled_deviation
 from asr_verdicts.verdict import Verdict
 
-FEWEST_SEEDS = 3  # of an arm whose own deviation is shown
-FEWEST_PAIRS = 5  # seeds that a correlation needs, of two arms or within one
-FEWEST_RUNS = 10  # that a rank correlation over arms needs
+FEWEST_SEEDS = 3  # per arm, to show its deviation
+FEWEST_PAIRS = 5  # of seeds, for a correlation between two arms or within one
+FEWEST_RUNS = 10  # for a rank correlation over arms
 EXPLANATIONS = (
-    "Standard deviation of the error rate over seeds, pooled over all arms above with two seeds and more, in points. "
-    f"Least and greatest: of the arms with {FEWEST_SEEDS} seeds and more. The arm with the most seeds, which several "
-    "sweeps may have trained: its mean ± standard deviation.",
-    f"Correlation of the error rates of equal seeds, over the pairs of arms of a sweep that share {FEWEST_PAIRS} seeds "
-    "and more; the pairs that are one training under two names are left out.",
-    "Spearman's rank correlation of the loss on the first validation set with the error rate on the test set, both of "
-    "the last weights, over all sweeps above: of the runs, of the means of arms, and within an arm, where chance alone "
-    f"is ranked: the median over the arms of {FEWEST_PAIRS} seeds and more. In brackets: 95 %, as if the runs or arms "
-    "were independent.",
+    "Standard deviation of the error rate over seeds, in points, pooled over all arms above with at least two seeds. "
+    f"Least and greatest: among arms with at least {FEWEST_SEEDS} seeds. The last column is the arm with the most "
+    "seeds, which several sweeps may have trained: mean ± standard deviation.",
+    f"Correlation of the error rates of equal seeds, over all pairs of arms in a sweep that share at least "
+    f"{FEWEST_PAIRS} seeds. Pairs that are one training under two names are left out.",
+    "Spearman's rank correlation of the loss on the first validation set with the error rate on the test set, with the "
+    "last weights, over all sweeps above. It is given for runs, for means of arms, and within arms, where it ranks "
+    f"chance alone: the median over arms with at least {FEWEST_PAIRS} seeds. Brackets contain 95 % intervals, as if "
+    "the runs or arms were independent.",
 )
 DEVIATIONS = (
     "corpus and set", "utterances", "runs", "arms", "degrees of freedom", "deviation", "least", "greatest",
@@ -41,7 +41,7 @@ RANKS = ("corpus, loss of, rate on", "runs", "of runs", "arms", "of arms' means"
 
 
 class Result(NamedTuple):
-    """A finished run of an arm of a sweep, of which the comparison has the name as its title."""
+    """A finished run of an arm of a sweep. The comparison's title is the name of the sweep."""
 
     comparison: Comparison
     arm: Arm
@@ -65,7 +65,7 @@ def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
     results = [
         Result(comparison, arm, run) for comparison in comparisons for arm in comparison.arms for run in arm.runs
     ]
-    # the first run's test set stands for all, since seeds can have folds of their own
+    # by the first run's test set, because each seed can have its own fold
     by_set = group(results, lambda one: (one.comparison.runs[0].data.hash(one.comparison.set), one.comparison.metric))
     deviations = [row for of_set in by_set for row in format_deviations(of_set)]
     correlations = [row for of_set in by_set for row in format_correlations(of_set)]
@@ -80,7 +80,7 @@ def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def group(results: Sequence[Result], key: Callable[[Result], Hashable]) -> list[list[Result]]:
-    """Return the results with equal keys together, in the order of their first."""
+    """Group results by key, in the order of their first results."""
     groups: dict[Hashable, list[Result]] = {}
     for result in results:
         groups.setdefault(key(result), []).append(result)
@@ -88,7 +88,7 @@ def group(results: Sequence[Result], key: Callable[[Result], Hashable]) -> list[
 
 
 def group_arms(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """Return name and results of each arm, one per seed, whichever sweeps share it and name it first.
+    """Return name and results of each arm, one result per seed. The first sweep with an arm names it.
 
     Arms with the same results throughout are one training under two names: they count once.
     """
@@ -101,27 +101,27 @@ def group_arms(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
 
 
 def find_loss(result: Result) -> Hashable:
-    """Return what must be equal for losses and rates to be comparable."""
+    """Return the key that is equal for runs whose losses and rates can be compared."""
     run, comparison = result.run, result.comparison
     sets = run.data.hash(validation_set(run) or ""), run.data.hash(comparison.set)
     return sets, comparison.metric, json.dumps(run.config.get("loss"), sort_keys=True)
 
 
 def label(results: Sequence[Result], sets: str) -> str:
-    """Name corpus, language, sets and units of the test set: corpora of one name can have others."""
+    """Name corpus, language, sets and units of the test set, because corpora with one name can differ in them."""
     data = results[0].run.config["data"]
     units = describe_units(verdict for one in results for verdict in one.comparison.verdicts)
     return ", ".join(filter(None, [f"{data['_target_'].rpartition('.')[2]}, {data.get('language')}: {sets}", units]))
 
 
 def describe_units(verdicts: Iterable[Verdict]) -> str:
-    """Return what the test set was drawn with, such as 40 voices; empty if no verdict depends on it."""
+    """Return the test set's units with their number, such as 40 voices; "" if no verdict has any."""
     estimates = (verdict.estimate for verdict in verdicts)
     return next((f"{one.speakers} {one.unit}" for one in estimates if one is not None and one.speakers), "")
 
 
 def format_deviations(results: Sequence[Result]) -> list[list[str]]:
-    """Return the row of a test set; none if no arm has two seeds."""
+    """Return the row of a test set, or no row if no arm has two seeds."""
     arms = [(name, [one.rate for one in of_arm]) for name, of_arm in group_arms(results) if len(of_arm) > 1]
     if not arms:
         return []
@@ -147,7 +147,7 @@ def format_deviations(results: Sequence[Result]) -> list[list[str]]:
 
 
 def format_correlations(results: Sequence[Result]) -> list[list[str]]:
-    """Return the row of a test set; none if no two arms of a sweep share enough seeds."""
+    """Return the row of a test set, or no row if no two arms of a sweep share enough seeds."""
     correlations = []
     for sweep in group(results, lambda one: one.comparison.title):
         arms = group(sorted(sweep, key=lambda one: one.arm.name), lambda one: one.arm.name)
@@ -168,7 +168,7 @@ def format_correlations(results: Sequence[Result]) -> list[list[str]]:
 
 
 def format_ranks(results: Sequence[Result]) -> list[list[str]]:
-    """Return the row of runs with comparable losses (Ambroszczyk2019 §2.1); none with fewer than FEWEST_RUNS."""
+    """Return the row of runs with comparable losses (Ambroszczyk2019 §2.1), or no row for fewer than FEWEST_RUNS."""
     arms = [[(one.loss, one.rate) for one in of_arm] for _, of_arm in group_arms(results)]
     points = [point for arm in arms for point in arm]
     of_runs = format_spearman(points)

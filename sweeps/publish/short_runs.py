@@ -1,4 +1,4 @@
-"""Print whether short runs tell what long ones do: the arms of a sweep next to the same arms, trained longer."""
+"""Print whether short runs predict long ones: the arms of a sweep next to the same arms, trained longer."""
 
 import math
 import sys
@@ -21,17 +21,15 @@ from asr_verdicts.statistics.estimate import over_seeds, run_noise
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.verdict import SHOWN, Verdict
 
-DRAWS = 2000
-"""Draws of seeds for the interval of τ."""
+DRAWS = 2000  # draws of seeds for the interval of τ
 
-Rates = Sequence[NDArray[np.float64]]
-"""The rates (runs,) of each arm, as fractions, the baseline's first."""
+Rates = Sequence[NDArray[np.float64]]  # the rates (runs,) of each arm, as fractions, the baseline's first
 
 
 def compare_lengths(short: Comparison, long: Comparison) -> str:
-    """Return a table in Markdown of each arm's differences from the baseline, and what they say together.
+    """Return a table in Markdown of each arm's differences from the baseline, and a summary.
 
-    Raises UsageError if the two have no arm in common, or another baseline, test set or metric.
+    Raises UsageError if the two have no arm in common, or differ in baseline, test set or metric.
     """
     for name in ("baseline", "set", "metric"):
         ours, theirs = getattr(short, name), getattr(long, name)
@@ -66,17 +64,17 @@ def format_verdict(verdict: Verdict) -> list[str]:
 
 
 def collect_rates(comparison: Comparison, name: str) -> NDArray[np.float64]:
-    """Return the rates (runs,) of an arm. A run that diverged has every word wrong."""
+    """Return the rates (runs,) of an arm. A diverged run has every word wrong."""
     (runs,) = (arm.results for arm in comparison.arms if arm.name == name)
     rates = [1.0 if run.diverged_at is not None else run.value(comparison.set, comparison.metric) for run in runs]
     return np.array(rates, dtype=float)
 
 
 def measure_tau(short: Rates, long: Rates) -> Range:
-    """Return Kendall's τ-b between the mean rates of all arms in short and in long runs, with its 95 % interval.
+    """Return Kendall's τ-b between the arms' mean rates in short and in long runs, with its 95 % interval.
 
-    The interval has the percentiles over DRAWS, in which the seeds of each arm are drawn anew, separately in short and
-    long runs. The arms are not drawn: they are the ones that were asked about.
+    The interval contains the percentiles over DRAWS. Each draws the seeds of each arm anew, separately in short and
+    long runs. The arms are not drawn, because the question is about these arms.
     """
     random = np.random.default_rng(0)
     taus = [
@@ -89,10 +87,10 @@ def measure_tau(short: Rates, long: Rates) -> Range:
 
 
 def measure_slope(short: Rates, long: Rates) -> Range:
-    """Return the long difference from the baseline per unit of the short one, by least squares through the origin.
+    """Return the slope of long-run on short-run differences, by least squares through the origin.
 
-    The 95 % interval over seeds is Student's (delta method), because draws of five seeds held 88 % instead of 95; it is
-    nan if an arm has a single run.
+    The differences are from the baseline. The 95 % interval over seeds is Student's (delta method), because draws of
+    five seeds contained the truth in 88 % of cases instead of 95. It is nan if an arm has a single run.
     """
     x, y = (np.array([runs.mean() - side[0].mean() for runs in side[1:]]) for side in (short, long))
     square = float(x @ x)

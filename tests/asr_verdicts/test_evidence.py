@@ -69,7 +69,7 @@ def test_pruned_runs_are_refused_as_evidence() -> None:
     given = records(LSTM, GRU, unfinished=[absent("rnn=gru", seed, "pruned") for seed in (3, 4, 5)])
     (verdict,) = compared(given).verdicts
     assert verdict.outcome == "undecided"
-    assert "3 of 6 runs of rnn=gru were pruned for their results" in verdict.sentence
+    assert "3 of 6 runs of rnn=gru were pruned because of their results" in verdict.sentence
 
 
 def test_failed_running_and_missing_runs_are_named() -> None:
@@ -143,7 +143,7 @@ def test_test_sets_without_a_common_utterance_add_their_noise_of_speakers() -> N
     assert contrast.outcome == "worse"
     assert contrast.estimate is not None
     assert contrast.estimate.speakers == 40
-    assert any("has a test set of its own" in line for line in comparison.warnings)
+    assert any("has its own test set" in line for line in comparison.warnings)
     (paired,) = compared(records(LSTM, same)).verdicts
     assert paired.estimate is not None
     assert paired.estimate.speakers == 20

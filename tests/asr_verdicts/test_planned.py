@@ -262,7 +262,7 @@ def test_a_contrast_of_other_factors_is_refused_with_the_choices(wrong: str) -> 
 
 
 def test_contrasts_need_arms_that_are_fully_crossed() -> None:
-    with pytest.raises(UsageError, match="every choice of both crossed; these arms are not"):
+    with pytest.raises(UsageError, match="arms that are all combinations of two factors; these are not"):
         compared(["order:norm"], dict(list(RATES.items())[:3]))
 
 

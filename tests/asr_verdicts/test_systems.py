@@ -75,7 +75,7 @@ def test_the_number_of_seeds_at_hand_is_taken_for_declared_and_the_sentence_says
     narrow, same, wide = (one.answer[0] for one in (declared, other, looked))
     assert (narrow.low, narrow.high) == (same.low, same.high)
     assert narrow.high - narrow.low < wide.high - wide.low
-    with pytest.raises(UsageError, match="--seeds 4: expected so many files of each arm; base has 3, mine has 3"):
+    with pytest.raises(UsageError, match="--seeds 4: expected 4 files of each arm; base has 3, mine has 3"):
         compared({"base": 0.15, "mine": 0.10}, 3, declared=4)
     with pytest.raises(UsageError, match="--seeds 3 --looks: expected one of them"):
         compared({"base": 0.15, "mine": 0.10}, 3, declared=3, looks=True)
@@ -90,7 +90,7 @@ def test_a_copied_file_is_no_second_run() -> None:
     comparison = compare_systems(systems, {"": made(SPOKEN)}, BY_SPEAKER, Options())
     assert [len(arm.results) for arm in comparison.arms] == [3, 3]
     assert (
-        "test: 0.1/1 and copy hold the same hypotheses: not independent, and of one system they count as one run"
+        "test: 0.1/1 and copy have the same hypotheses: not independent, and one run if of one system"
         in comparison.warnings
     )
 
@@ -152,7 +152,7 @@ def test_three_arms_are_corrected_by_holm_and_two_sets_are_one_answer_and_a_desc
     assert [verdict.family for verdict in comparison.answer] == [2, 2]
     assert {verdict.set for verdict in comparison.verdicts} == {"clean", "other"}
     del systems["mine"]["other"]
-    with pytest.raises(UsageError, match="mine: no hypotheses of the set other, which others have"):
+    with pytest.raises(UsageError, match="mine: no hypotheses of the set other, which other systems have"):
         compare_systems(systems, references, BY_SPEAKER, Options())
 
 

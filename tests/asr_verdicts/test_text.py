@@ -87,7 +87,7 @@ def test_punctuation(text: str, expected: str) -> None:
             "my text: it is in UTF-16, not UTF-8; iconv -f UTF-16 -t UTF-8 'my text' converts it",
         ),
         ("żółw".encode("utf-32"), 1, "my text: it is in UTF-32, not UTF-8; iconv -f UTF-32"),
-        ("one".encode("utf-16-le"), 7, "my text:7: it holds NUL, as UTF-16 does"),
+        ("one".encode("utf-16-le"), 7, "my text:7: it contains NUL, like UTF-16"),
         (
             "a\nbę".encode("cp1250"),
             7,

@@ -28,7 +28,7 @@ from tests.helpers.invented_records import config, record, records
 from tests.helpers.run_folders import write_run, write_sweep
 
 ABLATION = {"question": "Does it matter?", "factor": "schedule"}
-WORDS = "are alike to the last utterance"
+WORDS = "have identical results"
 
 
 def warnings(outputs: Path) -> list[str]:
@@ -46,7 +46,7 @@ def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> N
     runs(tmp_path, "newbob", [1, 2])
     runs(tmp_path, "one_cycle", [3, 4])
     assert warnings(tmp_path) == [
-        f"schedule=constant and schedule=newbob {WORDS} with the same seed (0, 1): what they differ in did nothing in "
+        f"schedule=constant and schedule=newbob {WORDS} with the same seed (0, 1): their difference did nothing in "
         "these runs"
     ]
     verdicts = compare_folders([tmp_path / "sweep"], Options(baseline="constant")).answer
@@ -56,7 +56,7 @@ def test_arms_with_the_same_results_in_every_seed_are_named(tmp_path: Path) -> N
     ] == [verdict.arm == "schedule=newbob" for verdict in verdicts]
 
 
-NOTHING = "with the same seed (0; 1 of 5 runs): what they differ in did nothing in these runs"
+NOTHING = "with the same seed (0; 1 of 5 runs): their difference did nothing in these runs"
 ORDER = "seeds.order=1000 shares {} of 5 runs with seeds.order=null (same config and results): counted for"
 
 

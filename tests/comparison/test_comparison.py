@@ -55,7 +55,7 @@ def copied(run: Path) -> None:
 def test_a_test_set_that_steers_training_is_a_warning(change: Any, expected: list[str], tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path, {"rnn=lstm": 0.1, "rnn=gru": 0.4}, seeds=2, change=change)
     warnings = compare_folders([sweep], Options()).warnings
-    assert [line.split()[0] for line in warnings if "is a validation set, too: it steers" in line] == expected
+    assert [line.split()[0] for line in warnings if "is also a validation set: it steers" in line] == expected
 
 
 def test_a_planted_effect_is_shown_and_an_absent_effect_is_not(sweep: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_verdict_says_that_speakers_were_trained_on() -> None:
     ]
     comparison = compare(records(runs), Options(), "title")
     assert "20 of 20 speakers of test are in training" in comparison.verdicts[0].sentence
-    warning = "20 of 20 speakers of test are in training: intervals are for these speakers, and not for new ones"
+    warning = "20 of 20 speakers of test are in training: intervals are for these speakers, not for new ones"
     assert warning in comparison.warnings
 
 

@@ -69,7 +69,7 @@ def test_a_command_is_what_a_reader_types(command: list[str], typed: str) -> Non
 def test_a_difference_of_one_seed_is_in_its_section_and_no_answer(tmp_path: Path) -> None:
     outputs, target = tmp_path / "outputs", tmp_path / "sweeps" / "RESULTS.md"
     write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=1, ablation=ABLATION, sweep="rates")
-    alone = "Differences of too few seeds for an interval stand in their sections alone: [rates](#rates) (1)."
+    alone = "Differences with too few seeds for an interval are only in their sections: [rates](#rates) (1)."
     text = text_of(outputs, target)
     assert [part in text for part in (alone, "## rates", "| [rates]")] == [True, True, False]
     write_sweep(outputs, {"rnn=lstm": 0.1, "rnn=gru": 0.5}, seeds=3, ablation=ABLATION, sweep="rnn_type")
@@ -150,7 +150,7 @@ def test_a_sweep_of_another_machine_joins_those_that_are_kept(
         "## Noise of seeds",
     ]
     assert "| rnn=gru | test | 3 |" in text
-    assert "second/rnn_type: its record has runs that are not there, and stays" in capsys.readouterr().out
+    assert "second/rnn_type: its record stays, because it has runs that are missing here" in capsys.readouterr().out
 
 
 def test_one_arm_over_seeds_is_described_with_its_figure(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
     assert "## planned" not in text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
     write_json(sweep / "verdict.json", {"look": 1, "looks": 2, "ended": False, "arms": {}})
     assert "## planned" not in text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
-    assert capsys.readouterr().out.count("planned: kept, not published: its questions are open") == 2
+    assert capsys.readouterr().out.count("planned: kept, but not published while questions are open") == 2
     assert (tmp_path / "sweeps" / "records" / "planned.tar.xz").exists()
     write_json(sweep / "verdict.json", {"look": 1, "looks": 2, "ended": True, "arms": {}})
     text = text_of(outputs, tmp_path / "sweeps" / "RESULTS.md")
@@ -224,7 +224,7 @@ def test_a_sweep_with_a_plan_has_its_looks_its_cost_and_their_figure_once_it_has
     assert re.fullmatch(r"\+\d+\.\d\d WER \(\+\d+\.\d\d to \+\d+\.\d\d\)", cells[1])
     assert re.search(r"\| rnn=gru \| 1 \| 2 \| \+\d.* \| worse \| NA \|", text)
     assert re.search(r"^4 runs, \d{4}-\d\d-\d\d: an4, .* Commits: 01234567\.$", text, re.MULTILINE)
-    assert "Runs used: 4; 3 seeds of every arm would be 6." in text
+    assert "Runs used: 4; 3 seeds per arm would take 6." in text
     assert f"Training: {4 * 50 / 60:.2g} min." in text
     assert "![looks](figures/planned/looks.svg)" in text
 

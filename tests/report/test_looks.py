@@ -117,7 +117,7 @@ def test_a_run_that_diverged_is_counted_and_has_no_time() -> None:
     cost = spent(comparison.course.plan, comparison.course, comparison.arms)
     assert cost.untimed == 1
     assert cost.hours == pytest.approx((cost.runs - 1) * HOURS)
-    assert "without 1 run that tells no time" in " ".join(cost_section(comparison).lines)
+    assert "not counting 1 run without a recorded time" in " ".join(cost_section(comparison).lines)
 
 
 def test_runs_that_were_taken_over_are_named_by_their_sweep(tmp_path: Path) -> None:

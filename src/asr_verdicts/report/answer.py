@@ -1,4 +1,4 @@
-"""The answer of a comparison: a row per arm, sorted by outcome, and what was found in a few lines."""
+"""The answer of a comparison: a row per arm, sorted by outcome, and the findings in a few lines."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,23 +22,21 @@ from asr_verdicts.table_columns import rate_rows, value_of
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Verdict
 from asr_verdicts.warnings import seed_noise_text
 
+# outcomes in the order of the table
 ORDER: tuple[Outcome, ...] = (
     "worse", "better", "interaction shown", "equivalent", "typical runs equivalent", "not shown",
     "no interaction shown", "open", "undecided", "not learned",
 )  # fmt: skip
-"""Outcomes in the order of the table."""
-LONGEST = 19
-"""Characters of the longest heading that names the baseline: an interval has as many."""
-SENTENCES = 2
-"""Verdicts up to which each gets its sentence; more are grouped by outcome."""
+LONGEST = 19  # characters of the longest heading that names the baseline; an interval is as long
+SENTENCES = 2  # verdicts up to which each has its own sentence; more are grouped by outcome
 
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """An arm, or an effect of a factor. Texts for a table; "" for a cell without a value.
+    """The cells of an arm, or of an effect of a factor; "" for a cell without a value.
 
-    rate: mean ± standard deviation over seeds. level: of the interval in percent, 0 without one. outcome: "" for the
-    baseline, and for the arms of crossed factors.
+    - rate: mean ± standard deviation over seeds; level: of the interval in percent, 0 without one
+    - outcome: "" for the baseline, and for the arms of crossed factors
     """
 
     name: str
@@ -53,12 +51,12 @@ class AnswerRow:
 def answer_rows(comparison: Comparison) -> list[AnswerRow]:
     """The baseline, then the arms sorted by outcome and size."""
     metric = find_metric(comparison.metric)
-    of_arms = {each.arm: each for each in _sorted(comparison.answer) if each.question.kind == "arm"}
+    of_arms = {each.arm: each for each in _sort_verdicts(comparison.answer) if each.question.kind == "arm"}
     places = [comparison.baseline, *of_arms]
     measured = [row for row in rate_rows(comparison) if row["set"] == comparison.set]
     measured.sort(key=lambda row: places.index(str(row["arm"])) if row["arm"] in places else len(places))
     return [
-        _row(
+        _answer_row(
             str(row["arm"]),
             int(row["n"] or 0),
             metric.spread(value_of(row, metric.name), value_of(row, f"{metric.name}_sd")),
@@ -70,17 +68,17 @@ def answer_rows(comparison: Comparison) -> list[AnswerRow]:
 
 
 def effect_rows(comparison: Comparison) -> list[AnswerRow]:
-    """The effects of crossed factors in the order of the questions; empty without any."""
+    """The effects of crossed factors in the order of the questions; empty without crossed factors."""
     effects = [each for each in comparison.answer if each.question.kind != "arm"]
     metric, kinds = find_metric(comparison.metric), {"interaction": "interaction: "}
-    return [_row(f"{kinds.get(each.question.kind, '')}{each.arm}", 0, "", each, metric) for each in effects]
+    return [_answer_row(f"{kinds.get(each.question.kind, '')}{each.arm}", 0, "", each, metric) for each in effects]
 
 
-def _sorted(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def _sort_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=lambda each: (ORDER.index(each.outcome), -abs(each.difference)))
 
 
-def _row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metric) -> AnswerRow:
+def _answer_row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metric) -> AnswerRow:
     if verdict is None:
         return AnswerRow(name, runs, rate)
     difference = metric.text(verdict.difference, sign=True)
@@ -98,8 +96,9 @@ def _row(name: str, runs: int, rate: str, verdict: Verdict | None, metric: Metri
 
 
 def answer_tables(comparison: Comparison) -> list[Section]:
-    """A line per arm: its rate, and its difference to the baseline with the interval that decides. The effects of
-    crossed factors have a second table. Columns without a value are left out.
+    """A table with a row per arm: rate, difference to the baseline, and the interval that decides.
+
+    The effects of crossed factors have a second table. Columns without a value are left out.
     """
     rows, effects = answer_rows(comparison), effect_rows(comparison)
     relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
@@ -119,7 +118,7 @@ def answer_tables(comparison: Comparison) -> list[Section]:
 def _tabulate(
     rows: Sequence[AnswerRow], first: Mapping[str, Callable[[AnswerRow], str]], relative: bool, interval: str
 ) -> Section:
-    """The first columns, then the difference with its interval and verdict; the level only if it is not the same."""
+    """The first columns, then difference, interval and verdict; also the level if it is not always the same."""
     several = len({row.level for row in rows} - {0}) > 1
     columns: dict[str, Callable[[AnswerRow], str]] = {
         **first,
@@ -132,7 +131,7 @@ def _tabulate(
 
 
 def set_line(comparison: Comparison) -> str:
-    """The set that decides: how large it is, and how many seeds each arm has."""
+    """Describe the set that decides: its size, and the seeds per arm."""
     if not comparison.set:
         return ""
     rows = [row for row in rate_rows(comparison) if row["set"] == comparison.set and row["n"]]
@@ -146,13 +145,13 @@ def set_line(comparison: Comparison) -> str:
 
 
 def finding_lines(comparison: Comparison) -> list[str]:
-    """What was found: a sentence for each of few verdicts, else the arms by outcome; then what to know of the runs."""
+    """Describe the findings, then the runs. Few verdicts have a sentence each; more are grouped by outcome."""
     answer, metric = comparison.answer, find_metric(comparison.metric)
     if len(answer) <= SENTENCES:
         return [verdict.sentence for verdict in answer]
     groups: dict[tuple[str, str], list[Verdict]] = {}
-    for verdict in _sorted(answer):
-        groups.setdefault(_group(verdict, metric), []).append(verdict)
+    for verdict in _sort_verdicts(answer):
+        groups.setdefault(_group_of(verdict, metric), []).append(verdict)
     lines = []
     for (start, end), verdicts in groups.items():
         if verdicts[0].outcome in ("not shown", "no interaction shown"):
@@ -162,12 +161,12 @@ def finding_lines(comparison: Comparison) -> list[str]:
     noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
     undecided = any(verdict.outcome == "undecided" for verdict in answer)
     arms = {name for verdict in answer for name in verdict.question.weights}
-    known = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # these are warnings already
+    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # already among the warnings
     notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
-    return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in known)]
+    return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in warned)]
 
 
-def _group(verdict: Verdict, metric: Metric) -> tuple[str, str]:
+def _group_of(verdict: Verdict, metric: Metric) -> tuple[str, str]:
     """The heading of a verdict's group, and the sentence after the names."""
     if verdict.outcome in SHOWN:
         return verdict.outcome.capitalize(), grade_text(verdict, metric)
@@ -183,7 +182,7 @@ def _group(verdict: Verdict, metric: Metric) -> tuple[str, str]:
 
 
 def evidence_lines(comparison: Comparison) -> list[str]:
-    """What the intervals cover, and the test with the reason for it."""
+    """Describe what the intervals cover, and the test with its reason."""
     answer, evidence = comparison.answer, comparison.evidence
     tested = [verdict for verdict in answer if verdict.estimate is not None and not verdict.reason]
     if not answer:
@@ -197,15 +196,15 @@ def evidence_lines(comparison: Comparison) -> list[str]:
         for level in sorted({row.level for row in [*answer_rows(comparison), *effect_rows(comparison)]} - {0})
     )
     family = tested[0].family
-    parts = [f"corrected for {family} comparisons (Holm)" if family > 1 else "", _covered(tested[0])]
+    parts = [f"corrected for {family} comparisons (Holm)" if family > 1 else "", _describe_coverage(tested[0])]
     hashes = {run.data.hash("train") for run in comparison.runs}
     corpus = "" if len(hashes) > 1 or None in hashes else "; the training corpus is fixed"
     relative = "Relative differences. " if tested[0].scale is RELATIVE else ""
     return [f"{relative}Intervals: {levels}, {', '.join(filter(None, parts))}{corpus}.", reason]
 
 
-def _covered(verdict: Verdict) -> str:
-    """What the interval treats as random."""
+def _describe_coverage(verdict: Verdict) -> str:
+    """Describe the variation that the interval covers."""
     estimate, units = verdict.estimate, units_text(verdict)
     assert estimate is not None
     if estimate.paired and not estimate.speakers:

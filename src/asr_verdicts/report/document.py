@@ -1,4 +1,4 @@
-"""A comparison as it is shown: in the terminal, in files, on a page."""
+"""A comparison in the form that the terminal, files and a page show."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -15,12 +15,12 @@ from asr_verdicts.table_columns import TableRow, rate_rows, validation_rows
 
 @dataclass(frozen=True)
 class Report:
-    """What is written of a comparison.
+    """A report on a comparison.
 
-    sections: in the order of reading, none of them empty. rows: of table.csv. content: of comparison.json, which
-    depends on the results alone: the same training, measured again elsewhere, gives the same bytes. timing: of
-    timing.json, None if no times are known. answer: tables that the terminal shows with the verdicts. ranking: a table
-    that it shows in place of the arms.
+    - sections: in the order of reading, none empty; rows: of table.csv
+    - content: of comparison.json; it depends on the results alone, so the same training measured elsewhere gives the
+      same bytes; timing: of timing.json, None if no times are known
+    - answer: tables that the terminal shows with the verdicts; ranking: a table that it shows instead of the arms
     """
 
     comparison: Comparison
@@ -33,13 +33,13 @@ class Report:
 
 
 def report_verdicts(comparison: Comparison) -> Report:
-    """The report on systems of which nothing is known but what they recognised."""
+    """The report on systems that are known by their hypotheses only."""
     sections = [section for section in verdict_sections(comparison) if section.rows or section.lines]
     return Report(comparison, sections, rate_rows(comparison), verdict_content(comparison))
 
 
 def verdict_content(comparison: Comparison) -> Json:
-    """Everything but the records of the runs, which lie in their own folders."""
+    """The content of comparison.json: everything except the runs' records, which are in their own folders."""
     layout, evidence = comparison.design.layout, comparison.evidence
     return {
         "title": comparison.title,
@@ -47,7 +47,7 @@ def verdict_content(comparison: Comparison) -> Json:
         "source": layout.declared.source,
         "factor": layout.factor,
         "baseline": comparison.baseline,
-        "arms": [_arm(arm, comparison.scored) for arm in comparison.arms],
+        "arms": [_arm_content(arm, comparison.scored) for arm in comparison.arms],
         "sets": comparison.sets,
         "rows": rate_rows(comparison),
         "validated": validation_rows(comparison),
@@ -70,8 +70,8 @@ def verdict_content(comparison: Comparison) -> Json:
     }
 
 
-def _arm(arm: Arm, scored: str) -> Json:
-    """The runs of an arm by their folder's name; files of hypotheses as they were given."""
+def _arm_content(arm: Arm, scored: str) -> Json:
+    """The name and the runs of an arm: by folder name, or by the file of hypotheses as given."""
     runs = [
         {"folder": run.folder if scored else run.folder.name, "seed": run.seed, "id": run.summary.id}
         for run in arm.runs

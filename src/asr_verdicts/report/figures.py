@@ -1,4 +1,4 @@
-"""Figures of error rates: seeds as dots, differences with intervals, looks."""
+"""Figures of error rates: dots for seeds, intervals of differences, planned looks."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,9 @@ from asr_verdicts.verdict import SHOWN, Outcome, Verdict
 
 
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
-    """seeds: a panel per metric with a strip of dots per arm on each set, a dot per seed; of a single arm on the first
-    validation set too.
+    """Draw seeds: a panel per metric with a dot per seed, in a strip per arm and set.
+
+    A single arm is also shown on the first validation set.
     """
     arms, alone = comparison.arms, len(comparison.arms) == 1
     sets = measured_sets(LOSS, comparison.runs) if alone else comparison.sets
@@ -60,21 +61,19 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
         panel.set_xlim(-0.6, len(names) - 0.4)
         panel.set_ylabel(f"{metric.label} in {metric.unit}")
         panel.grid(False, axis="x")
-    explain = figure.suptitle if alone else figure.supxlabel  # a legend stands above several arms
+    explain = figure.suptitle if alone else figure.supxlabel  # several arms have a legend above
     explain("a dot per seed; line and band: mean ± standard deviation", fontsize=8)
     legend(figure, axes[0])
     return save(figure, folder, "seeds")
 
 
 def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
-    """differences: a line per contrast with the interval of its verdict; a filled marker where a difference is shown.
-    The sets that only describe stand below the line.
-    """
+    """Draw each contrast with its interval, filled if a difference is shown; sets that only describe are below."""
     verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
         return []
     metric = find_metric(comparison.metric)
-    labels = [_label(verdict) for verdict in reversed(verdicts)]
+    labels = [_verdict_label(verdict) for verdict in reversed(verdicts)]
     figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(verdicts))
     for height, verdict in enumerate(reversed(verdicts)):
         _draw_verdict(panel, height, verdict, [arm.name for arm in comparison.arms], metric)
@@ -91,7 +90,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "differences")
 
 
-def _label(verdict: Verdict) -> str:
+def _verdict_label(verdict: Verdict) -> str:
     return f"{verdict.arm}, {verdict.set}"
 
 
@@ -102,7 +101,7 @@ def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], m
     if verdict.outcome in SHOWN:
         look["markerfacecolor"] = look["color"]
     middle, low, high = (metric.scale * (end or 0.0) for end in (contrast.difference, contrast.low, contrast.high))
-    if not math.isfinite(low) or not math.isfinite(high):  # an interval without ends has no bar
+    if not math.isfinite(low) or not math.isfinite(high):  # an infinite interval has no bar
         shape = {key: value for key, value in look.items() if key != "capsize"}
         panel.plot(middle, height, **{**shape, "linestyle": ""})
         return
@@ -116,12 +115,11 @@ STATES: dict[Outcome, tuple[str, str]] = {
     "typical runs equivalent": (COLOURS[0], "s"),
     "undecided": (COLOURS[4], "D"),
     "interaction shown": (COLOURS[3], "P"),
-}
-"""Colour and marker of a state at the end; those that are not named are grey circles."""
+}  # colour and marker of a final state; the others are grey circles
 
 
 def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
-    """looks: a panel per question over the seeds of each arm; nothing for a sweep without a plan."""
+    """Draw looks: a panel per question over the seeds of each arm; nothing for a sweep without a plan."""
     rows = look_rows(comparison)
     if not rows:
         return []
@@ -135,7 +133,7 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
     axes[0].set_ylim(-reach, reach)
     figure.supylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.amount}", fontsize=8)
     figure.supxlabel("seeds of each arm at the look", fontsize=8)
-    _legend(figure, plan)
+    _draw_legend(figure, plan)
     return save(figure, folder, "looks")
 
 
@@ -146,7 +144,7 @@ def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric:
     for row in rows:
         colour, marker = STATES.get(row["state"], ("#666666", "o"))
         if row["low"] is not None:
-            _bar(panel, row["seeds"], [metric.scale * row[key] for key in ("low", "high")], colour, reach)
+            _draw_bar(panel, row["seeds"], [metric.scale * row[key] for key in ("low", "high")], colour, reach)
         if row["equal_low"] is not None:
             ends = [metric.scale * row[key] for key in ("equal_low", "equal_high")]
             panel.plot([row["seeds"]] * 2, ends, color=colour, linewidth=4, alpha=0.45, solid_capstyle="butt")
@@ -161,8 +159,8 @@ def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric:
     panel.set_title(title, loc="left")
 
 
-def _bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:
-    """An interval with caps; an arrowhead where it goes on beyond the panel."""
+def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:
+    """Draw an interval with caps, or with an arrowhead where it leaves the panel."""
     low, high = ends
     panel.plot([x, x], [max(low, -reach), min(high, reach)], color=colour, linewidth=1.5)
     for end, arrow in ((low, "v"), (high, "^")):
@@ -171,7 +169,7 @@ def _bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float
         panel.plot(x, place, marker=arrow if beyond else "_", color=colour, markersize=5 if beyond else 8)
 
 
-def _legend(figure: Figure, plan: VerdictPlan) -> None:
+def _draw_legend(figure: Figure, plan: VerdictPlan) -> None:
     handles = [
         Line2D([], [], color="#666666", marker="o", markerfacecolor="white", linewidth=1.5),
         Line2D([], [], color="#666666", linewidth=4, alpha=0.45),
@@ -181,18 +179,17 @@ def _legend(figure: Figure, plan: VerdictPlan) -> None:
     whole_legend(figure, handles, labels)
 
 
+# draws a figure into a folder and returns its files, none if the comparison lacks the data
 Draw = Callable[[Comparison, Path], list[Path]]
-"""Draws a figure into a folder, and returns its files; none if the comparison has no data for it."""
 FIGURES: dict[str, Draw] = {
     "differences": draw_differences,
     "seeds": draw_seeds,
     "looks": draw_looks,
-}
-"""By name, in the order of drawing."""
+}  # by name, in the order of drawing
 
 
 def write_figures(comparison: Comparison, folder: Path, figures: Mapping[str, Draw]) -> list[Path]:
-    """Draw figures into a folder, as PNG, SVG and PDF; their paths."""
+    """Draw figures into a folder as PNG, SVG and PDF, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with rc_context(LOOK), progress_bar("drawing", len(figures)) as advance:

@@ -1,4 +1,4 @@
-"""The text files of a comparison: tables, the paragraph on methods, comparison.json and timing.json."""
+"""The text files of a comparison: tables, the methods paragraph, comparison.json and timing.json."""
 
 import math
 from pathlib import Path
@@ -15,9 +15,9 @@ from asr_verdicts.terminal import harmless
 
 
 def write_texts(report: Report, folder: Path) -> list[Path]:
-    """Write all files; their paths. Numbers in CSV and JSON are as measured, rates as fractions.
+    """Write all text files and return their paths. Numbers in CSV and JSON are as measured, rates as fractions.
 
-    Raises UsageError if the folder has a file with one of these names and no comparison.json: another program's.
+    Raises UsageError if the folder has one of these files without comparison.json: another program wrote it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
@@ -43,7 +43,7 @@ def _harmless_cell(cell: object) -> object:
 
 
 def plain(value: object) -> object:
-    """The value as JSON can hold it: paths as text, NumPy's scalars as numbers, null for nan and infinities."""
+    """Convert a value for JSON: paths to text, NumPy's scalars to numbers, nan and infinities to null."""
     if isinstance(value, dict):
         return {str(key): plain(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

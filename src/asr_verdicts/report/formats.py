@@ -8,7 +8,7 @@ from asr_verdicts.report.section import Section
 
 
 def markdown(report: Report) -> str:
-    """The whole page."""
+    """The whole report in Markdown."""
     parts = [f"# {report.comparison.title}", *preamble(report.comparison)]
     for section in report.sections:
         parts += [f"## {section.heading}", *body(section)]
@@ -25,13 +25,13 @@ def preamble(comparison: Comparison) -> list[str]:
 
 
 def body(section: Section) -> list[str]:
-    """The table of a section and its lines: a note below a table, a list where there is no table."""
+    """The table of a section with its lines as a note, or without a table the lines as a list."""
     if not section.rows:
         return ["\n".join(f"- {line}" for line in section.lines)] if section.lines else []
     return [table(section.head, section.rows), *(["\n".join(section.lines)] if section.lines else [])]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A pipe table with the first column aligned to the left and the others to the right."""
+    """A pipe table, with the first column aligned left and the others right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)

@@ -17,32 +17,32 @@ SPECIAL = {
     "−": "$-$", "–": "--", "α": r"$\alpha$", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 HEAD = "% In the preamble: \\usepackage{booktabs}\n"
-BESIDE = 2
-"""Test sets beside each other; further ones stand below."""
+SETS_PER_TABLE = 2  # test sets side by side; further sets are below
+# characters in a line of the appendix, with two between columns: 17 cm at the size \small; wider tables are cut and
+# repeat their first columns
 MOST_CHARACTERS = 100
-"""In a line of the appendix, two beside each column: 17 cm at the size \\small. A wider table is cut, its first columns
-repeated."""
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
+# a right-aligned cell: a number, with its deviation or interval
 NUMBER = re.compile(r"(?:[\d\s.,%()+<±–−-]|to|of|NA|inf|e[+-]\d)*")
-"""A cell that stands at the right: a number, with its deviation or its interval."""
 
 
 def escape(text: str) -> str:
-    """The text in a form that LaTeX prints literally. A bracket is in braces: `\\\\ [` would take a length."""
+    """Escape the text so that LaTeX prints it literally. Brackets get braces, because `\\\\ [` would read a length."""
     return re.sub("|".join(map(re.escape, SPECIAL)), lambda match: SPECIAL[match.group()], harmless(text))
 
 
 def in_a_cell(text: str) -> str:
-    """The text escaped, with a true minus before numbers."""
+    """Escape the text, with true minus signs before numbers."""
     return re.sub(r"(?<![\w.)-])-(?=[\d.]|inf)", "$-$", escape(text))
 
 
 def paper_table(comparison: Comparison) -> str:
-    """The arms on the test sets: mean ± standard deviation over seeds, and the difference to the baseline with its
-    interval and a mark where a verdict is shown.
+    """The arms on the test sets: mean ± standard deviation over seeds, and the difference to the baseline.
+
+    A difference has its interval, and a mark if it is shown or if the arms are equivalent.
     """
     by_set = {name: [row for row in rate_rows(comparison) if row["set"] == name] for name in comparison.sets}
-    parts = [list(by_set)[start : start + BESIDE] for start in range(0, len(by_set), BESIDE)]
+    parts = [list(by_set)[start : start + SETS_PER_TABLE] for start in range(0, len(by_set), SETS_PER_TABLE)]
     if not any(by_set.values()):
         return ""
     tabulars = [_arms_by_sets(comparison, names) for names in parts]
@@ -50,9 +50,9 @@ def paper_table(comparison: Comparison) -> str:
 
 
 def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
-    metric, verdicts = find_metric(comparison.metric), _verdicts(comparison)
+    metric, verdicts = find_metric(comparison.metric), _verdicts_by_arm(comparison)
     width = 2 if verdicts else 1
-    counted = _seeds(comparison) is None
+    counted = _common_seeds(comparison) is None
     first = 1 + counted
     spans = [(first + 1 + width * number, first + width * (number + 1)) for number in range(len(sets))]
     head = [rf"\multicolumn{{{width}}}{{c}}{{{escape(name)}}}" for name in sets]
@@ -60,71 +60,71 @@ def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
     columns = [escape(metric.heading), r"$\Delta$ [interval]"][:width]
     arms = [
         [escape(arm.name), *([str(len(arm.runs))] if counted else [])]
-        + [cell for name in sets for cell in _of_arm(comparison, arm.name, name, metric, verdicts)[:width]]
+        + [cell for name in sets for cell in _arm_cells(comparison, arm.name, name, metric, verdicts)[:width]]
         for arm in comparison.arms
     ]
     effects = list(dict.fromkeys(arm for arm, _ in verdicts if arm not in [each.name for each in comparison.arms]))
     others = [
         [escape(name), *([""] if counted else [])]
-        + [cell for set_ in sets for cell in ("", _difference(verdicts.get((name, set_)), metric))]
+        + [cell for set_ in sets for cell in ("", _format_difference(verdicts.get((name, set_)), metric))]
         for name in effects
     ]
     return _tabular(
         "l" + "r" * (counted + width * len(sets)),
         [
-            _line([*[""] * first, *head]) + f"\n{rules}",
-            _line(["", *(["seeds"] if counted else []), *columns * len(sets)]),
+            _format_line([*[""] * first, *head]) + f"\n{rules}",
+            _format_line(["", *(["seeds"] if counted else []), *columns * len(sets)]),
         ],
-        [list(map(_line, arms)), *([list(map(_line, others))] if others else [])],
+        [list(map(_format_line, arms)), *([list(map(_format_line, others))] if others else [])],
     )
 
 
-def _verdicts(comparison: Comparison) -> dict[tuple[str, str], Verdict]:
+def _verdicts_by_arm(comparison: Comparison) -> dict[tuple[str, str], Verdict]:
     return {(verdict.arm, verdict.set): verdict for verdict in comparison.verdicts}
 
 
-def _of_arm(
+def _arm_cells(
     comparison: Comparison, arm: str, set_: str, metric: Metric, verdicts: dict[tuple[str, str], Verdict]
 ) -> list[str]:
     """The rate of an arm on a set, and its difference."""
-    one = next(each for each in comparison.arms if each.name == arm)
-    (row,) = table_rows([one], [set_], RATE_COLUMNS)
-    return [_rate(row, metric), _difference(verdicts.get((arm, set_)), metric)]
+    match = next(each for each in comparison.arms if each.name == arm)
+    (row,) = table_rows([match], [set_], RATE_COLUMNS)
+    return [_format_rate(row, metric), _format_difference(verdicts.get((arm, set_)), metric)]
 
 
-def _rate(row: TableRow, metric: Metric) -> str:
+def _format_rate(row: TableRow, metric: Metric) -> str:
     mean, deviation = value_of(row, metric.name), value_of(row, f"{metric.name}_sd")
     if mean is None:
         return "--"
     spread = "" if deviation is None else rf" \pm {metric.text(deviation)}"
-    return _math(f"${metric.text(mean)}{spread}$")
+    return _use_hyphens(f"${metric.text(mean)}{spread}$")
 
 
-def _difference(verdict: Verdict | None, metric: Metric) -> str:
-    """The difference with its interval and its mark; a dash for the baseline."""
+def _format_difference(verdict: Verdict | None, metric: Metric) -> str:
+    """The difference with its interval and mark; a dash for the baseline."""
     if verdict is None:
         return "--"
     contrast = verdict
     mark = SHOWN_MARK if verdict.outcome in SHOWN else EQUAL_MARK if verdict.outcome in EQUIVALENT else ""
     value = f"${metric.text(contrast.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
     ends = format_interval(verdict.low, verdict.high, metric, between="$, $", otherwise="")
-    return _math(f"{value} [${ends}$]" if ends else value)
+    return _use_hyphens(f"{value} [${ends}$]" if ends else value)
 
 
-def _math(text: str) -> str:
-    """The text with minus signs as math has them."""
+def _use_hyphens(text: str) -> str:
+    """Replace minus signs by hyphens, which LaTeX prints as minus signs in math."""
     return text.replace("−", "-")
 
 
-def _seeds(comparison: Comparison) -> int | None:
-    """The number of seeds of every arm; None where arms have different ones."""
+def _common_seeds(comparison: Comparison) -> int | None:
+    """The number of seeds of every arm; None if it differs between arms."""
     counts = {len(arm.runs) for arm in comparison.arms}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _caption(comparison: Comparison) -> str:
-    """The columns, the marks that occur, and the set that decides, in words."""
-    metric, seeds = find_metric(comparison.metric), _seeds(comparison)
+    """The caption: the columns, the marks that occur, and the set that decides."""
+    metric, seeds = find_metric(comparison.metric), _common_seeds(comparison)
     over = "" if seeds is None else f" {seeds} seeds" if seeds > 1 else " 1 seed"
     parts = [escape(f"{metric.label} in {metric.unit}: mean ± standard deviation over{over or ' seeds'}")]
     outcomes = {verdict.outcome for verdict in comparison.verdicts}
@@ -149,12 +149,12 @@ def _caption(comparison: Comparison) -> str:
 
 
 def appendix(report: Report) -> str:
-    """A table environment for every table of the comparison."""
+    """A table environment for each table of the comparison."""
     return HEAD + "\n".join(
         _float(
             escape(section.heading),
             _label(f"{report.comparison.title} {section.heading.partition(',')[0]}"),
-            [_long(section, columns) for columns in _pieces(section)],
+            [_appendix_tabular(section, columns) for columns in _split_columns(section)],
             wide=True,
         )
         for section in report.sections
@@ -162,8 +162,8 @@ def appendix(report: Report) -> str:
     )
 
 
-def _pieces(section: Section) -> list[list[int]]:
-    """The columns of each part of a table that is cut into parts of MOST_CHARACTERS, the names of the rows in each."""
+def _split_columns(section: Section) -> list[list[int]]:
+    """Split a wide table into parts of at most MOST_CHARACTERS, each with the row names; return the columns of each."""
     widths = [2 + max(map(len, cells)) for cells in zip(section.head, *section.rows, strict=True)]
     names = [0, 1] if section.head[:2] == ["arm", "set"] else [0]
     pieces = [[*names]]
@@ -174,16 +174,16 @@ def _pieces(section: Section) -> list[list[int]]:
     return pieces
 
 
-def _long(section: Section, columns: Sequence[int]) -> str:
+def _appendix_tabular(section: Section, columns: Sequence[int]) -> str:
     rows = [[row[column] for column in columns] for row in section.rows]
     alignment = "".join(
         "r" if number and all(NUMBER.fullmatch(row[number]) for row in rows) else "l" for number in range(len(columns))
     )
     head = [escape(section.head[column]) for column in columns]
-    return _tabular(alignment, [_line(head)], [[_line(map(in_a_cell, row)) for row in rows]])
+    return _tabular(alignment, [_format_line(head)], [[_format_line(map(in_a_cell, row)) for row in rows]])
 
 
-def _line(cells: Iterable[str]) -> str:
+def _format_line(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
@@ -197,7 +197,7 @@ def _label(title: str) -> str:
 
 
 def _float(caption: str, label: str, tabulars: Sequence[str], *, wide: bool) -> str:
-    """wide: over both columns of a page that has two."""
+    """A floating table. wide: over both columns of a page with two columns."""
     name = "table*" if wide else "table"
     body = "\n\n\\medskip\n".join(tabulars)
     return (

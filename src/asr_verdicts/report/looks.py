@@ -1,4 +1,4 @@
-"""The looks of a sweep with a plan: a row per question and look, what the plan is, and what it took."""
+"""The looks of a sweep with a plan: a row per question and look, the plan, and its cost."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,35 +12,35 @@ from asr_verdicts.report.section import Section, tabulate
 from asr_verdicts.scales import SCALES
 from asr_verdicts.verdict import Verdict
 
+# a chart reaches at most this many times as far as the margin and the latest looks; long intervals of early looks would
+# shrink all others to points
 ROOM = 2.5
-"""A chart reaches this many times as far as the margin and what the latest looks found: intervals of early looks may be
-so long that all others would be points beside them.
-"""
 
 
 def look_rows(comparison: Comparison) -> list[Json]:
-    """A flat row per question and look, in the order of the questions; empty without a plan. Differences and intervals
-    are fractions: of words, or on a relative scale of the baseline's rate.
+    """A row per question and look, in the order of the questions; empty without a plan.
 
-    low, high: the repeated interval; equal_low, equal_high: the one that shows equality. chance: of a verdict by the
-    last look, for what is not decided. null without one.
+    Differences and intervals are fractions: of words, or on a relative scale of the baseline's rate.
+
+    - low, high: the repeated interval; equal_low, equal_high: the interval that shows equality
+    - chance: of a verdict by the last look, for an undecided question; else null
     """
     names = [contrast.arm for contrast in comparison.course.verdicts]
     measured = [contrast for look in comparison.course.looks for contrast in look.verdicts]
-    return [_row(contrast) for contrast in sorted(measured, key=lambda contrast: names.index(contrast.arm))]
+    return [_look_row(contrast) for contrast in sorted(measured, key=lambda contrast: names.index(contrast.arm))]
 
 
-def _row(contrast: Verdict) -> Json:
+def _look_row(contrast: Verdict) -> Json:
     at = contrast.look
     assert at is not None
-    found, fraction = contrast.decided, contrast.scale.fraction
-    low, high = (None, None) if found is None else (found.low, found.high)
+    decided, fraction = contrast.decided, contrast.scale.fraction
+    low, high = (None, None) if decided is None else (decided.low, decided.high)
     ends = {"low": low, "high": high, "equal_low": at.low, "equal_high": at.high}
     return {
         "arm": contrast.arm,
         "look": at.number,
         "seeds": at.runs,
-        "difference": contrast.difference if found is None else fraction(found.value),
+        "difference": contrast.difference if decided is None else fraction(decided.value),
         **{key: None if end is None or math.isinf(fraction(end)) else fraction(end) for key, end in ends.items()},
         "state": contrast.outcome,
         "chance": at.chance if contrast.outcome in ("open", "undecided") else None,
@@ -48,7 +48,7 @@ def _row(contrast: Verdict) -> Json:
 
 
 def furthest(rows: Sequence[Json], margin: float) -> float:
-    """The end of the chart of the looks, above and below 0: it holds the latest looks and every difference."""
+    """The end of the looks' chart, above and below 0. The chart contains the latest looks and every difference."""
     latest = {row["arm"]: row for row in rows}
     ends = [abs(row[key] or 0.0) for row in latest.values() for key in ("low", "high", "equal_low", "equal_high")]
     inside = max(margin, *(abs(row["difference"]) for row in rows), *ends)
@@ -63,8 +63,8 @@ def looks_section(comparison: Comparison) -> Section:
     plan = comparison.course.followed
     metric = looks_metric(plan)
     line = (
-        f"Seeds of each arm. The interval holds at all looks at once; the one for equality has to lie within "
-        f"± {margin_text(plan)}. Chance: of a verdict by {plan.most} seeds, by the data so far."
+        f"Seeds: per arm. The interval holds at all looks at once; the interval for equality must lie within "
+        f"± {margin_text(plan)}. Chance: of a verdict by {plan.most} seeds, given the data so far."
     )
     columns: dict[str, Callable[[Json], str]] = {
         "arm": lambda row: row["arm"],
@@ -85,80 +85,80 @@ def margin_text(plan: VerdictPlan) -> str:
 
 
 def shown_margin(plan: VerdictPlan) -> float:
-    """The margin in the unit of the rows of the looks."""
+    """The margin in the unit of `look_rows`."""
     return SCALES[plan.scale].fraction(plan.margin)
 
 
 def looks_metric(plan: VerdictPlan) -> Metric:
-    """What has the unit of the rows of the looks."""
+    """The metric with the unit of `look_rows`."""
     return SCALES[plan.scale].metric(find_metric(plan.metric))
 
 
 def plan_text(plan: VerdictPlan) -> str:
-    """The plan in a sentence."""
+    """Describe the plan in a sentence."""
     looks = ", ".join(map(str, plan.looks))
     family = f" over {len(plan.contrasts)} questions" if len(plan.contrasts) > 1 else ""
     return f"Plan: margin {margin_text(plan)}, α = {plan.alpha:g}{family}, looks at {looks} seeds of each open arm."
 
 
 def spent_by(comparison: Comparison) -> Spent | None:
-    """What the looks took; None without a plan."""
+    """The cost of the looks; None without a plan."""
     course = comparison.course
     return None if course.plan is None else spent(course.plan, course, comparison.arms)
 
 
 def plan_row(comparison: Comparison) -> Json | None:
-    """The plan with its arms by name, since their configs lie in the manifest; None without a plan."""
+    """The plan with the names of its arms, whose configs are in the manifest; None without a plan."""
     plan = comparison.course.plan
     return None if plan is None else {**plan.as_json(), "arms": [arm.name for arm in plan.arms]}
 
 
 def cost_section(comparison: Comparison) -> Section:
-    """The cost of the verdicts, and of the fixed design."""
+    """The cost of the verdicts, next to the cost of the fixed design."""
     if (cost := spent_by(comparison)) is None:
         return Section("Cost")
     lines = [
         plan_text(cost.plan),
-        f"Runs used: {cost.runs}; {cost.plan.most} seeds of every arm would be {cost.fixed}.",
-        _hours_used(cost),
-        f"Runs saved{_for_certain(comparison)}: {cost.saved}{_about(cost)}.",
-        f"Runs taken over from other sweeps: {_taken_over(cost)}.",
+        f"Runs used: {cost.runs}; {cost.plan.most} seeds per arm would take {cost.fixed}.",
+        _describe_hours(cost),
+        f"Runs saved{_describe_certainty(comparison)}: {cost.saved}{_describe_saving(cost)}.",
+        f"Runs taken over from other sweeps: {_describe_taken_over(cost)}.",
     ]
     return Section("Cost", lines=lines)
 
 
 def cost_lines(comparison: Comparison) -> list[str]:
-    """The plan and what it took, in two sentences; empty without a plan."""
+    """Describe the plan and its cost; empty without a plan."""
     if (cost := spent_by(comparison)) is None:
         return []
     trained = "" if cost.hours is None else f", {hours(cost.hours)} of training"
     taken = f", {sum(cost.taken_over.values())} of them taken over" if cost.taken_over else ""
-    saved = f"{cost.saved} of {cost.fixed} saved{_for_certain(comparison)}{_about(cost)}"
+    saved = f"{cost.saved} of {cost.fixed} saved{_describe_certainty(comparison)}{_describe_saving(cost)}"
     return [f"{plan_text(cost.plan)} {cost.runs} runs used{taken}{trained}; {saved}."]
 
 
 def hours(value: float) -> str:
-    """Hours with two digits, shorter times in minutes."""
+    """Format hours with two digits, and less than an hour in minutes."""
     return f"{value:.2g} h" if 1 <= value < 10 else f"{value:,.0f} h" if value >= 10 else f"{60 * value:.2g} min"
 
 
-def _hours_used(cost: Spent) -> str:
+def _describe_hours(cost: Spent) -> str:
     if cost.hours is None:
-        return "Training: no run tells its time."
-    runs = "1 run that tells" if cost.untimed == 1 else f"{cost.untimed} runs that tell"
-    untimed = f", without {runs} no time" if cost.untimed else ""
+        return "Training: no run recorded its time."
+    runs = "1 run" if cost.untimed == 1 else f"{cost.untimed} runs"
+    untimed = f", not counting {runs} without a recorded time" if cost.untimed else ""
     return f"Training: {hours(cost.hours)}{untimed}."
 
 
-def _about(cost: Spent) -> str:
+def _describe_saving(cost: Spent) -> str:
     return f", about {hours(cost.hours_saved)} of training" if cost.saved and cost.hours_saved is not None else ""
 
 
-def _for_certain(comparison: Comparison) -> str:
+def _describe_certainty(comparison: Comparison) -> str:
     return "" if comparison.course.ended else " for certain so far"
 
 
-def _taken_over(cost: Spent) -> str:
+def _describe_taken_over(cost: Spent) -> str:
     if not cost.taken_over:
         return "none"
     sweeps = ", ".join(f"{count} from {sweep}" for sweep, count in cost.taken_over.items())

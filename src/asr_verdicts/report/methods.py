@@ -1,4 +1,4 @@
-"""A methods paragraph for a paper, written from what was done."""
+"""A methods paragraph for a paper, written from the comparison."""
 
 from asr_verdicts.arms import shared_start
 from asr_verdicts.comparison import Comparison
@@ -18,29 +18,28 @@ PROCEDURES = {
     "assumed": "The tests assume that the number of seeds was fixed in advance.",
     "anytime": "Because the number of seeds was not fixed in advance, tests and intervals are valid at any number of "
     "looks (Lindon et al. 2022).",
-}
-"""By the name of the procedure."""
+}  # by the name of the procedure
 
 
 def write_methods(comparison: Comparison) -> str:
-    """The paragraph; "" if nothing was tested."""
+    """Write the paragraph; "" if nothing was tested."""
     tested = [verdict for verdict in comparison.answer if verdict.estimate is not None and verdict.p is not None]
     if not tested:
         return ""
     estimate = tested[0].estimate
     assert estimate is not None
     sentences = [
-        f"{RATES[comparison.metric]} are {_means(comparison)}.",
-        "" if _is_alone(estimate) else _procedure(comparison),
+        f"{RATES[comparison.metric]} are {_describe_means(comparison)}.",
+        "" if _is_alone(estimate) else _describe_procedure(comparison),
         f"Differences to the baseline are given with confidence intervals that treat {_sources(comparison, estimate)}.",
-        _scale(comparison),
+        _describe_scale(comparison),
         "If runs of a system failed, its mean is trimmed by 20 % at both ends (Yuen 1974)."
         if any(verdict.estimate is not None and verdict.estimate.trimmed for verdict in tested)
         else "",
-        _corrections(comparison, tested[0].family),
-        _margin(comparison),
+        _describe_corrections(comparison, tested[0].family),
+        _describe_margin(comparison),
         *dict.fromkeys(f"{start}." for arm in comparison.arms if (start := shared_start(arm))),
-        _corpus(comparison),
+        _describe_corpus(comparison),
         f"Computed with asr-verdicts {VERSION}.",
     ]
     return " ".join(sentence for sentence in sentences if sentence) + "\n"
@@ -51,7 +50,7 @@ def _is_alone(estimate: Estimate) -> bool:
     return estimate.paired and estimate.models == 1
 
 
-def _means(comparison: Comparison) -> str:
+def _describe_means(comparison: Comparison) -> str:
     counts = sorted({len(arm.results) for arm in comparison.arms})
     if counts == [1]:
         return "of one training per system"
@@ -59,7 +58,7 @@ def _means(comparison: Comparison) -> str:
     return f"means over {number} training seeds per system"
 
 
-def _procedure(comparison: Comparison) -> str:
+def _describe_procedure(comparison: Comparison) -> str:
     procedure = comparison.evidence.procedure
     if procedure.name in PROCEDURES:
         return PROCEDURES[procedure.name]
@@ -91,12 +90,12 @@ def _sources(comparison: Comparison, estimate: Estimate) -> str:
     )
 
 
-def _scale(comparison: Comparison) -> str:
+def _describe_scale(comparison: Comparison) -> str:
     relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
     return "Differences are tested on the logarithm of the rates." if relative else ""
 
 
-def _corrections(comparison: Comparison, family: int) -> str:
+def _describe_corrections(comparison: Comparison, family: int) -> str:
     if family < 2:
         return ""
     percent = f"{100 * comparison.evidence.procedure.alpha:g} %"
@@ -105,7 +104,7 @@ def _corrections(comparison: Comparison, family: int) -> str:
     )
 
 
-def _margin(comparison: Comparison) -> str:
+def _describe_margin(comparison: Comparison) -> str:
     margins = {verdict.margin for verdict in comparison.answer if verdict.margin is not None}
     if not margins:
         return ""
@@ -113,6 +112,6 @@ def _margin(comparison: Comparison) -> str:
     return f"Systems count as equivalent within {text} by two one-sided tests (Schuirmann 1987)."
 
 
-def _corpus(comparison: Comparison) -> str:
+def _describe_corpus(comparison: Comparison) -> str:
     hashes = {run.data.hash("train") for run in comparison.runs}
     return "" if len(hashes) > 1 or None in hashes else "The training corpus was the same for all runs."

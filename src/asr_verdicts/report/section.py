@@ -1,4 +1,4 @@
-"""A titled table of text and lines, which every format shows in its own way."""
+"""A titled table of text with lines, which each format shows in its own way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ class Section:
 def tabulate(
     heading: str, rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]], lines: Sequence[str] = ()
 ) -> Section:
-    """A section with a column per title, whose cells are made from the rows; empty without rows."""
+    """A section with a column per title, whose cells come from the rows; empty without rows."""
     cells = [[cell(row) for cell in columns.values()] for row in rows]
     return Section(heading, [*columns], cells, [*lines] if rows else [])
 
 
 def spread(mean: float | None, deviation: float | None, places: int) -> str:
-    """Mean ± standard deviation; NA for None, without ± for a single value."""
+    """Format mean ± standard deviation; NA for None, and no ± for a single value."""
     if mean is None:
         return "NA"
     text = f"{mean:,.{places}f}"
@@ -34,11 +34,11 @@ def spread(mean: float | None, deviation: float | None, places: int) -> str:
 
 
 def number(value: float | int | None, places: int = 0) -> str:
-    """A whole number as it is, another with this number of places; NA for None."""
+    """Format a whole number as it is, others with this number of places; NA for None."""
     return "NA" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 
 def mean(values: Sequence[float | None], places: int) -> str:
-    """The mean; NA where a value is missing, too."""
-    known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):,.{places}f}" if known and len(known) == len(values) else "NA"
+    """Format the mean; NA if a value is missing."""
+    present = [value for value in values if value is not None]
+    return f"{sum(present) / len(present):,.{places}f}" if present and len(present) == len(values) else "NA"

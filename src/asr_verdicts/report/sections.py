@@ -16,7 +16,7 @@ from asr_verdicts.verdict import Verdict
 
 
 def verdict_sections(comparison: Comparison) -> list[Section]:
-    """The sections of any systems, the empty ones too."""
+    """The sections that any systems have, including empty ones."""
     return [
         *opening_sections(comparison),
         *rate_sections(comparison),
@@ -26,7 +26,7 @@ def verdict_sections(comparison: Comparison) -> list[Section]:
 
 
 def opening_sections(comparison: Comparison) -> list[Section]:
-    """The table and what was found; then what each arm changes, and what it took."""
+    """The table and the verdicts; then the change of each arm, the looks and their cost."""
     changes = comparison.design.layout.changes
     return [
         difference_section(comparison),
@@ -40,7 +40,7 @@ def opening_sections(comparison: Comparison) -> list[Section]:
 
 
 def closing_sections(comparison: Comparison) -> list[Section]:
-    """What a reader has to be warned of."""
+    """The warnings, and the runs that did not finish."""
     return [
         Section("Warnings", lines=comparison.warnings),
         Section("Not finished", lines=[f"{run.folder.name}: {run.reason}" for run in comparison.unfinished]),
@@ -50,19 +50,21 @@ def closing_sections(comparison: Comparison) -> list[Section]:
 def rate_sections(comparison: Comparison) -> list[Section]:
     """The rates on the test sets, and on the validation sets."""
     seeds = "mean ± standard deviation over seeds"
-    note = "Training was steered by these sets, the epoch of best.ckpt for one: there are no verdicts on them."
+    note = "These sets steered training, for example the choice of best.ckpt, so there are no verdicts on them."
     of = "" if comparison.scored else " of the last weights"
     return [
-        _rates(f"Error rates{of}, {seeds}", rate_rows(comparison), comparison.metric, []),
-        _rates(f"Error rates on validation sets, {seeds}", validation_rows(comparison), comparison.metric, [note]),
+        _rate_section(f"Error rates{of}, {seeds}", rate_rows(comparison), comparison.metric, []),
+        _rate_section(
+            f"Error rates on validation sets, {seeds}", validation_rows(comparison), comparison.metric, [note]
+        ),
     ]
 
 
-def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]) -> Section:
+def _rate_section(heading: str, measured: list[TableRow], metric: str, notes: list[str]) -> Section:
     columns = [
         column
         for column in shown_columns(RATE_COLUMNS, measured)
-        if column.key != CER_LONGER.name or metric == CER_LONGER.name  # known of every run, asked for by few
+        if column.key != CER_LONGER.name or metric == CER_LONGER.name  # known for every run, wanted by few
     ]
     rows = [
         [str(row["arm"]), str(row["set"]), str(row["n"]), *(cell_text(row, column) for column in columns)]
@@ -72,7 +74,7 @@ def _rates(heading: str, measured: list[TableRow], metric: str, notes: list[str]
 
 
 def shown_columns(columns: Sequence[Column], rows: list[TableRow]) -> list[Column]:
-    """The columns that a table of these rows has."""
+    """The columns that a table of these rows shows."""
     headed = [column for column in columns if column.heading]
     return [column for column in headed if column.always or any(row[column.key] is not None for row in rows)]
 
@@ -98,7 +100,7 @@ def difference_section(comparison: Comparison) -> Section:
             "relative": relative_text,
             "verdict": lambda verdict: verdict.outcome,
         },
-        [*evidence_lines(comparison), *_described(comparison)],
+        [*evidence_lines(comparison), *_describing_sets(comparison)],
     )
 
 
@@ -118,8 +120,8 @@ def evidence_section(comparison: Comparison) -> Section:
         "An interval excludes 0 exactly if a difference is shown. SE: the standard error over seeds alone and over "
         "speakers alone. Detectable: the true difference that would be shown with a power of 80 %, with its 90 % "
         "interval. Matched pairs (MAPSSWE) are about these models alone.",
-        *(line for verdict in comparison.answer if (line := _levers(verdict, metric))),
-        *_repeated(comparison.answer),
+        *(line for verdict in comparison.answer if (line := _describe_levers(verdict, metric))),
+        *_describe_repetition(comparison.answer),
     ]
     columns: dict[str, Callable[[Verdict], str]] = {
         "arm": lambda verdict: verdict.arm,
@@ -136,25 +138,25 @@ def evidence_section(comparison: Comparison) -> Section:
 
 def relative_text(verdict: Verdict) -> str:
     """The relative difference with its interval; "not shown" if only the difference in points is shown."""
-    if (found := verdict.relative) is None:
+    if (relative := verdict.relative) is None:
         return "NA"
-    if verdict.outcome in ("worse", "better") and found.low < 0 < found.high:
+    if verdict.outcome in ("worse", "better") and relative.low < 0 < relative.high:
         return "not shown"
-    low, value, high = (RELATIVE.fraction(end) for end in (found.low, found.value, found.high))
+    low, value, high = (RELATIVE.fraction(end) for end in (relative.low, relative.value, relative.high))
     ends = format_interval(low, high, SHARE, otherwise="")
     return f"{SHARE.text(value, sign=True)} %{ends and f' ({ends})'}"
 
 
-def _described(comparison: Comparison) -> list[str]:
-    """The sets that only describe."""
+def _describing_sets(comparison: Comparison) -> list[str]:
+    """Name the sets that only describe."""
     others = list(dict.fromkeys(contrast.set for contrast in comparison.verdicts if not contrast.primary))
     return (
         [f"{comparison.set} decides; {' and '.join(others)} only describe{'s' * (len(others) == 1)}."] if others else []
     )
 
 
-def _levers(verdict: Verdict, metric: Metric) -> str | None:
-    """The seeds and speakers that would find differences of 0.5, 1 and 2 points."""
+def _describe_levers(verdict: Verdict, metric: Metric) -> str | None:
+    """Describe the seeds or speakers that would detect differences of 0.5, 1 and 2 points."""
     if not metric.is_rate or not verdict.levers:
         return None
     units = f"test {units_text(verdict)}"
@@ -172,8 +174,8 @@ def _levers(verdict: Verdict, metric: Metric) -> str | None:
     return f"{verdict.arm}, to detect a true difference of {'; '.join(parts)}."
 
 
-def _repeated(answer: Sequence[Verdict]) -> list[str]:
-    """How likely each verdict of a sweep without a plan is to be repeated."""
+def _describe_repetition(answer: Sequence[Verdict]) -> list[str]:
+    """Describe the chance that each verdict of a sweep without a plan comes again."""
     chances = [(verdict.arm, verdict.again) for verdict in answer if verdict.look is None]
-    known = [f"{arm} {chance}" for arm, chance in chances if chance]
-    return [f"Chance of the same verdict from as many new seeds on this test set: {', '.join(known)}."] if known else []
+    texts = [f"{arm} {chance}" for arm, chance in chances if chance]
+    return [f"Chance of the same verdict from as many new seeds on this test set: {', '.join(texts)}."] if texts else []

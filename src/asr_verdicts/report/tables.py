@@ -1,4 +1,4 @@
-"""Sections beside the main table of a comparison: contrasts, one arm over seeds, gradients, losses, search, times."""
+"""The row of a contrast in comparison.json, and the section on one arm over seeds."""
 
 import math
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from asr_verdicts.report.section import Section, tabulate
 from asr_verdicts.scales import MOST_LOG
 from asr_verdicts.verdict import Verdict
 
+# columns of a contrast, each with the path of its value in a Verdict if that has another name
 COLUMNS = (
     "arm", "baseline", "kind=question.kind", "set", "metric", "primary",
     "baseline_mean=baseline_rate", "arm_mean=rate", "difference", "low", "high", "level",
@@ -24,13 +25,13 @@ COLUMNS = (
     "paired=estimate.paired", "trimmed=estimate.trimmed",
     "detectable=detectable.value", "repeated", "p_pairs", "p_pairs_holm",
 )  # fmt: skip
-"""Columns of a contrast, each with the path of its value in a Verdict if that has another name."""
 
 
 def contrast_row(verdict: Verdict) -> Json:
-    """A row per contrast, rates as fractions. low, high: the interval in points, or null; relative: the difference as a
-    share of the baseline's rate; margin: on `scale`; superiority: P(a run of the arm is better than one of the
-    baseline).
+    """The row of a contrast, with rates as fractions.
+
+    - low, high: the interval in points, or null; relative: the difference as a share of the baseline's rate
+    - margin: on `scale`; superiority: P(a run of the arm is better than one of the baseline)
     """
     row = {name: read_path(verdict, path or name) for name, _, path in (column.partition("=") for column in COLUMNS)}
     if (relative := verdict.relative) is not None:  # of logarithms
@@ -51,7 +52,7 @@ def _ratio(logarithm: float) -> float | None:
 
 
 def description_section(comparison: Comparison) -> Section:
-    """Mean, deviation with its interval, best and worst; empty where arms are compared."""
+    """Mean, deviation with its interval, best and worst; empty if arms are compared."""
     columns: dict[str, Callable[[Description], str]] = {
         "metric": lambda row: row.metric.heading,
         "set": lambda row: row.set,
@@ -67,8 +68,8 @@ def description_section(comparison: Comparison) -> Section:
         "worst": lambda row: row.metric.text(row.spread.worst),
     }
     line = (
-        "The last weights of runs that differ in the seed alone. Rates in percent, losses in nats. Nothing but chance "
-        "differs between two such runs: a difference between single runs of other arms means little below twice the sd."
+        "The last weights of runs that differ only in the seed; rates in percent, losses in nats. Chance alone "
+        "separates two such runs, so a difference between single runs of other arms means little below twice the sd."
     )
     lost = [f"{len(arm.diverged)} of {len(arm.results)} runs diverged." for arm in comparison.arms if arm.diverged]
     return tabulate("One arm over seeds", descriptions(comparison), columns, [line, *lost])

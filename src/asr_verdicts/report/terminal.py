@@ -16,16 +16,13 @@ from asr_verdicts.report.section import Section
 from asr_verdicts.terminal import VERDICT_STYLES
 from asr_verdicts.terminal import console as standard_console
 
-COLUMNS = 80
-"""Width of the answer, which fits every terminal."""
-WARNINGS = 3
-"""Warnings that the answer shows; the rest is counted."""
-BEST = 5
-"""Runs of a search that the answer shows."""
+COLUMNS = 80  # width of the answer, which fits every terminal
+WARNINGS = 3  # warnings that the answer shows; the others are counted
+BEST = 5  # runs of a search that the answer shows
 
 
 def print_answer(report: Report, console: Console | None = None) -> None:
-    """Print the question, one table, what was found and how, and the warnings."""
+    """Print the question, one table, the findings with their method, and the warnings."""
     console, comparison = console or standard_console(), report.comparison
     question = f": {comparison.question}" if comparison.question else ""
     _paragraph(console, f"{comparison.title}{question}", style="bold")
@@ -56,13 +53,13 @@ def print_answer(report: Report, console: Console | None = None) -> None:
 
 
 def _paragraph(console: Console, text: str, indent: str = "", style: str = "") -> None:
-    """Text in lines of at most COLUMNS, later ones indented. Not as markup: an arm may be called x=[a]."""
+    """Print text in lines of at most COLUMNS, later ones indented. It is not markup: an arm may be called x=[a]."""
     for line in wrap(text, COLUMNS, subsequent_indent=indent, break_on_hyphens=False):
         console.print(Text(line, style=style), soft_wrap=True)
 
 
 def _plain_table(section: Section) -> Table:
-    """The table without lines between its columns. Only the first one, of names, may be folded."""
+    """A table without lines between its columns. Only the first column, with names, may be folded."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="", pad_edge=False)
     for number, head in enumerate(section.head):
         left = not number or head in ("verdict", "interval") or head.startswith("to ")

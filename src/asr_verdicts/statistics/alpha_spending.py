@@ -1,9 +1,9 @@
-"""Looks that were planned: how much of the rate of false alarms each may spend, and the test at a look.
+"""Planned looks: how much of the rate of false alarms each look spends, and the test at a look.
 
-A group-sequential design (Jennison & Turnbull 1999): the rate α is spent over the looks as runs accumulate (Lan &
-DeMets 1983), by the function of Hwang, Shih & DeCani (1990). The levels come from a normal statistic with independent
-increments by recursive integration (Armitage, McPherson & Rowe 1969); the p of Student's t at a look is held against
-the level of that look.
+This is a group-sequential design (Jennison & Turnbull 1999). The rate α is spent as runs accumulate (Lan & DeMets
+1983), by the function of Hwang, Shih & DeCani (1990). The levels belong to a normal statistic with independent
+increments and come from recursive integration (Armitage, McPherson & Rowe 1969). The p-value of Student's t at a look
+is compared with the level of that look.
 """
 
 import functools
@@ -21,20 +21,16 @@ from asr_verdicts.statistics.procedures import ALPHA
 
 Array = NDArray[np.float64]
 
+# shape of the spending: −4 keeps almost all for the last look (like O'Brien & Fleming), 1 spends early (like Pocock)
 GAMMA = -1.0
-"""Shape of the spending: −4 keeps almost all for the last look (as O'Brien & Fleming), 1 spends early (as Pocock)."""
-NODES = 64
-"""Points of the quadrature between the bounds of a look; the levels of 7 looks are then exact to 1e-9."""
-MOST = 0.999
-"""Level above which everything is rejected anyway."""
-LEAST = 1e-14
-"""Level below which nothing is spent: no user needs such a p."""
-SHARES = 16
-"""Holm's procedure decides at α / 1, α / 2, …: the repeated p is exact at so few of them, and interpolated between."""
+NODES = 64  # points of the quadrature between the bounds of a look; the levels of 7 looks are then exact to 1e-9
+MOST = 0.999  # level above which everything is rejected anyway
+LEAST = 1e-14  # smallest level that a look spends; smaller p-values are not needed
+SHARES = 16  # the repeated p-value is exact at Holm's levels α / 1 to α / 16, and interpolated between them
 
 
 def spent(share: float, alpha: float, gamma: float = GAMMA) -> float:
-    """The part of alpha that is spent when `share` of the most runs is there (Hwang, Shih & DeCani 1990)."""
+    """The part of alpha that is spent at a share of all planned runs (Hwang, Shih & DeCani 1990)."""
     if not gamma:
         return alpha * share
     return alpha * (1 - math.exp(-gamma * share)) / (1 - math.exp(-gamma))
@@ -42,31 +38,31 @@ def spent(share: float, alpha: float, gamma: float = GAMMA) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def levels(looks: tuple[int, ...], alpha: float, gamma: float = GAMMA) -> tuple[float, ...]:
-    """The two-sided level of each look, so that the chance of a false alarm at any of them is alpha in all.
+    """The two-sided level of each look, for a probability alpha of a false alarm at any look.
 
-    looks: runs an arm at each look, increasing; the last one is the most.
+    looks: runs per arm at each look, increasing.
     """
-    found: list[float] = []
+    result: list[float] = []
     before, points, mass = 0.0, np.empty(0), np.empty(0)
     for number, runs in enumerate(looks):
         total = spent(runs / looks[-1], alpha, gamma)
         spend, before = max(LEAST, total - before), total
-        critical = _critical(spend, runs, looks[number - 1] if number else 0, points, mass)
-        found.append(float(2 * normal_above(critical)))
+        critical = _find_bound(spend, runs, looks[number - 1] if number else 0, points, mass)
+        result.append(float(2 * normal_above(critical)))
         bound = critical * math.sqrt(runs)
         nodes, weights = _quadrature()
         inside = bound * nodes
         if number:
             step = math.sqrt(runs - looks[number - 1])
-            density = _normal((inside[:, None] - points[None]) / step) / step @ mass
+            density = _normal_density((inside[:, None] - points[None]) / step) / step @ mass
         else:
-            density = _normal(inside / math.sqrt(runs)) / math.sqrt(runs)
+            density = _normal_density(inside / math.sqrt(runs)) / math.sqrt(runs)
         points, mass = inside, density * bound * weights
-    return tuple(found)
+    return tuple(result)
 
 
-def _critical(spend: float, runs: int, earlier: int, points: Array, mass: Array) -> float:
-    """The bound that a path which has crossed none before crosses now with probability `spend`."""
+def _find_bound(spend: float, runs: int, earlier: int, points: Array, mass: Array) -> float:
+    """The bound that a path crosses at this look, and at none before, with probability `spend`."""
     if not earlier:
         return normal_bound(spend / 2)
     step = math.sqrt(runs - earlier)
@@ -81,12 +77,12 @@ def _critical(spend: float, runs: int, earlier: int, points: Array, mass: Array)
 
 @functools.cache
 def _quadrature() -> tuple[Array, Array]:
-    """Gauss and Legendre's points between −1 and 1, and their weights."""
+    """The points between −1 and 1, and the weights, of Gauss-Legendre quadrature."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     return nodes, weights
 
 
-def _normal(values: Array) -> Array:
+def _normal_density(values: Array) -> Array:
     return np.exp(-0.5 * values**2) / math.sqrt(2 * math.pi)
 
 
@@ -94,10 +90,10 @@ def _normal(values: Array) -> Array:
 class GroupSequential:
     """The test at one of the planned looks; a Procedure (procedures.py).
 
-    looks: runs an arm at each look; look: this one, counted from 0; alpha: of the whole family.
+    looks: runs per arm at each look; look: this one, from 0; alpha: of the whole family.
 
-    Its p is the repeated p (Jennison & Turnbull 1984): the smallest α at which this look would reject, so that Holm's
-    correction goes over it as over any other. The interval is the repeated interval, which holds at all looks at once.
+    Its p is the repeated p-value (Jennison & Turnbull 1984): the smallest α at which this look would reject. Holm's
+    correction applies to it as to any other. The interval is the repeated interval, which holds at all looks at once.
     """
 
     looks: tuple[int, ...]
@@ -109,27 +105,28 @@ class GroupSequential:
     condition: str = ""
 
     def nominal(self, level: float) -> float:
-        """The level of this look for the p of Student's t. level: over all looks."""
+        """The level of this look for the p-value of Student's t. level: over all looks."""
         return levels(self.looks, min(level, MOST), self.gamma)[self.look]
 
     def p(self, estimate: Estimate) -> float:
-        """The repeated p, two-sided; 1 where no α rejects at this look."""
+        """The repeated p-value, two-sided; 1 if no α rejects at this look."""
         if not estimate.standard_error:
             return 1.0
         observed = float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
-        return _overall(self.looks, self.look, self.alpha, self.gamma, observed)
+        return _overall_level(self.looks, self.look, self.alpha, self.gamma, observed)
 
     def half_width(self, estimate: Estimate, level: float) -> float:
-        """Half of the repeated interval at a two-sided level over all looks."""
+        """Half-width of the repeated confidence interval at two-sided `level`, over all looks."""
         if not estimate.standard_error:
             return math.inf
         return float(t_bound(self.nominal(level) / 2, estimate.degrees) * estimate.standard_error)
 
     def chance(self, estimate: Estimate, level: float, margin: float, equal: float) -> float:
-        """The chance, by the data so far, that the last look decides: shows a difference at `level`, or one that is
-        within ± margin at the level `equal` (predictive probability, Spiegelhalter, Freedman & Blackburn 1986).
+        """The probability, given the data so far, that the last look decides.
 
-        The noise of speakers is the same at all looks; the noise of seeds falls with their number.
+        It decides if it shows a difference at `level`, or equality within ± margin at the level `equal`. This is the
+        predictive probability of Spiegelhalter, Freedman & Blackburn (1986). The noise of speakers is the same at all
+        looks; the noise of seeds falls with their number.
         """
         seeds = estimate.over_seeds
         if seeds is None or not math.isfinite(estimate.standard_error):
@@ -144,21 +141,21 @@ class GroupSequential:
         def below(bound: float) -> float:
             return float(t_above((estimate.value - bound) / move, seeds.degrees))
 
-        inside = min(margin - same, shown)  # what is shown different may be within the margin, too
+        inside = min(margin - same, shown)  # a shown difference may lie within the margin, too
         return below(-shown) + 1 - below(shown) + (below(inside) - below(-inside) if inside > 0 else 0.0)
 
 
-def _overall(looks: tuple[int, ...], look: int, alpha: float, gamma: float, observed: float) -> float:
-    """The level over all looks whose level at this look is `observed`; 1 where none is as large."""
-    whole, here = _correspondence(looks, alpha, gamma)
-    if observed > here[look, -1]:
+def _overall_level(looks: tuple[int, ...], look: int, alpha: float, gamma: float, observed: float) -> float:
+    """The level over all looks that gives the level `observed` at this look; 1 if none does."""
+    whole, at_look = _level_table(looks, alpha, gamma)
+    if observed > at_look[look, -1]:
         return 1.0
-    return float(np.exp(np.interp(math.log(max(observed, 1e-300)), np.log(here[look]), np.log(whole))))
+    return float(np.exp(np.interp(math.log(max(observed, 1e-300)), np.log(at_look[look]), np.log(whole))))
 
 
 @functools.lru_cache(maxsize=64)
-def _correspondence(looks: tuple[int, ...], alpha: float, gamma: float) -> tuple[Array, Array]:
-    """Levels over all looks, increasing (points,), and the level of each look that belongs to them (looks, points)."""
+def _level_table(looks: tuple[int, ...], alpha: float, gamma: float) -> tuple[Array, Array]:
+    """Levels over all looks, increasing (points,), and the corresponding level of each look (looks, points)."""
     exact = [alpha / share for share in range(1, SHARES + 1)]
     whole = np.unique([*np.geomspace(1e-9, MOST, 24), *exact])
     return whole, np.array([levels(looks, float(level), gamma) for level in whole]).T

@@ -1,4 +1,4 @@
-"""A weighted sum of arms on one test set, such as a difference of two, with the noise of seeds and of speakers."""
+"""A weighted sum of arms on one test set, such as a difference, with the noise of seeds and speakers."""
 
 import math
 from collections.abc import Sequence
@@ -13,21 +13,18 @@ from asr_verdicts.statistics.distributions import chi_square_quantile
 from asr_verdicts.statistics.intervals import shared_variance, speaker_interval, units_of
 from asr_verdicts.statistics.sample import SPEAKERS, Sample
 
-UTTERANCES = "utterances"
-"""The unit of a set whose speakers are unknown."""
-ONE_SPEAKER = "utterances of one speaker"
-"""The unit of a set that has a single speaker."""
+UTTERANCES = "utterances"  # the unit of a set whose speakers are unknown
+ONE_SPEAKER = "utterances of one speaker"  # the unit of a set with a single speaker
 
+# units in place of unknown speakers: each utterance, or each recording of several utterances
 UNKNOWN = (UTTERANCES, "files")
-"""Units that stand in for speakers who are not known: each utterance, or each recording of several."""
 
-FEWEST_TRIMMED = 5
-"""Runs an arm below which 20 % of them is less than one."""
+FEWEST_TRIMMED = 5  # runs per arm; 20 % of fewer runs is less than one run
 
 
 @dataclass(frozen=True)
 class Part:
-    """The standard error that one source of noise would give alone, and its degrees of freedom."""
+    """The standard error from one source of noise alone, and its degrees of freedom."""
 
     standard_error: float
     degrees: float
@@ -41,9 +38,9 @@ class Part:
 class RunNoise:
     """The variance that the runs of one arm add to a weighted sum of means.
 
-    runs: their number n; degrees: of the variance, n − 1, or fewer with trimming; variance: weight² times the
-    variance of a single run's rate, so that the mean of n runs adds variance / n; shared: the part of it that comes
-    from seeds that differ by speaker, which the bootstrap over speakers holds too.
+    - runs: their number n; degrees: of freedom of the variance, n − 1, or fewer with trimming
+    - variance: weight² times the variance of a single run's rate; the mean of n runs adds variance / n
+    - shared: the part from seeds that differ by speaker, which the bootstrap over speakers contains, too
     """
 
     runs: int
@@ -53,7 +50,7 @@ class RunNoise:
 
 
 def run_noise(values: Sequence[float]) -> RunNoise:
-    """The noise of the runs of one arm, two or more."""
+    """The noise of one arm's runs, at least two."""
     return RunNoise(len(values), len(values) - 1, float(np.var(values, ddof=1)))
 
 
@@ -66,14 +63,15 @@ def over_seeds(arms: Sequence[RunNoise]) -> Part:
     return Part(sqrt(total), sum(high) ** 2 / sum(of**2 / arm.degrees for of, arm in zip(high, arms, strict=True)))
 
 
-UPPER = 0.2
-"""Of a variance of few degrees of freedom the degrees of a sum take the end that is exceeded with this probability."""
+UPPER = 0.2  # probability that a variance exceeds the upper confidence bound that degrees of freedom use
 
 
 def upper(variance: float, degrees: float) -> float:
-    """The upper end of a variance. Welch's and Satterthwaite's degrees of freedom are those of the true variances:
-    where the variance of few runs comes out small by luck, it counts for little, and the degrees for too many
-    (measured: 8 to 13 % false alarms for 2 runs against 18, and for 2 pairs). Equal degrees change nothing.
+    """The upper confidence bound of a variance, for Welch's and Satterthwaite's degrees of freedom.
+
+    Their formulas need the true variances. A variance of few runs that is small by luck would count too little, and the
+    degrees of freedom would be too many: 8 to 13 % false alarms were measured for 2 runs against 18, and for 2 pairs.
+    Between arms with equal degrees of freedom the bound changes nothing.
     """
     return float(variance * degrees / chi_square_quantile(UPPER, degrees))
 
@@ -81,10 +79,10 @@ def upper(variance: float, degrees: float) -> float:
 def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
     """The noise of seeds and speakers together.
 
-    They are two crossed sources: their variances are added and the shared part, which is in both, is taken off once
-    (Cameron, Gelbach & Miller 2011). The result is never below either. Its degrees of freedom are Satterthwaite's
-    (1946), in which the shared part counts as a further source of noise although it is subtracted, and never fewer than
-    the poorer source has.
+    The two sources are crossed: their variances are added, and the shared part, which is in both, is subtracted once
+    (Cameron, Gelbach & Miller 2011). The result is never below either. The degrees of freedom are Satterthwaite's
+    (1946), never fewer than the smaller number of the two sources. The shared part counts as a further source of noise
+    there, although it is subtracted.
     """
     seeds = over_seeds(arms)
     if speakers is None:
@@ -103,16 +101,16 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated difference of error rates, a fraction, or of their logarithms, with all that a test of it needs.
+    """An estimated difference of error rates, a fraction, or of their logarithms, with everything that its test needs.
 
-    standard_error and degrees: of seeds and speakers together. information: what the number of runs adds to the
-    precision, 1 / Σ weight² / runs, which is n / 2 for two arms of n runs and n for n pairs.
-
-    over_seeds, over_speakers: the noise of each source alone; None where it is unknown. arms: what over_seeds is made
-    of. speakers: how many units were drawn, 0 where no speakers are known; effective: as how many they count by the
-    errors that each of them carries; unit: what a unit is, such as speakers or voices, utterances where speakers are
-    unknown, and utterances of one speaker where the set has a single one. models: trained models of the arm with the
-    fewest; 1 only for a paired estimate, which is then about this model and holds no noise of seeds.
+    - standard_error, degrees: of seeds and speakers together
+    - information: of the runs, 1 / Σ (weight² / runs), which is n / 2 for two arms of n runs, and n for n pairs
+    - over_seeds, over_speakers: the noise of each source alone; None if unknown
+    - arms: the noise of each arm's runs, from which over_seeds is computed
+    - speakers: the number of units drawn, 0 if speakers are unknown; effective: the number they count as, by their
+      errors
+    - unit: speakers, voices, utterances if speakers are unknown, or utterances of one speaker
+    - models: trained models of the arm with the fewest; 1 only in a paired estimate about this model alone
     """
 
     value: float
@@ -138,23 +136,18 @@ def contrast_estimate(
     own_speakers: bool = False,
     scale: Scale = POINTS,
 ) -> Estimate | None:
-    """Σ weight · mean rate over arms that were trained independently; None if one of them has fewer than two runs.
+    """Σ weight · mean rate over independently trained arms; None if an arm has fewer than two runs.
 
-    terms: a weight and a sample for each arm, each arm once: +1 and −1 for a difference, ± 1/2 for a main effect, ± 1
-    for an interaction. Arms of weight 0 are left out. Arms may be unequally noisy (Welch 1947); speakers count where
-    every arm has errors by utterance.
+    - terms: weight and sample of each arm, each arm once: +1 and −1 for a difference, ± 1/2 for a main effect, ± 1 for
+      an interaction; arms of weight 0 are left out
+    - trimmed: use means without the best and the worst 20 % of an arm's runs, with winsorised variances (Yuen 1974);
+      the noise of speakers comes from the runs kept. A single failed run of 100 % would make a plain mean too noisy.
+    - own_speakers: each arm has its own test set, such as another language, with independent noise of speakers
+    - scale: relative estimates Σ weight · log(mean rate), so that exp of a difference is a ratio. It is linearised:
+      each weight is divided by its arm's mean. The estimate is None if a mean is 0.
 
-    trimmed: means without the best and the worst 20 % of an arm's runs, by rate, with winsorised variances (Yuen 1974);
-    the noise of speakers comes from the runs kept. For arms some of whose runs fail: one run of 100 % makes a mean
-    too noisy to show anything.
-
-    own_speakers: each arm has a test set of its own, as two languages have, whose noise of speakers is independent.
-
-    scale: relative estimates Σ weight · log(mean rate), so that exp of a difference is a ratio. It is linearised: the
-    weight of an arm is divided by its mean. None where a mean is 0.
-
-    Raises ValueError where other arms were tested on different utterances, and where a trimmed arm has fewer than 5
-    runs.
+    Arms may be unequally noisy (Welch 1947). Speakers count if every arm has errors by utterance. Raises ValueError if
+    arms were tested on different utterances, or if a trimmed arm has fewer than 5 runs.
     """
     used = [(weight, sample) for weight, sample in terms if weight]
     if not used or min(len(sample.rates) for _, sample in used) < 2:
@@ -162,16 +155,17 @@ def contrast_estimate(
     fewest = min(len(sample.rates) for _, sample in used)
     if trimmed and fewest < FEWEST_TRIMMED:
         raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one has {fewest}")
-    grain = _smallest_step([sample for _, sample in used])
-    kept = [kept_runs(sample) if trimmed else sample for _, sample in used]
-    means = [float(sample.rates.mean()) for sample in kept]
+    grain = _find_smallest_step([sample for _, sample in used])
+    remaining = [kept_runs(sample) if trimmed else sample for _, sample in used]
+    means = [float(sample.rates.mean()) for sample in remaining]
     weights = scale.weights([weight for weight, _ in used], means)
     if weights is None:
         return None
-    measured = list(zip(weights, kept, strict=True))
-    speakers = (_noise_of_own_speakers if own_speakers else _speaker_noise)(measured, scale=scale)
+    measured = list(zip(weights, remaining, strict=True))
+    speakers = (_measure_own_speakers if own_speakers else _measure_speaker_noise)(measured, scale=scale)
     arms = tuple(
-        _run_noise(weight, sample, rest, grain) for weight, (_, sample), rest in zip(weights, used, kept, strict=True)
+        _measure_run_noise(weight, sample, rest, grain)
+        for weight, (_, sample), rest in zip(weights, used, remaining, strict=True)
     )
     noise = combined(arms, speakers.part)
     return Estimate(
@@ -198,19 +192,19 @@ def paired_estimate(
     overlap: float = 0.0,
     scale: Scale = POINTS,
 ) -> Estimate | None:
-    """Σ weight · mean rate over arms whose rows belong together; None where its noise is unknown.
+    """Σ weight · mean rate over arms whose rows belong together; None if the noise is unknown.
 
-    The rows are the same trained models, as with two decoders: the noise of seeds is the noise of the differences over
-    models. With a single model there are speakers alone, and the estimate is about this model.
+    The rows are the same trained models, as with two decoders. The noise of seeds is the noise of the differences over
+    models. With a single model only speakers count, and the estimate is about this model.
 
-    replicates: a row is a replicate with a corpus and test speakers of its own, so that the differences of the rates
-    hold all noise; their t test has one degree of freedom fewer than replicates (Student 1908).
+    - replicates: each row is a replicate with its own corpus and test speakers, so that the differences of the rates
+      contain all noise; their t test has one degree of freedom fewer than replicates (Student 1908)
+    - overlap: test material per training material if the replicates are folds of one corpus. Their training sets
+      overlap, so the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is the corrected
+      resampled t test (Nadeau & Bengio 2003).
+    - terms, scale: as in contrast_estimate
 
-    overlap: how much test material there is for each training material where the replicates are folds of one corpus.
-    Their training sets overlap, so that the differences are not independent, and the variance of their mean is
-    s² (1 / n + overlap) in place of s² / n (Nadeau & Bengio 2003, the corrected resampled t test).
-
-    terms, scale: as in contrast_estimate. Raises ValueError where the rows or the utterances of the arms differ.
+    Raises ValueError if the rows or the utterances of the arms differ.
     """
     samples = [sample for _, sample in terms]
     models = len(samples[0].rates)
@@ -223,13 +217,13 @@ def paired_estimate(
     weights = scale.weights([weight for weight, _ in terms], means)
     if weights is None:
         return None
-    differences = _differences(list(zip(weights, samples, strict=True)), rates_only=replicates)
-    speakers = _speaker_noise([(1.0, differences)], mass_of=samples, scale=scale)
+    differences = _weighted_sum(list(zip(weights, samples, strict=True)), rates_only=replicates)
+    speakers = _measure_speaker_noise([(1.0, differences)], mass_of=samples, scale=scale)
     if models < 2 and speakers.part is None:
         return None
-    # every rate is rounded to the grain: as in an unpaired difference, each adds its own grain² / 12
-    grain = _smallest_step(samples) * math.sqrt(sum(weight**2 for weight in weights))
-    arms = (_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
+    # every rate is rounded to the grain and adds its own grain² / 12, as in an unpaired difference
+    grain = _find_smallest_step(samples) * math.sqrt(sum(weight**2 for weight in weights))
+    arms = (_measure_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
     noise = combined(arms, speakers.part) if arms else speakers.part
     assert noise is not None
     return Estimate(
@@ -249,8 +243,8 @@ def paired_estimate(
     )
 
 
-def _differences(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sample:
-    """Σ weight · sample, row by row."""
+def _weighted_sum(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sample:
+    """The weighted sum of the samples, row by row."""
     first = terms[0][1]
     rates = np.sum([weight * sample.rates for weight, sample in terms], axis=0)
     errors = [(weight, sample.errors) for weight, sample in terms if sample.errors is not None]
@@ -261,13 +255,14 @@ def _differences(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sam
     return Sample(rates, summed, first.totals, first.speakers, first.grain, first.unit)
 
 
-def _run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
-    """The noise of an arm of n runs of which h are kept: Yuen's (n − 1) · winsorised variance / (h (h − 1)), which is
-    variance / n where all are kept.
+def _measure_run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
+    """The noise of an arm with n runs, of which h are kept.
+
+    Yuen's variance of the mean is (n − 1) · winsorised variance / (h (h − 1)), or variance / n if all runs are kept.
     """
     runs, left = len(sample.rates), len(kept.rates)
     winsorised = np.clip(sample.rates, kept.rates.min(), kept.rates.max())
-    variance = max(float(np.var(winsorised, ddof=1)), grain**2 / 12)  # equal counts are no proof of a variance of 0
+    variance = max(float(np.var(winsorised, ddof=1)), grain**2 / 12)  # equal counts do not prove a variance of 0
     of_mean = (runs - 1) * variance / (left * (left - 1))
     shared = 0.0
     if kept.errors is not None and kept.totals is not None and kept.units is not None:
@@ -276,7 +271,7 @@ def _run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> Run
 
 
 def kept_runs(sample: Sample) -> Sample:
-    """The sample without a fifth of the runs, rounded down, at either end: those that trimmed means are of."""
+    """The sample without the best and the worst fifth of its runs, rounded down, as trimmed means need it."""
     runs = len(sample.rates)
     cut = runs // 5
     order: NDArray[np.intp] = np.argsort(sample.rates, kind="stable")
@@ -285,9 +280,7 @@ def kept_runs(sample: Sample) -> Sample:
 
 @dataclass(frozen=True)
 class _Speakers:
-    """The noise of speakers, None where none are known; how many units were drawn, how many they count as, and what
-    they are.
-    """
+    """The noise of speakers, None if unknown; the units drawn, the number they count as, and their kind."""
 
     part: Part | None
     drawn: int = 0
@@ -295,15 +288,16 @@ class _Speakers:
     unit: str = SPEAKERS
 
 
-def _speaker_noise(
+def _measure_speaker_noise(
     terms: Sequence[tuple[float, Sample]], mass_of: Sequence[Sample] = (), scale: Scale = POINTS
 ) -> _Speakers:
-    """The noise of speakers in a weighted sum of mean errors. mass_of: the samples whose errors show which speakers
-    carry the rate, by default those of the terms.
+    """The noise of speakers in a weighted sum of mean errors.
+
+    mass_of: the samples whose errors show which speakers carry the rate, by default the samples of the terms.
 
     The effective number of speakers is (Σ e)² / Σ e² over the errors e of the units (Kish 1965). It sets the degrees of
-    freedom of a ratio. A difference in points keeps those of all units: where few speakers carry the errors its false
-    alarms are rarer than declared already, and no degrees of freedom make up for the speakers that were not drawn.
+    freedom of a ratio. A difference in points uses the number of all units. If few speakers carry the errors, its false
+    alarms are already rarer than declared, and no degrees of freedom make up for speakers that were not drawn.
     """
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
     if len(means) < len(terms):
@@ -326,11 +320,12 @@ def _speaker_noise(
     return _Speakers(part, drawn, effective, unit)
 
 
-def _noise_of_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
-    """The noise of speakers where every arm has others: the variances add up, with Satterthwaite's degrees of freedom;
-    the units of all arms together.
+def _measure_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
+    """The noise of speakers if every arm has its own, over the units of all arms.
+
+    The variances are added, with Satterthwaite's degrees of freedom.
     """
-    arms = [(abs(weight), _speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
+    arms = [(abs(weight), _measure_speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
     if len(parts) < len(arms):
         return _Speakers(None)
@@ -353,10 +348,10 @@ def _require_same_utterances(samples: Sequence[Sample]) -> None:
         raise ValueError("arms were tested on different utterances: they cannot be compared")
 
 
-def _smallest_step(samples: Sequence[Sample]) -> float:
-    """The grain; where it is unknown, the smallest step between any two rates, which is never below it."""
-    known = max(sample.grain for sample in samples)
-    if known:
-        return known
+def _find_smallest_step(samples: Sequence[Sample]) -> float:
+    """The grain; if it is unknown, the smallest step between two rates, which is never below the grain."""
+    grain = max(sample.grain for sample in samples)
+    if grain:
+        return grain
     steps = np.diff(np.unique(np.concatenate([sample.rates for sample in samples])))
     return float(steps[steps > 1e-12].min(initial=np.inf)) if (steps > 1e-12).any() else 0.0

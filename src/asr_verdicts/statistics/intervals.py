@@ -1,4 +1,4 @@
-"""Confidence intervals: by Student's t, and by bootstrap over speakers."""
+"""Confidence intervals by Student's t, with a bootstrap over speakers."""
 
 import functools
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from asr_verdicts.statistics.distributions import t_bound
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval: the estimate ± half_width, which is `standard_error` times t of `degrees` of freedom."""
+    """A confidence interval: estimate ± half_width, which is `standard_error` times t with `degrees` of freedom."""
 
     estimate: float
     half_width: float
@@ -29,10 +29,9 @@ class Range:
 
 
 REPLICATES = 10_000
+# units above which the linearised ratio (Cochran 1977, chapter 6) gives the standard error; the bootstrap tends to it,
+# and 10,000 draws of 50,000 utterances would take 4 GB
 MANY = 1_000
-"""Units from which on the standard error is that of the linearised ratio (Cochran 1977, chapter 6), to which the
-bootstrap's tends: 10,000 draws of 50,000 utterances would take 4 GB.
-"""
 
 
 def speaker_interval(
@@ -42,18 +41,19 @@ def speaker_interval(
     level: float = 0.95,
     replicates: int = REPLICATES,
 ) -> Interval:
-    """Interval of the rate Σ errors / Σ totals, from arrays with one value per utterance (utterances,).
+    """The interval of the rate Σ errors / Σ totals, from arrays with one value per utterance (utterances,).
 
-    For a difference of two systems give the difference of their errors (Bisani & Ney 2004, §2 and §3). Speakers are
-    drawn with replacement, since the utterances of a speaker are not independent. A set with a single speaker falls
-    back on utterances. The degrees of freedom are the units drawn less one.
+    For a difference of two systems, pass the difference of their errors (Bisani & Ney 2004, §2 and §3). Speakers are
+    drawn with replacement, because the utterances of a speaker are not independent. A set with a single speaker falls
+    back on utterances. The degrees of freedom are the number of units minus one.
 
-    The interval is the estimate ± Student's t of n − 1 units times the bootstrap's standard error (Efron & Tibshirani
-    1993, §12.4), which is corrected to n − 1 units too: drawing from n of them makes it √((n − 1) / n) too small
-    (Hesterberg 2015). Percentiles, which Bisani & Ney take, end where the worst of few units does: widened as
-    Hesterberg proposes they hold 89 to 93 % at 5 speakers and 69 to 75 % at 3. This interval holds 93 to 96 % at 5 to
-    40 speakers in every world of tests/helpers/interval_coverage.py except one: where a few speakers carry the
-    difference (gains that follow a log-normal with σ = 1) it holds 88 to 91 %, and a studentised bootstrap 90 to 92 %.
+    The half-width is Student's t times the bootstrap's standard error (Efron & Tibshirani 1993, §12.4). This standard
+    error is corrected, because drawing from n units makes it √((n − 1) / n) too small (Hesterberg 2015). Percentiles,
+    which Bisani & Ney take, reach only as far as the worst of few units. Widened as Hesterberg proposes, they contain
+    the truth in 89 to 93 % of cases at 5 speakers, and in 69 to 75 % at 3. This interval contains it in 93 to 96 % at 5
+    to 40 speakers, in every world of tests/helpers/interval_coverage.py except one. There a few speakers carry the
+    difference (gains that follow a log-normal with σ = 1): it contains the truth in 88 to 91 %, a studentised bootstrap
+    in 90 to 92 %.
     """
     owner = units_of(speakers)
     units = int(owner.max(initial=-1)) + 1
@@ -65,8 +65,8 @@ def speaker_interval(
             1.0, totals.sum()
         )
     else:
-        drawn = _draws(units, replicates)
-        rates = _sums(drawn, owner, errors) / np.maximum(1.0, _sums(drawn, owner, totals))
+        drawn = _draw_units(units, replicates)
+        rates = _sum_draws(drawn, owner, errors) / np.maximum(1.0, _sum_draws(drawn, owner, totals))
         deviation = float(rates.std())
     standard_error = float(np.sqrt(units / (units - 1)) * deviation)
     quantile = t_bound((1 - level) / 2, units - 1)
@@ -74,32 +74,32 @@ def speaker_interval(
 
 
 def units_of(speakers: NDArray[np.str_]) -> NDArray[np.intp]:
-    """Number of the unit that each utterance is drawn with: its speaker, or itself in a set with a single speaker."""
+    """The number of each utterance's unit: its speaker, or itself in a set with a single speaker."""
     names, owner = np.unique(speakers, return_inverse=True)
     return owner if len(names) > 1 else np.arange(len(speakers), dtype=np.intp)
 
 
 def shared_variance(errors: NDArray[np.float64], totals: NDArray[np.float64], speakers: NDArray[np.str_]) -> float:
-    """The part of the variance of an arm's mean rate that speakers and seeds both show.
+    """The part of the variance of an arm's mean rate that is in the noise of both speakers and seeds.
 
-    It comes from a seed that does well on one speaker and badly on another. errors: (runs, utterances).
+    It comes from seeds that do well on one speaker and badly on another. errors: (runs, utterances).
     """
     if len(errors) < 2:
         return 0.0
     total = max(1.0, float(totals.sum()))
-    residuals = errors - totals * errors.sum(axis=1, keepdims=True) / total  # what the run's own rate does not explain
+    residuals = errors - totals * errors.sum(axis=1, keepdims=True) / total  # not explained by the run's rate
     owner = units_of(speakers)
     by_unit = np.stack([np.bincount(owner, weights=row) for row in residuals])
     return float(by_unit.var(axis=0, ddof=1).sum() / len(errors) / total**2)
 
 
 @functools.lru_cache(maxsize=4)  # a comparison needs the same draws for every pair of arms
-def _draws(units: int, replicates: int) -> NDArray[np.float64]:
-    """The draws of each unit: (replicates, units), the same at every call."""
+def _draw_units(units: int, replicates: int) -> NDArray[np.float64]:
+    """How often each draw contains each unit: (replicates, units), the same at every call."""
     drawn = np.random.default_rng(0).multinomial(units, np.full(units, 1 / units), size=replicates)
     return drawn.astype(np.float64)
 
 
-def _sums(drawn: NDArray[np.float64], owner: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums of the values of the units drawn: (replicates, units) → (replicates,)."""
+def _sum_draws(drawn: NDArray[np.float64], owner: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums of the values over the drawn units: (replicates, units) → (replicates,)."""
     return np.asarray(drawn @ np.bincount(owner, weights=values), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The matched pairs sentence-segment word error test (MAPSSWE) of NIST's sc_stats."""
+"""MAPSSWE, the matched pairs sentence-segment word error test of NIST's sc_stats."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,10 @@ from rapidfuzz.distance import Levenshtein
 
 from asr_verdicts.statistics.distributions import normal_above
 
-BUFFER = 2
-"""Consecutive words that all systems have right between two segments; sc_stats's own default."""
+BUFFER = 2  # consecutive words between two segments that all systems have right; the default of sc_stats
 
+# places of an utterance's errors: 2i + 1 for a wrong or missing reference word i, 2i for an insertion before it
 Places = list[int]
-"""Places of an utterance's errors: 2i + 1 for a wrong or missing reference word i, 2i for an insertion before it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class MatchedPairs:
 
 
 def error_places(reference: str, hypothesis: str) -> Places:
-    """Places of the errors of an alignment with the fewest errors."""
+    """The places of the errors in an alignment with the fewest errors."""
     if reference == hypothesis:
         return []
     edits = Levenshtein.editops(reference.split(), hypothesis.split())
@@ -35,10 +34,10 @@ def error_places(reference: str, hypothesis: str) -> Places:
 
 
 def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> list[float]:
-    """Errors of the arm less the baseline's in each segment of an utterance, as means over the runs of each.
+    """The arm's errors minus the baseline's in each segment of an utterance, as means over runs.
 
-    A segment is a stretch of errors of any run; BUFFER words that every run has right separate two segments. With a
-    single run per arm it is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990); several runs share their
+    A segment is a stretch of errors of any run; BUFFER words that every run has right separate two segments. With one
+    run per arm this is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990). Several runs share their
     segments, so that an utterance does not count once per seed.
     """
     events = [(place, 1 / len(arm)) for run in arm for place in run]
@@ -55,9 +54,7 @@ def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> li
 
 
 def matched_pairs(differences: Sequence[float]) -> MatchedPairs:
-    """The test on the differences of independent segments. Without any spread it decides nothing: Z is 0, as in
-    sc_stats.
-    """
+    """Test the differences of independent segments. Without any spread Z is 0, as in sc_stats."""
     count = len(differences)
     if count < 2:
         return MatchedPairs(count, float(np.sum(differences)), 0.0, 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""The differences that a comparison of this size finds, and the seeds or speakers that would find a given one."""
+"""The differences that a comparison of this size detects, and the seeds or speakers that would detect a given one."""
 
 import math
 from collections.abc import Callable
@@ -14,31 +14,31 @@ from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.procedures import FixedLength, Procedure
 from asr_verdicts.statistics.sample import Array
 
-POWER = 0.8
-"""Probability with which a difference is to be found."""
-MOST = 100_000
-"""Seeds or speakers above which none are proposed."""
+POWER = 0.8  # probability of detecting a difference
+MOST = 100_000  # largest number of seeds or speakers that is proposed
 
 
-def found_in_four_of_five(estimate: Estimate, level: float, procedure: Procedure | None = None) -> Range:
-    """The true difference, a fraction, that a new look of this size would find in four cases of five.
+def detectable_range(estimate: Estimate, level: float, procedure: Procedure | None = None) -> Range:
+    """The true difference, a fraction, that an experiment of this size would detect with a power of 80 %.
 
-    level: two-sided; procedure: how it is tested, Student's t by default. The range is a 90 % interval, since the
-    standard error is itself an estimate (its square follows a chi-square of ν degrees of freedom): with two seeds an
-    arm its ends are a factor of six apart and more. All three are inf where nothing can be found.
+    level: two-sided; procedure: the test, by default Student's t. The range is a 90 % interval, because the standard
+    error is itself an estimate: its square follows a chi-square with ν degrees of freedom. With two seeds per arm its
+    ends are a factor of six or more apart. All three are inf if no difference can be detected.
     """
-    value = found(estimate, level, POWER, procedure)
+    value = detectable_difference(estimate, level, POWER, procedure)
     ratio = estimate.degrees / chi_square_quantile(np.array([0.95, 0.05]), estimate.degrees)
     low, high = (float(value * math.sqrt(factor)) for factor in ratio)
     return Range(value, low, high)
 
 
-def found(estimate: Estimate, level: float, power: float = POWER, procedure: Procedure | None = None) -> float:
-    """The true difference, a fraction, that is found with probability `power` (noncentral t); inf where none is."""
+def detectable_difference(
+    estimate: Estimate, level: float, power: float = POWER, procedure: Procedure | None = None
+) -> float:
+    """The true difference, a fraction, that is detected with probability `power` (noncentral t); inf if none is."""
     half_width = (procedure or FixedLength()).half_width(estimate, level)
     if math.isinf(half_width):
         return math.inf
-    # the estimated error is integrated out by quantiles of its chi-square: scipy.stats.nct is nan far out in its tail
+    # integrates over quantiles of the error's chi-square, because scipy.stats.nct is nan far out in its tail
     quantiles = (np.arange(2000) + 0.5) / 2000
     critical = half_width / estimate.standard_error
     bounds = critical * np.sqrt(chi_square_quantile(quantiles, estimate.degrees) / estimate.degrees)
@@ -51,7 +51,7 @@ def found(estimate: Estimate, level: float, power: float = POWER, procedure: Pro
 
 @dataclass(frozen=True)
 class Repetition:
-    """The chances that a repetition shows a difference above 0, one below 0, and equality within the margin."""
+    """The chances that a repetition shows a difference above 0, one below 0, or equality within the margin."""
 
     above: float
     below: float
@@ -61,16 +61,16 @@ class Repetition:
 def repetition(
     estimate: Estimate, level: float, margin: float | None, equal_level: float, procedure: Procedure | None = None
 ) -> Repetition | None:
-    """What as many fresh runs on the same test speakers would show; None where the noise of seeds is unknown.
+    """Predict what as many fresh runs on the same test speakers show; None if the noise of seeds is unknown.
 
-    level, equal_level: two-sided, of the test and of the interval that has to lie within ± margin. The true difference
-    is taken to be as likely one value as another, so that what is measured is as likely too large as too small
-    (Goodman 1992): where most true differences are small, a difference that is shown comes again less often.
+    level, equal_level: two-sided, of the test and of the interval that must lie within ± margin. All true differences
+    count as equally likely, so the measured one is as likely too large as too small (Goodman 1992). If most true
+    differences are small, a shown difference comes again less often.
     """
     procedure, seeds = procedure or FixedLength(), estimate.over_seeds
     if seeds is None or not seeds.variance or not estimate.standard_error:
         return None
-    # of the true variance over seeds, given the measured one, and of the one that the repetition measures
+    # of the true variance over seeds, given the measured one, and of the repetition's variance
     quantiles = chi_square_quantile((np.arange(60) + 0.5) / 60, seeds.degrees) / seeds.degrees
     true = seeds.variance / quantiles[:, None]
     of_speakers = max(0.0, estimate.standard_error**2 - seeds.variance)
@@ -88,7 +88,7 @@ def repetition(
 
 
 def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float:
-    """The margin within which such runs show equal arms to be equivalent with probability `power`; a fraction.
+    """The margin, a fraction, within which such runs show equal arms to be equivalent with probability `power`.
 
     level: two-sided, twice the level of each of the two one-sided tests (Schuirmann 1987).
     """
@@ -96,15 +96,15 @@ def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float
     return float(quantiles * estimate.standard_error)
 
 
+# the difference, a fraction, that an estimate of this precision detects, or within which it shows equality
 Reach = Callable[[Estimate], float]
-"""The difference, a fraction, that an estimate of this precision reaches: finds, or shows arms to be equal within."""
 
 
-def _seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
+def _find_seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
     return fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size, MOST)
 
 
-def _speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
+def _find_speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
     if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
         return None
     return fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size, MOST)
@@ -112,12 +112,10 @@ def _speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
 
 @dataclass(frozen=True)
 class Levers:
-    """The size that would find a difference, or show equality: seeds an arm at the present speakers, or test speakers
-    at the present seeds.
+    """The seeds per arm, or the test speakers, that alone would detect a difference or show equality.
 
-    cheaper: the factor that must grow less. On a tie speakers, because one more speaker costs only decoding, and one
-    more seed costs training every arm. "neither" if a single lever is not enough, "none" if the
-    present size suffices.
+    cheaper: the lever that grows by the smaller factor, "neither" if no single lever is enough, "none" if the present
+    size is. On a tie it is speakers: one more speaker costs only decoding, one more seed costs training every arm.
     """
 
     seeds: int | None
@@ -126,17 +124,17 @@ class Levers:
 
 
 def levers(difference: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
-    """Both levers for finding a true difference, a fraction."""
-    return _levers(difference, estimate, lambda resized: found(resized, level, power))
+    """Both levers for detecting a true difference, a fraction."""
+    return _find_levers(difference, estimate, lambda resized: detectable_difference(resized, level, power))
 
 
 def levers_to_equal(margin: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
     """Both levers for showing equal arms to be equivalent within ± margin; level as in `shown_equal`."""
-    return _levers(margin, estimate, lambda resized: shown_equal(resized, level, power))
+    return _find_levers(margin, estimate, lambda resized: shown_equal(resized, level, power))
 
 
-def _levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
-    seeds, speakers = _seeds(size, estimate, reach), _speakers(size, estimate, reach)
+def _find_levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
+    seeds, speakers = _find_seeds(size, estimate, reach), _find_speakers(size, estimate, reach)
     if reach(estimate) <= size:
         return Levers(seeds, speakers, "none")
     more_seeds = math.inf if seeds is None else seeds / estimate.models
@@ -154,14 +152,14 @@ def with_seeds(estimate: Estimate, seeds: int) -> Estimate:
     arms = tuple(replace(arm, runs=seeds, degrees=seeds - lost - 1) for arm in estimate.arms)
     speakers = estimate.over_speakers
     if speakers is not None:
-        kept = sum(arm.shared / arm.runs for arm in estimate.arms)
+        present = sum(arm.shared / arm.runs for arm in estimate.arms)
         shared = sum(arm.shared / seeds for arm in arms)
-        speakers = Part(math.sqrt(max(0.0, speakers.variance - kept) + shared), speakers.degrees)
-    return _resized(estimate, arms, speakers)
+        speakers = Part(math.sqrt(max(0.0, speakers.variance - present) + shared), speakers.degrees)
+    return _resize(estimate, arms, speakers)
 
 
 def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
-    """The estimate with this number of test speakers. The part that seeds and speakers share falls with them."""
+    """The estimate with this number of test speakers; the part shared with seeds falls with them."""
     assert estimate.over_speakers is not None
     factor = estimate.speakers / speakers
     arms = tuple(
@@ -170,10 +168,10 @@ def _with_speakers(estimate: Estimate, speakers: int) -> Estimate:
     )
     now = estimate.over_speakers
     part = Part(now.standard_error * math.sqrt(factor), max(1.0, (now.degrees + 1) / factor - 1))
-    return _resized(estimate, arms, part)
+    return _resize(estimate, arms, part)
 
 
-def _resized(estimate: Estimate, arms: tuple[RunNoise, ...], speakers: Part | None) -> Estimate:
+def _resize(estimate: Estimate, arms: tuple[RunNoise, ...], speakers: Part | None) -> Estimate:
     noise = combined(arms, speakers) if arms else speakers
     assert noise is not None
     return replace(estimate, standard_error=noise.standard_error, degrees=noise.degrees)

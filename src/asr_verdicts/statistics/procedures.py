@@ -1,4 +1,4 @@
-"""Tests with their intervals: at a number of runs that was fixed, or however often one looks."""
+"""Tests with their intervals: for a number of runs that was fixed, or valid however often one looks."""
 
 import math
 from dataclasses import dataclass
@@ -7,12 +7,11 @@ from typing import Protocol
 from asr_verdicts.statistics.distributions import t_above, t_bound
 from asr_verdicts.statistics.estimate import Estimate
 
-ALPHA = 0.05
-"""The rate of false claims that verdicts are held to, over all questions on a set."""
+ALPHA = 0.05  # rate of false claims over all questions on a set
 
 
 class Procedure(Protocol):
-    """A test and its interval, which agree: p ≤ level exactly where value ± half width excludes 0."""
+    """A test and an interval that agree: p ≤ level exactly if value ± half-width excludes 0."""
 
     @property
     def name(self) -> str: ...
@@ -27,21 +26,18 @@ class Procedure(Protocol):
 
     @property
     def condition(self) -> str:
-        """What its p-value holds under, to follow the p-value in a sentence; "" for nothing to say."""
+        """The condition of the p-value, which follows it in a sentence; "" if there is none."""
 
     def p(self, estimate: Estimate) -> float:
-        """Two-sided p."""
+        """The two-sided p-value."""
 
     def half_width(self, estimate: Estimate, level: float) -> float:
-        """Half of the interval that holds the truth in 1 − `level` of all cases; inf where nothing can be said.
-
-        level: two-sided, such as 0.05.
-        """
+        """Half-width of the two-sided 1 − `level` confidence interval; inf if it has no end."""
 
 
 @dataclass(frozen=True)
 class FixedLength:
-    """Student's t, for a look whose number of runs was fixed beforehand."""
+    """Student's t, for a number of runs that was fixed beforehand."""
 
     name: str = "fixed"
     test: str = "Student's t at a declared number of seeds"
@@ -50,7 +46,7 @@ class FixedLength:
 
     def p(self, estimate: Estimate) -> float:
         if not estimate.standard_error:
-            return 1.0  # no noise was measured, so nothing is known of it
+            return 1.0  # no noise was measured, so none is known
         return float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
 
     def half_width(self, estimate: Estimate, level: float) -> float:
@@ -61,15 +57,14 @@ class FixedLength:
 
 @dataclass(frozen=True)
 class Anytime:
-    """The anytime-valid t test, which holds however often one looks, without a plan (Wang & Ramdas 2025; Lindon, Ham,
-    Tingley & Bojinov 2022).
+    """The anytime-valid t test, valid however often one looks (Wang & Ramdas 2025; Lindon et al. 2022).
 
-    It weighs the hypothesis of no difference against differences that are normal with a variance of 1 / phi in units of
-    a run's own: r = φ / (φ + information), q = (r · level²)^(1 / (ν + 1)), and the interval is
-    ± SE · √(ν (1 − q) / (q − r)). phi says at how many runs it is narrowest: 1 about 20, 1/4 about 5.
+    It weighs the hypothesis of no difference against normal ones of variance 1 / phi, in units of a run's variance. The
+    interval is ± SE · √(ν (1 − q) / (q − r)). Here r = φ / (φ + information) and q = (r · level²)^(1 / (ν + 1)). phi
+    sets the number of runs at which it is narrowest: about 20 for 1, about 5 for 1/4.
 
-    The price, for 5 %: ± 5.2 SE with five runs of each of two arms, 3.5 with ten, 3.2 with twenty; with three nothing
-    can be said. With phi = 1/4 it is 4.0, 3.5 and 3.3, and 7.2 with three. Student's t has 2.3, 2.1 and 2.0.
+    At 5 % the interval is ± 5.2 SE with five runs of each of two arms, 3.5 with ten, 3.2 with twenty, infinite with
+    three. With phi = 1/4 it is 4.0, 3.5 and 3.3, and 7.2 with three. Student's t has 2.3, 2.1 and 2.0.
     """
 
     phi: float = 1.0
@@ -97,7 +92,7 @@ class Anytime:
 
 
 def equal_level(alpha: float, questions: int) -> float:
-    """The two-sided level of the interval that shows equivalence: each of two one-sided tests has half of it."""
+    """The two-sided level of the interval that shows equivalence: twice the level of each of two one-sided tests."""
     return min(0.999, 2 * alpha / questions)
 
 
@@ -106,9 +101,5 @@ ASSUMED = FixedLength(
     "assumed",
     "Student's t, if the number of seeds was fixed beforehand",
     ", if the number of seeds was fixed beforehand",
-)
-"""Nobody has said whether the number of seeds was fixed."""
-ANYTIME = Anytime(phi=0.25)
-"""Narrowest at about 3 to 10 runs of an arm: ± 7.2 standard errors with three runs of each of two arms, 4.0 with five,
-3.5 with ten, 3.3 with twenty.
-"""
+)  # it is unknown whether the number of seeds was fixed
+ANYTIME = Anytime(phi=0.25)  # narrowest at about 3 to 10 runs per arm

@@ -1,4 +1,4 @@
-"""Measurements of arms: samples, means and deviations over seeds, and their spread."""
+"""Measurements of arms: samples, and the mean and deviation over their runs."""
 
 import math
 from collections.abc import Sequence
@@ -11,24 +11,21 @@ from asr_verdicts.statistics.distributions import chi_square_quantile
 from asr_verdicts.statistics.intervals import Range
 
 Array = NDArray[np.float64]
-SPEAKERS = "speakers"
-"""What utterances were drawn with, unless a corpus knows better."""
+SPEAKERS = "speakers"  # the unit that utterances were drawn with, unless a corpus names another
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
     """One arm on one test set.
 
-    rates: the error rate of each run, a fraction (runs,). errors: the errors of each run and utterance (runs,
-    utterances); totals: words or characters (utterances,); speakers: who speaks (utterances,), or another unit that
-    utterances were drawn with; unit: what these are, as a plural. All three arrays are None where only the rates are
-    known; without speakers every utterance counts as a speaker of its own. grain: the step in which
-    a rate can change, one error in the words of the set; 0 where their number is unknown.
+    - rates: the error rate of each run, a fraction (runs,)
+    - errors: of each run and utterance (runs, utterances); totals: words or characters (utterances,)
+    - speakers: the speaker of each utterance, or another unit of drawing (utterances,); unit: its name, as a plural
+    - grain: the smallest step of a rate, one error in the words of the set; 0 if unknown
 
-    A run that diverged takes part: its errors equal the totals, a WER of 100 %. Leaving it out would compare the
-    survivors.
-
-    Raises ValueError for shapes that do not fit and for rates that are not finite.
+    errors, totals and speakers are None if only rates are known; without speakers each utterance counts as a speaker. A
+    diverged run has errors equal to totals, a WER of 100 %, because leaving it out would compare the survivors. Raises
+    ValueError for shapes that do not fit and for rates that are not finite.
     """
 
     rates: Array
@@ -53,29 +50,29 @@ class Sample:
     def of_errors(
         cls, errors: Array, totals: Array, speakers: NDArray[np.str_] | None = None, unit: str = SPEAKERS
     ) -> "Sample":
-        """errors: (runs, utterances); totals: words or characters (utterances,); speakers: (utterances,)."""
+        """Build a sample from errors (runs, utterances), totals (utterances,) and speakers (utterances,)."""
         total = max(1.0, float(totals.sum()))
         return cls(errors.sum(axis=1) / total, errors, totals, speakers, 1 / total, unit)
 
     @classmethod
     def of_rates(cls, rates: Array, total: float | None = None) -> "Sample":
-        """rates: fractions (runs,); total: words or characters of the set, where known."""
+        """Build a sample from rates (runs,), fractions. total: words or characters of the set, if known."""
         return cls(rates, grain=0.0 if total is None else 1 / max(1.0, total))
 
     @property
     def units(self) -> NDArray[np.str_] | None:
-        """The name of what each utterance is drawn with (utterances,): its speaker, or itself where none is known."""
+        """The unit of each utterance (utterances,): its speaker, or itself if speakers are unknown."""
         if self.totals is None or self.speakers is not None:
             return self.speakers
         return np.arange(len(self.totals)).astype(np.str_)
 
     def of_runs(self, runs: NDArray[np.intp]) -> "Sample":
-        """The sample of some of the runs, given by their numbers."""
+        """The sample of the runs with these indices."""
         errors = None if self.errors is None else self.errors[runs]
         return Sample(self.rates[runs], errors, self.totals, self.speakers, self.grain, self.unit)
 
     def has_utterances_of(self, other: "Sample") -> bool:
-        """True if both were tested on the same utterances, as far as their words and speakers tell."""
+        """Return whether both were tested on the same utterances, judged by totals and speakers."""
         mine, theirs = self.units, other.units
         if self.totals is None or other.totals is None or mine is None or theirs is None:
             return False
@@ -89,10 +86,9 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
 
 @dataclass(frozen=True)
 class Spread:
-    """The rates of an arm's runs, as fractions.
+    """The spread of an arm's rates, as fractions. best: the lowest rate; worst: the highest.
 
-    deviation: their standard deviation with its 95 % interval, which holds for normal rates; None for a single run.
-    best is the lowest rate, worst the highest.
+    deviation: standard deviation with its 95 % interval, which assumes normal rates; None for a single run.
     """
 
     runs: int
@@ -108,13 +104,13 @@ def describe(sample: Sample) -> Spread:
     return Spread(
         runs=len(rates),
         mean=float(rates.mean()),
-        deviation=_deviation(rates.tolist()),
+        deviation=_estimate_deviation(rates.tolist()),
         best=float(rates.min()),
         worst=float(rates.max()),
     )
 
 
-def _deviation(values: Sequence[float]) -> Range | None:
+def _estimate_deviation(values: Sequence[float]) -> Range | None:
     degrees = len(values) - 1
     if degrees < 1:
         return None

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+# units in which a metric counts errors; a single error is the smallest step of a rate
 TOTALS = {"wer": "words", "cer": "characters"}
-"""The units in which a metric counts errors; a single error is the step in which a rate can change."""
 
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction; mean: of those rates.
-    runs, arms, sweeps: how many it comes from; it has runs − arms degrees of freedom.
+    """The noise of seeds in earlier runs, with runs − arms degrees of freedom.
+
+    - deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction; mean: of the rates
+    - runs, arms, sweeps: their numbers
     """
 
     deviation: float
@@ -24,6 +26,9 @@ class SeedNoise:
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]], grain: float) -> float:
-    """√(Σ (n − 1) s² / Σ (n − 1)), and never less than the rounding to single errors, grain / √12."""
+    """Pool the standard deviations of groups: √(Σ (n − 1) s² / Σ (n − 1)).
+
+    The result is at least the rounding to whole errors, grain / √12.
+    """
     squares = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in groups)
     return max(math.sqrt(squares / sum(len(group) - 1 for group in groups)), grain / math.sqrt(12))

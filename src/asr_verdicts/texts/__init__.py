@@ -1,1 +1,1 @@
-"""What other toolkits wrote: their files of hypotheses and references, read into the same records as own runs."""
+"""Files of other toolkits: hypotheses and references, read into the same records as this project's runs."""

@@ -22,15 +22,14 @@ FORMATS: dict[str, Callable[[Path, Lines, Reading], Texts]] = {
     "trn": read_trn, "kaldi": read_kaldi, "json": read_json, "csv": read_csv, "icefall": read_recogs,
     "speechbrain": read_speechbrain, "ctm": read_ctm, "stm": read_stm, "lines": read_lines,
 }  # fmt: skip
-LOOKED_AT = 200
-"""Lines by which a format is recognised."""
-MOSTLY = 0.5
-"""Share of the lines that have to look like a format; the others are then mistakes, named by their numbers."""
+LOOKED_AT = 200  # lines by which a format is recognised
+MOSTLY = 0.5  # least share of the lines that look like a format; the others are then errors with line numbers
 
 
 def read_texts(path: Path, format_: str | None, reading: Reading, segments: Mapping[str, Entry] | None = None) -> Texts:
-    """The texts of a file. format_: a key of FORMATS, or None to recognise it. segments: of the references, where these
-    are an STM. Raises UsageError with the file, the line and what was expected.
+    """The texts of a file. Raises UsageError with the file, the line and what was expected.
+
+    format_: a key of FORMATS, or None to recognise it; segments: of the references, if these are an STM.
     """
     if format_ is not None and format_ not in FORMATS:
         raise choices("--format", format_, list(FORMATS))
@@ -42,7 +41,7 @@ def read_texts(path: Path, format_: str | None, reading: Reading, segments: Mapp
 
 
 def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
-    """The format of most lines. or_else: where two fit. Raises UsageError where two fit without it."""
+    """Recognise the format of most lines. If two fit, returns kaldi if `or_else` is given, else raises UsageError."""
     first = lines[0][1].lstrip()
     if first[0] in "{[" and (first[0] == "{" or first[1:2] in ("{", "")):
         return "json"
@@ -50,7 +49,7 @@ def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
         return "speechbrain"
     seen = [line for _, line in lines[:LOOKED_AT] if not line.startswith(";;")]
     if not seen:
-        raise UsageError(f"{path}: it holds comments alone")
+        raise UsageError(f"{path}: it contains only comments")
     fits: dict[str, Callable[[str], object]]
     fits = {"icefall": RECOGS.match, "trn": split_trn, "stm": STM.match, "ctm": CTM.match}
     share = {name: sum(fit(line) is not None for line in seen) / len(seen) for name, fit in fits.items()}
@@ -63,5 +62,5 @@ def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
     if name in ("ctm", "stm") and path.suffix != f".{name}" and len(set(ids)) == len(ids) > 1:
         if or_else is not None:
             return "kaldi"
-        raise UsageError(f"{path}: it may be {name} or kaldi (id words, all of them numbers); --format says which")
+        raise UsageError(f"{path}: it may be {name} or kaldi (id and words, all numbers); --format says which")
     return name

@@ -1,28 +1,28 @@
-"""Ids of utterances: some of them for a message, and the speaker in each."""
+"""Ids of utterances: a sample for a message, and the speaker in each id."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 from asr_verdicts.errors import UsageError
 
-SHOWN = 5
-"""Ids that a message lists."""
+SHOWN = 5  # ids that a message lists
 
 
 def some_of(ids: Sequence[str]) -> str:
-    """The number of ids, and the first of them."""
+    """Describe ids by their number and the first of them."""
     more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
     return f"{len(ids)} id{'s' * (len(ids) > 1)} ({', '.join(ids[:SHOWN])}{more})"
 
 
 def speakers_of(ids: Iterable[str], pattern: str, name: str) -> dict[str, str]:
-    """The speaker in each id: the first group of a regular expression. Raises UsageError for a pattern that is none or
-    has no group, and for ids in which it finds nothing.
+    """The speaker in each id: the first group of a regular expression.
+
+    Raises UsageError for an invalid pattern, one without a group, and ids in which it finds nothing.
     """
     try:
         compiled = re.compile(str(pattern))
     except re.error as error:
-        raise UsageError(f"{name}={pattern}: no regular expression: {error}") from error
+        raise UsageError(f"{name}={pattern}: not a regular expression: {error}") from error
     if compiled.groups < 1:
         raise UsageError(f"{name}={pattern}: expected a group for the speaker, as in ^([^-]+)-")
     speakers = {id_: match[1] if (match := compiled.search(id_)) else None for id_ in ids}

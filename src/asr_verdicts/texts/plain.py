@@ -1,4 +1,4 @@
-"""Texts by line and alignments: sclite's trn, Kaldi's text, icefall's recogs, SpeechBrain's wer files, plain lines."""
+"""Texts by line, and alignments: trn, Kaldi's text, icefall's recogs, SpeechBrain's wer files, plain lines."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ RULE = re.compile(r"^={10,}$")
 
 
 def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """sclite's transcripts: `words (id)`, of ESPnet's score_wer/, too. Lines that begin with ;; are comments."""
+    """Read sclite's transcripts, `words (id)`, also from ESPnet's score_wer/. Lines that begin with ;; are comments."""
     entries = []
     for number, line in lines:
         if line.startswith(";;"):
@@ -35,7 +35,7 @@ def split_trn(line: str) -> tuple[str, str] | None:
 
 
 def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Kaldi's text: `id words`; an id alone has no words."""
+    """Read Kaldi's text: `id words`, or an id alone for an utterance without words."""
     entries = []
     for number, line in lines:
         id_, _, words = line.strip().replace("\t", " ").partition(" ")
@@ -45,7 +45,7 @@ def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """A sentence per line without ids, which are then the numbers of the lines; empty lines count."""
+    """Read a sentence per line, without ids; line numbers are the ids. Empty lines count."""
     last = lines[-1][0]
     texts = dict(lines)
     entries = [(number, Entry(str(number), texts.get(number, ""))) for number in range(1, last + 1)]
@@ -53,27 +53,31 @@ def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """icefall's recogs-<set>-<…>.txt: two lines an utterance, `id:<TAB>ref=['a', 'b']` and `id:<TAB>hyp=[…]`."""
+    """Read icefall's recogs-<set>-<…>.txt: lines `id:<TAB>ref=['a', 'b']` and `id:<TAB>hyp=[…]` for each utterance."""
     sides: dict[str, dict[str, list[tuple[int, str]]]] = {}
     for number, line in lines:
         if (match := RECOGS.match(line)) is None:
             raise UsageError(f"{path}:{number}: expected id:<TAB>ref=[…] or hyp=[…], found {line[:60]!r}")
-        sides.setdefault(clean(match[1]), {}).setdefault(match[2], []).append((number, _words(path, number, match[3])))
+        sides.setdefault(clean(match[1]), {}).setdefault(match[2], []).append(
+            (number, _parse_words(path, number, match[3]))
+        )
     entries = []
     for id_, of_id in sides.items():
         for side in ("ref", "hyp"):
-            found = of_id.get(side, [])
-            if len(found) > 1:
-                raise UsageError(f"{path}:{found[1][0]}: the id {id_} has a second {side}, first in line {found[0][0]}")
-            if not found:
+            matches = of_id.get(side, [])
+            if len(matches) > 1:
+                raise UsageError(
+                    f"{path}:{matches[1][0]}: the id {id_} has a second {side}, first in line {matches[0][0]}"
+                )
+            if not matches:
                 raise UsageError(f"{path}: the id {id_} has no {side}")
         (number, reference), (_, text) = of_id["ref"][0], of_id["hyp"][0]
         entries.append((number, Entry(id_, reference if reading.references else text, reference)))
     return Texts(str(path), "icefall", unique(path, entries))
 
 
-def _words(path: Path, number: int, text: str) -> str:
-    """The words of a Python list of strings, as icefall prints it; nothing is executed."""
+def _parse_words(path: Path, number: int, text: str) -> str:
+    """The words of a Python list of strings, as icefall prints it. Nothing is executed."""
     try:
         words = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
@@ -84,32 +88,32 @@ def _words(path: Path, number: int, text: str) -> str:
 
 
 def read_speechbrain(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """SpeechBrain's wer_<set>.txt: below ALIGNMENTS, utterances with the aligned words of reference and hypothesis."""
+    """Read SpeechBrain's wer_<set>.txt: aligned words of reference and hypothesis, below the line ALIGNMENTS."""
     below = next((place for place, (_, line) in enumerate(lines) if line.strip() == "ALIGNMENTS"), None)
     if below is None:
-        raise UsageError(f"{path}: expected a part ALIGNMENTS, which SpeechBrain writes below the summary")
+        raise UsageError(f"{path}: expected a line ALIGNMENTS, which SpeechBrain writes below the summary")
     entries = []
-    for block in _blocks(_whole(path, lines[below][0])):
+    for block in _split_blocks(_read_below(path, lines[below][0])):
         if (match := ALIGNED.match(block[0][1])) is None:
-            continue  # the description of the format
+            continue  # SpeechBrain's description of the format
         number = block[0][0]
         if len(block) != 4:
             raise UsageError(f"{path}:{number}: {match[1]} has {len(block) - 1} lines of the alignment, expected 3")
-        reference, hypothesis = (_aligned(block[place][1]) for place in (1, 3))
+        reference, hypothesis = (_join_aligned(block[place][1]) for place in (1, 3))
         entries.append((number, Entry(match[1], reference if reading.references else hypothesis, reference)))
     if not entries:
-        raise UsageError(f"{path}: there is no aligned utterance below ALIGNMENTS")
+        raise UsageError(f"{path}: expected aligned utterances below ALIGNMENTS, found none")
     return Texts(str(path), "speechbrain", unique(path, entries))
 
 
-def _whole(path: Path, first: int) -> Lines:
-    """The lines below line `first`, the empty ones too: an empty hypothesis is one."""
+def _read_below(path: Path, first: int) -> Lines:
+    """The lines below line `first`, including empty ones, which are empty hypotheses."""
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         return [(number, line.rstrip("\r\n")) for number, line in enumerate(file, start=1) if number > first]
 
 
-def _blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
-    """The stretches between rules of ====. Empty lines count, but those behind three aligned ones."""
+def _split_blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
+    """The lines between rules of ====. Empty lines count, except below three aligned ones."""
     block: list[tuple[int, str]] = []
     for number, line in [*lines, (0, "=" * 80)]:
         if not RULE.match(line):
@@ -122,6 +126,6 @@ def _blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
         block = []
 
 
-def _aligned(line: str) -> str:
+def _join_aligned(line: str) -> str:
     words = (word.strip() for word in line.split(" ; "))
     return " ".join(word for word in words if word and word != "<eps>")

@@ -1,4 +1,4 @@
-"""Hypotheses against references: which ids belong together, who speaks, and the counted rows of an own run."""
+"""Hypotheses against references: matching ids, speakers, and the same counted rows as a run has."""
 
 import re
 from collections import Counter
@@ -17,23 +17,23 @@ from asr_verdicts.texts.ids import some_of, speakers_of
 from asr_verdicts.texts.speakers import speakers_and_units
 
 MISSING = ("refuse", "empty", "skip")
-WORTH_A_WARNING = 0.1
-"""Share of the errors that case and punctuation may make alone without a warning."""
+WORTH_A_WARNING = 0.1  # share of the errors that case and punctuation alone may cause without a warning
+# signs without a spoken word: <unk>, [noise], (uh), {COUGH}, %hesitation
 MARK = re.compile(r"(?<!\S)(?:<[^<>\s]+>|\[[^][\s]+\]|\([^()\s]+\)|\{[^{}\s]+\}|%[^\W\d]\w*)(?!\S)")
-"""What stands for no spoken word: <unk>, [noise], (uh), {COUGH}, %hesitation."""
 MARKS_WORTH_A_WARNING = 0.01
 COMPATIBILITY = "compatibility forms of Unicode (ﬁ, full-width letters)"
-SPACE = "<space>"
-"""ESPnet's word for a space between characters."""
-MOST_READINGS = 256
-"""Readings of a reference with alternatives; sclite's own examples have some ten."""
+SPACE = "<space>"  # ESPnet's word for a space between characters
+MOST_READINGS = 256  # most readings of a reference with alternatives; sclite's own examples have about ten
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How texts are compared. normalise: NAMES of normalisation; missing: what is done where ids of a file and of the
-    references differ; speakers: by id; speaker_of: a regular expression whose first group is the speaker of an id;
-    language: a code, as tr; drop: words with commas between them that are removed from both sides, in any case.
+    """How to compare texts.
+
+    - normalise: one of text.NAMES; language: a code, such as tr; drop: words, with commas between them, that are
+      removed from both sides in any case
+    - missing: what to do if ids of a file and of the references differ
+    - speakers: by id; speaker_of: a regular expression whose first group is the speaker in an id
     """
 
     normalise: str = "none"
@@ -60,7 +60,7 @@ class Scoring:
         return f"{MEANING[self.normalise]} ({' '.join(f'--{key} {value}' for key, value in options.items() if value)})"
 
     def build_normalisation(self) -> Callable[[str], str]:
-        """Return the function from a text to the text that is scored."""
+        """Return the function that turns a text into the text that is scored."""
         normalise = normalisation(self.normalise, self.language)
         words = "|".join(re.escape(word.strip()) for word in clean(self.drop).split(",") if word.strip())
         dropped = re.compile(rf"(?<!\S)({words})(?!\S)", re.IGNORECASE)
@@ -69,8 +69,9 @@ class Scoring:
 
 @dataclass
 class Scored:
-    """The rows of each file of a set, in the order of the files, and what a reader has to be warned of. files, spoken:
-    the hypotheses, and the references by id, before they are normalised.
+    """The rows of each file of a set, in the order of the files, with warnings.
+
+    files, spoken: the hypotheses, and the references by id, before they are normalised.
     """
 
     rows: list[list[UtteranceRow]] = field(default_factory=list)
@@ -80,21 +81,21 @@ class Scored:
 
 
 def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: Scoring) -> Scored:
-    """The rows of all files of a set, over the same ids. references: None where the files hold them.
+    """The rows of all files of a set, over the same ids. references: None if the files contain them.
 
-    Raises UsageError for ids that differ, where scoring.missing refuses them, for files with different references, and
-    for speakers that are not found.
+    Raises UsageError if ids differ and scoring.missing is refuse, if files have different references, or if speakers
+    are not found.
     """
     scored = Scored()
     references = references and _join_characters(references, scored.warnings)
-    spoken = _references(references, files, scored.warnings)
-    files = [_without_case(_join_characters(file, scored.warnings), spoken, scored.warnings) for file in files]
+    spoken = _collect_references(references, files, scored.warnings)
+    files = [_match_case(_join_characters(file, scored.warnings), spoken, scored.warnings) for file in files]
     scored.files = files
-    ids = _common(set_, spoken, files, scoring, scored.warnings)
+    ids = _choose_ids(set_, spoken, files, scoring, scored.warnings)
     normalise, count = cache(scoring.build_normalisation()), cache(error_columns)
     scored.spoken = {id_: spoken[id_].text for id_ in ids}
     if references is not None and references.format in ("trn", "stm"):
-        scored.spoken = _chosen(set_, scored.spoken, files, normalise, scored.warnings)
+        scored.spoken = _choose_readings(set_, scored.spoken, files, normalise, scored.warnings)
     speakers = speakers_and_units(set_, ids, spoken, files, scoring.speakers, scoring.speaker_of, scored.warnings)
     for file in files:
         rows: list[UtteranceRow] = []
@@ -103,20 +104,20 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
             reference = normalise(scored.spoken[id_])
             hypothesis = normalise(entry.text) if entry is not None else ""
             row = {"set": set_, "id": id_, **speakers[id_], "reference": reference, "hypothesis": hypothesis}
-            rows.append(row | count(reference, hypothesis) | _recording(entry, spoken[id_]))  # type: ignore[arg-type]
+            rows.append(row | count(reference, hypothesis) | _place_of_audio(entry, spoken[id_]))  # type: ignore[arg-type]
         scored.rows.append(rows)
-    scored.warnings += _copies(set_, files, scored.rows)
+    scored.warnings += _copy_warnings(set_, files, scored.rows)
     words = Counter[str]()
     for counted in scored.rows[0]:
         words[counted["unit"] or counted["speaker"]] += counted["words"]
     if silent := [unit for unit, number in words.items() if not number]:
         units = f"{len(silent)} of {len(words)} units ({', '.join(silent[:3])})"
-        scored.warnings.append(f"{set_}: the references of {units} have no word: all errors there are insertions")
+        scored.warnings.append(f"{set_}: the references of {units} have no words, so all errors are insertions")
     return scored
 
 
 def _join_characters(file: Texts, warnings: list[str]) -> Texts:
-    """The file with words in place of the single characters and <space> of ESPnet's score_cer/*.trn."""
+    """Join the single characters and <space> of ESPnet's score_cer/*.trn to words."""
     words = {word for entry in file.entries.values() for word in entry.text.split()}
     if SPACE not in words or any(len(word) > 1 and not MARK.fullmatch(word) for word in words):
         return file
@@ -125,32 +126,36 @@ def _join_characters(file: Texts, warnings: list[str]) -> Texts:
     return replace(file, entries={id_: replace(entry, text=spelled[id_]) for id_, entry in file.entries.items()})
 
 
-def _copies(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
-    """A warning for files with the same hypotheses: copies are no seeds, and no two systems."""
+def _copy_warnings(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
+    """A warning for files with the same hypotheses: copies are not seeds, and not two systems."""
     by_content: dict[tuple[str, ...], list[str]] = {}
     for file, of_file in zip(files, rows, strict=True):
         by_content.setdefault(tuple(row["hypothesis"] for row in of_file), []).append(file.source)
-    found = "the same hypotheses: not independent, and of one system they count as one run"
-    return [f"{set_}: {' and '.join(sources)} hold {found}" for sources in by_content.values() if len(sources) > 1]
+    problem = "the same hypotheses: not independent, and one run if of one system"
+    return [f"{set_}: {' and '.join(sources)} have {problem}" for sources in by_content.values() if len(sources) > 1]
 
 
-def _recording(*entries: Entry | None) -> dict[str, object]:
-    """Where the audio is, by the first entry that says so."""
+def _place_of_audio(*entries: Entry | None) -> dict[str, object]:
+    """The place of the audio, from the first entry that has one."""
     for entry in entries:
         if entry is not None and entry.audio:
             return {"audio": entry.audio, "offset": entry.offset, "duration": entry.duration}
     return {}
 
 
-def _references(references: Texts | None, files: Sequence[Texts], warnings: list[str]) -> dict[str, Entry]:
-    """The utterances as they were spoken, by id: of the file of references, else of the files of hypotheses."""
+def _collect_references(references: Texts | None, files: Sequence[Texts], warnings: list[str]) -> dict[str, Entry]:
+    """The spoken utterances by id: from the file of references, else from the files of hypotheses."""
     if references is not None:
         for file in files:
-            own = {id_: entry.reference for id_, entry in file.entries.items() if entry.reference is not None}
-            said = references.entries
-            if other := [id_ for id_, text in own.items() if id_ in said and _words(said[id_].text) != _words(text)]:
+            inline = {id_: entry.reference for id_, entry in file.entries.items() if entry.reference is not None}
+            entries = references.entries
+            if other := [
+                id_
+                for id_, text in inline.items()
+                if id_ in entries and _split_words(entries[id_].text) != _split_words(text)
+            ]:
                 warnings.append(
-                    f"{file.source}: its own references differ in {some_of(other)}: {references.source} counts"
+                    f"{file.source}: its own references differ in {some_of(other)}: only {references.source} counts"
                 )
         return references.entries
     spoken: dict[str, Entry] = {}
@@ -158,29 +163,31 @@ def _references(references: Texts | None, files: Sequence[Texts], warnings: list
         for id_, entry in file.entries.items():
             if entry.reference is None:
                 raise UsageError(f"{file.source} ({file.format}): it holds no references; expected --references FILE")
-            known = spoken.setdefault(id_, entry)
-            if _words(known.reference) != _words(entry.reference):
+            first = spoken.setdefault(id_, entry)
+            if _split_words(first.reference) != _split_words(entry.reference):
                 raise UsageError(
-                    f"{file.source}: the reference of {id_} is {_cut(entry.reference)}, and {_cut(known.reference)} in "
+                    f"{file.source}: the reference of {id_} is {_cut(entry.reference)}, and {_cut(first.reference)} in "
                     "another file; expected the same, or --references FILE"
                 )
     return {id_: replace(entry, text=entry.reference or "", reference=None) for id_, entry in spoken.items()}
 
 
-def _without_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -> Texts:
-    """The file with the ids of the references, where these differ in case alone; for sclite they are the same."""
-    own = {id_.lower(): id_ for id_ in spoken}
-    if all(id_ in spoken for id_ in file.entries) or len(own) < len(spoken):
+def _match_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -> Texts:
+    """Replace ids that differ from the references' ids in case alone, which sclite treats as equal."""
+    by_lower = {id_.lower(): id_ for id_ in spoken}
+    if all(id_ in spoken for id_ in file.entries) or len(by_lower) < len(spoken):
         return file
-    renamed = {own.get(id_.lower(), id_): entry for id_, entry in file.entries.items()}
-    changed = [id_ for id_ in file.entries if id_ not in spoken and id_.lower() in own]
+    renamed = {by_lower.get(id_.lower(), id_): entry for id_, entry in file.entries.items()}
+    changed = [id_ for id_ in file.entries if id_ not in spoken and id_.lower() in by_lower]
     if not changed or len(renamed) < len(file.entries):
         return file
-    warnings.append(f"{file.source}: {some_of(changed)} are the references' in another case, and count as these")
+    warnings.append(
+        f"{file.source}: {some_of(changed)} differ from the references' ids in case alone, and count as these"
+    )
     return replace(file, entries=renamed)
 
 
-def _words(text: str | None) -> list[str]:
+def _split_words(text: str | None) -> list[str]:
     return (text or "").split()
 
 
@@ -189,19 +196,19 @@ def _cut(text: str | None) -> str:
     return repr(words if len(words) <= 40 else f"{words[:37]}...")
 
 
-def _common(
+def _choose_ids(
     set_: str, spoken: Mapping[str, Entry], files: Sequence[Texts], scoring: Scoring, warnings: list[str]
 ) -> list[str]:
     """The ids that are scored, in the order of the references."""
-    kept = set(spoken)
+    common = set(spoken)
     for file in files:
         missing = [id_ for id_ in spoken if id_ not in file.entries]
         additional = [id_ for id_ in file.entries if id_ not in spoken]
         if len(missing) == len(spoken):
             first, other = next(iter(spoken)), next(iter(file.entries))
             raise UsageError(
-                f"{file.source}: none of its ids is one of the references: it has {other}, these have {first}; it was "
-                f"read as {file.format}"
+                f"{file.source}: none of its ids is in the references: it has {other}, they have {first}; it was read "
+                f"as {file.format}"
             )
         lacking = [
             f"{what} {some_of(ids)}"
@@ -219,50 +226,51 @@ def _common(
         if additional:
             warnings.append(f"{set_}: {file.source} has no reference for {some_of(additional)}: left out")
         if scoring.missing == "skip":
-            kept -= set(missing)
-    if not kept:
-        raise UsageError(f"{set_}: no id has a hypothesis in every file; --missing empty counts those as empty")
-    return [id_ for id_ in spoken if id_ in kept]
+            common -= set(missing)
+    if not common:
+        raise UsageError(f"{set_}: no id has a hypothesis in every file; --missing empty counts missing ones as empty")
+    return [id_ for id_ in spoken if id_ in common]
 
 
-def _chosen(
+def _choose_readings(
     set_: str,
     spoken: Mapping[str, str],
     files: Sequence[Texts],
     normalise: Callable[[str], str],
     warnings: list[str],
 ) -> dict[str, str]:
-    """The references without alternatives. Of NIST's { a / b / @ } that reading counts which all files together are
-    nearest to: the systems are compared on the same words.
+    """Choose one reading of each reference with NIST's alternatives { a / b / @ }.
+
+    It is the reading nearest to all files together, so that the systems are compared on the same words.
     """
     chosen, several = dict(spoken), []
     for id_, reference in spoken.items():
-        if len(readings := _readings(id_, reference)) > 1:
+        if len(readings := _list_readings(id_, reference)) > 1:
             several.append(id_)
-            said = [normalise(file.entries[id_].text) for file in files if id_ in file.entries]
-            chosen[id_] = min(readings, key=lambda text: _distance(normalise(text), said))
+            heard = [normalise(file.entries[id_].text) for file in files if id_ in file.entries]
+            chosen[id_] = min(readings, key=lambda text: _count_errors(normalise(text), heard))
     if several:
         warnings.append(
-            f"{set_}: the references of {some_of(several)} have alternatives {{ a / b }}: the reading that all files "
-            "together are nearest to counts"
+            f"{set_}: the references of {some_of(several)} have alternatives {{ a / b }}: the reading nearest to all "
+            "files together counts"
         )
     return chosen
 
 
-def _distance(reference: str, hypotheses: Iterable[str]) -> tuple[int, int]:
+def _count_errors(reference: str, hypotheses: Iterable[str]) -> tuple[int, int]:
     errors = [word_errors(reference, hypothesis) for hypothesis in hypotheses]
     return sum(each.count for each in errors), sum(each.substitutions for each in errors)
 
 
-def _readings(id_: str, text: str) -> list[str]:
-    """The readings of a reference. Braces and slashes count if they stand alone, and from the first { on."""
+def _list_readings(id_: str, text: str) -> list[str]:
+    """The readings of a reference. Braces and slashes count if they are separate words, from the first { on."""
     if (opening := re.search(r"(?<!\S)\{\s.*\s/\s", text)) is None:
         return [text]
     _, *parts = re.split(r"(?<!\S)([{}])(?!\S)", text[opening.start() :])
     if "".join(parts[::2]) != "{}" * (len(parts) // 4):
         raise UsageError(
-            f"{id_}: the alternatives in {_cut(text)} are not closed, or lie in each other; where {{ is a letter, give "
-            "the references as Kaldi's text (id words)"
+            f"{id_}: the alternatives in {_cut(text)} are not closed, or are nested; if {{ is a word, give the "
+            "references as Kaldi's text (id words)"
         )
     parts = [text[: opening.start()], *parts[1::2]]
     options = [[part] if place % 2 == 0 else re.split(r"(?<!\S)/(?!\S)", part) for place, part in enumerate(parts)]
@@ -275,9 +283,9 @@ def _readings(id_: str, text: str) -> list[str]:
 
 
 def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, str], scoring: Scoring) -> list[str]:
-    """Warnings if marks, case and punctuation, or forms of Unicode alone make a good part of the errors of a file.
+    """Warnings if marks, case and punctuation, or forms of Unicode alone cause many errors of a file.
 
-    rows: of one set; spoken: its references, as Scored has them.
+    rows: of one set; spoken: its references, as in Scored.
     """
     normalise, marks, on_marks = scoring.build_normalisation(), Counter[str](), 0
     wrong = [row for row in rows if recorded_errors(row).count]
@@ -293,8 +301,8 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
     composed, least = partial(normalize, "NFKC"), WORTH_A_WARNING
     shares = (
         ("marks such as <unk>", on_marks, MARKS_WORTH_A_WARNING, f"--drop '{names}' removes them"),
-        ("case and punctuation", total - _errors(wrong, bare), least, "--normalise punctuation scores words alone"),
-        (COMPATIBILITY, total - _errors(wrong, composed), least, "in NFKC they are equal"),
+        ("case and punctuation", total - _recount(wrong, bare), least, "--normalise punctuation scores words alone"),
+        (COMPATIBILITY, total - _recount(wrong, composed), least, "in NFKC they are equal"),
     )  # fmt: skip
     return [
         f"{rows[0]['set']}: {what} alone make {100 * errors / total:.0f} % of the errors of {file.source}: {remedy}"
@@ -303,5 +311,5 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
     ]
 
 
-def _errors(rows: Sequence[UtteranceRow], function: Callable[[str], str]) -> int:
+def _recount(rows: Sequence[UtteranceRow], function: Callable[[str], str]) -> int:
     return sum(word_errors(function(row["reference"]), function(row["hypothesis"])).count for row in rows)

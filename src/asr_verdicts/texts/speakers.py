@@ -1,4 +1,4 @@
-"""The speakers of utterances: from the files, by a table, by a pattern of ids, or unknown."""
+"""The speakers of utterances: from the files, a table or a pattern of ids, or unknown."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,20 +10,18 @@ from asr_verdicts.text import clean
 from asr_verdicts.texts.entries import Entry, Texts, lines_of
 from asr_verdicts.texts.ids import some_of, speakers_of
 
-UNKNOWN = "utterance"
-"""The kind of unit of an utterance whose speaker is not known."""
+UNKNOWN = "utterance"  # the kind of unit of an utterance with an unknown speaker
+# forms of ids, each with the pattern that finds the speaker, and a name
 HABITS = (
     (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
     (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),
     (r"[^_]+_.+", r"^([^_]+)_", "speaker_utterance"),
 )
-"""Forms of ids, the pattern that takes the speaker from each, and its name."""
-LOOKED_AT = 100
-"""Utterances of a file by which it is known whether it names speakers."""
+LOOKED_AT = 100  # utterances that show whether a file names speakers
 
 
 def speakers_in(path: Path) -> dict[str, str]:
-    """Kaldi's utt2spk: lines of id and speaker. Raises UsageError for other lines, and for an id with two speakers."""
+    """Read Kaldi's utt2spk: lines of id and speaker. Raises UsageError for other lines, and an id with two speakers."""
     speakers: dict[str, str] = {}
     for number, line in lines_of(path):
         fields = clean(line).split()
@@ -43,12 +41,13 @@ def speakers_and_units(
     pattern: str | None,
     warnings: list[str],
 ) -> dict[str, dict[str, str]]:
-    """The columns speaker and unit by id; where a speaker is not known the utterance is the unit. table: speakers by
-    id; pattern: its group is the speaker in an id; both None where the files say it, or nothing does. Raises UsageError
+    """The columns speaker and unit by id. If a speaker is unknown, each utterance is a unit.
+
+    table: speakers by id; pattern: its group is the speaker in an id; both None to read the files. Raises UsageError
     for ids without a speaker in the table, or by the pattern.
     """
-    speakers = _known(ids, spoken, files, table, pattern)
-    units = _recorded("unit", ids, spoken, files)
+    speakers = _find_speakers(ids, spoken, files, table, pattern)
+    units = _read_recorded("unit", ids, spoken, files)
     if table is None and pattern is None and all(units.values()):
         return {id_: {"speaker": speakers[id_], "unit": units[id_]} for id_ in ids}
     unknown = [id_ for id_ in ids if not speakers[id_]]
@@ -56,14 +55,14 @@ def speakers_and_units(
         return {id_: {"speaker": speakers[id_], "unit": ""} for id_ in ids}
     if len(unknown) < len(ids):
         warnings.append(
-            f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are drawn in place of them"
+            f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are drawn instead of speakers"
         )
     elif len(ids) > 1:
-        warnings.append(f"{set_}: speakers are unknown{_proposal(ids)}")
+        warnings.append(f"{set_}: speakers are unknown{_propose_pattern(ids)}")
     return {id_: {"speaker": "", "unit": f"{UNKNOWN} {id_}"} for id_ in ids}
 
 
-def _known(
+def _find_speakers(
     ids: Sequence[str],
     spoken: Mapping[str, Entry],
     files: Sequence[Texts],
@@ -76,11 +75,13 @@ def _known(
         return {id_: table[id_] for id_ in ids}
     if pattern is not None:
         return speakers_of(ids, pattern, "--speaker-of")
-    return _recorded("speaker", ids, spoken, files)
+    return _read_recorded("speaker", ids, spoken, files)
 
 
-def _recorded(name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]) -> dict[str, str]:
-    """The speaker or the unit of each utterance, as the references say it, or the first of the files that name any."""
+def _read_recorded(
+    name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]
+) -> dict[str, str]:
+    """The speaker or unit of each utterance, from the references, or from the first files that name it."""
     recorded: dict[str, str] = dict.fromkeys(ids, "")
     for entries in (spoken, *(file.entries for file in files)):
         if any(getattr(entry, name) for entry in islice(entries.values(), LOOKED_AT)):
@@ -91,14 +92,14 @@ def _recorded(name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files:
     return recorded
 
 
-def _proposal(ids: Sequence[str]) -> str:
-    """The pattern by which the ids seem to name speakers; it is proposed, since it may be wrong."""
+def _propose_pattern(ids: Sequence[str]) -> str:
+    """Propose the pattern by which ids seem to name speakers. It is not applied, because it may be wrong."""
     for form, pattern, name in HABITS:
         if all(re.fullmatch(form, id_) for id_ in ids):
             speakers = {match[1] for id_ in ids if (match := re.search(pattern, id_))}
             if 1 < len(speakers) < len(ids):
                 return (
-                    f"; ids of the form {name} would give {len(speakers)} ({', '.join(sorted(speakers)[:3])}, …): "
-                    f"--speaker-of '{pattern}' if that is so"
+                    f"; ids look like {name}, with {len(speakers)} speakers ({', '.join(sorted(speakers)[:3])}, …): "
+                    f"add --speaker-of '{pattern}' if that is right"
                 )
     return "; --speaker-of REGEX or --utt2spk FILE names them"

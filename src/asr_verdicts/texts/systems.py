@@ -1,4 +1,4 @@
-"""Systems given by files of hypotheses, as the records that comparisons are made from."""
+"""Systems given by files of hypotheses, as the records from which comparisons are made."""
 
 import glob
 import os
@@ -17,36 +17,35 @@ from asr_verdicts.texts.scoring import Scoring, about_signs, score
 from asr_verdicts.texts.tables import NAMES as COLUMNS
 from asr_verdicts.texts.tables import recording_id
 
-DEFAULT_SET = "test"
-"""The name of a set that was given none."""
+DEFAULT_SET = "test"  # the name of a set without a name
 NAME = re.compile(r"[^\s=:/][^=:/]*")
 
-Systems = Mapping[str, Mapping[str, Sequence[Texts]]]
-"""The files of each system by set, one file per seed."""
+Systems = Mapping[str, Mapping[str, Sequence[Texts]]]  # the files of each system by set, one file per seed
 
 
 @dataclass
 class Given:
-    """The files as they were typed: of each system, and of the references, by set; the default set is ""."""
+    """The files as they were typed: of each system and of the references, by set; "" is the default set."""
 
     systems: dict[str, dict[str, list[Path]]] = field(default_factory=dict)
     references: dict[str, list[Path]] = field(default_factory=dict)
 
 
 def is_system(word: str) -> bool:
-    """True for name=file, as a system is given."""
+    """Return whether a word has the form name=file of a system."""
     name, equals, _ = word.partition("=")
     return bool(equals) and NAME.fullmatch(name) is not None and name not in ("wandb", "run")
 
 
 def parse(words: Sequence[str], references: Sequence[str]) -> Given:
-    """The systems of `name=[set:]pattern`, and the references of `[set:]pattern`. Raises UsageError for a pattern that
-    fits no file, and for a set or file that is given twice.
+    """Read the systems from `name=[set:]pattern`, and the references from `[set:]pattern`.
+
+    Raises UsageError for a pattern without a file, and for a set or file that is given twice.
     """
     given = Given()
     for word in words:
         name, _, rest = word.partition("=")
-        set_, pattern = _set_and_path(rest)
+        set_, pattern = _split_set(rest)
         if not pattern:
             raise UsageError(f"{word}: expected {name}=FILE, or a pattern of files, one for each seed")
         files = given.systems.setdefault(name, {}).setdefault(set_, [])
@@ -54,36 +53,36 @@ def parse(words: Sequence[str], references: Sequence[str]) -> Given:
         if len(set(files)) < len(files):
             raise UsageError(f"{word}: a file of {name} is given twice")
     for word in references:
-        set_, pattern = _set_and_path(word)
+        set_, pattern = _split_set(word)
         if set_ in given.references:
-            raise UsageError(f"--references {word}: there are references {set_ or 'without a set'} already")
+            raise UsageError(f"--references {word}: references of {set_ or 'the default set'} are given twice")
         given.references[set_] = files_of(f"--references {word}", pattern)
     return given
 
 
-def _set_and_path(text: str) -> tuple[str, str]:
-    """test-other:hyp.trn names a set; a path that is there may hold a colon."""
+def _split_set(text: str) -> tuple[str, str]:
+    """Split test-other:hyp.trn into set and path. The path of an existing file may contain a colon."""
     head, colon, path = text.partition(":")
     return (head, path) if colon and NAME.fullmatch(head) and not Path(text).exists() else ("", text)
 
 
 def files_of(word: str, pattern: str) -> list[Path]:
-    """The files of a pattern in the order of their numbers. word: as it was typed, for the error where none fits."""
+    """The files of a pattern in the order of their numbers. word: as typed, for the error if none fits."""
     if Path(pattern).exists() or not glob.has_magic(pattern):
         return [Path(pattern)]
     files = [Path(path) for path in glob.glob(pattern, recursive=True)]
     if not files:
         raise UsageError(f"{word}: no file fits the pattern")
-    return sorted(files, key=_by_number)
+    return sorted(files, key=_number_key)
 
 
-def _by_number(path: Path) -> list[tuple[int, str]]:
-    """seed2 before seed10."""
+def _number_key(path: Path) -> list[tuple[int, str]]:
+    """A key that sorts seed2 before seed10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
 def columns(text: str | None) -> dict[str, str]:
-    """The names of columns by what they hold, of id=utt,hypothesis=pred. Raises UsageError for anything else."""
+    """Read the names of columns by content from id=utt,hypothesis=pred. Raises UsageError for anything else."""
     named: dict[str, str] = {}
     for part in (text or "").split(","):
         what, _, name = part.partition("=")
@@ -97,7 +96,7 @@ def columns(text: str | None) -> dict[str, str]:
 def read_given(
     given: Given, format_: str | None, columns: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, list[Texts]]], dict[str, Texts]]:
-    """The content of all files. Sets are those of the systems; every set has its own references, or each file has."""
+    """The content of all files. Every set of the systems has its own references, or each of its files does."""
     sets = list(dict.fromkeys(set_ for by_set in given.systems.values() for set_ in by_set))
     if unused := [set_ for set_ in given.references if set_ not in sets]:
         named = " and ".join(set_ or DEFAULT_SET for set_ in unused)
@@ -106,7 +105,7 @@ def read_given(
         )
     references = {
         set_: join_texts(
-            [read_texts(path, _of_references(path, format_), Reading(True, set_ or None, columns)) for path in paths]
+            [read_texts(path, _reference_format(path, format_), Reading(True, set_ or None, columns)) for path in paths]
         )
         for set_, paths in given.references.items()
     }
@@ -123,15 +122,15 @@ def read_given(
     for what, name in columns.items():
         if name not in read:
             raise choices(
-                f"--columns {what}", name, f"a column of some file; read were {', '.join(sorted(read)) or 'none'}"
+                f"--columns {what}",
+                name,
+                f"a column of a file; the columns read are {', '.join(sorted(read)) or 'none'}",
             )
     return systems, references
 
 
-def _of_references(path: Path, format_: str | None) -> str | None:
-    """The format of a file of references, which may be another than the hypotheses': --format decides where their own
-    is not clear.
-    """
+def _reference_format(path: Path, format_: str | None) -> str | None:
+    """The format of a file of references; --format decides only if the file's own format is not clear."""
     if format_ not in ("kaldi", "lines"):
         return None
     return format_ if recognise(path, lines_of(path), or_else=format_) == "kaldi" else None
@@ -144,9 +143,10 @@ def read_systems(
     set_: str = "",
     columns: Mapping[str, str] | None = None,
 ) -> list[Texts]:
-    """The hypotheses of each seed: of a file each, or of a folder each, if every file is the JSON of one recording.
+    """The hypotheses of each seed, from a file each or, with a file per recording, from a folder each.
 
-    references: of their set; where they are an STM, a CTM's words go into its segments.
+    A folder's files must all be the JSON of one recording. references: of the same set; if they are an STM, a CTM's
+    words go into its segments.
     """
     segments = references.entries if references is not None and references.format == "stm" else None
     reading = Reading(False, set_ or None, columns or {})
@@ -160,7 +160,7 @@ def read_systems(
 
 
 def join_texts(files: Sequence[Texts]) -> Texts:
-    """The texts of several files together. Raises UsageError for an id that stands in two of them."""
+    """Join the texts of several files. Raises UsageError for an id that occurs in two of them."""
     if len(files) == 1:
         return files[0]
     source = Path(os.path.commonpath([Path(file.source).parent for file in files]))
@@ -170,8 +170,10 @@ def join_texts(files: Sequence[Texts]) -> Texts:
 
 
 def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scoring, declared: Json) -> Records:
-    """The systems as records, a run per seed, over sets that every system has. declared: `ablation` of a config without
-    its factor. Raises UsageError for a system without a set that others have, or with fewer seeds of one set.
+    """The systems as records, a run per seed, over sets that every system has.
+
+    declared: `ablation` of a config, except its factor. Raises UsageError for a system that lacks a set, or seeds of
+    one.
     """
     names = list(systems)
     sets = list(dict.fromkeys(set_ for by_set in systems.values() for set_ in by_set))
@@ -181,7 +183,7 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
     for set_ in sets:
         if lacking := [name for name in names if set_ not in systems[name]]:
             raise UsageError(
-                f"{' and '.join(lacking)}: no hypotheses of the set {set_ or DEFAULT_SET}, which others have"
+                f"{' and '.join(lacking)}: no hypotheses of the set {set_ or DEFAULT_SET}, which other systems have"
             )
         files = [file for name in names for file in systems[name][set_]]
         of_set = score(set_ or DEFAULT_SET, references.get(set_), files, scoring)
@@ -189,12 +191,12 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
         for name in names:
             (first, _), *_ = scored_files = [next(left) for _ in systems[name][set_]]
             seeds = [of_file for _, of_file in scored_files]
-            known = rows.setdefault(name, [[] for _ in seeds])
-            if len(known) != len(seeds):
-                counts = f"{len(known)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
+            earlier = rows.setdefault(name, [[] for _ in seeds])
+            if len(earlier) != len(seeds):
+                counts = f"{len(earlier)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
                 raise UsageError(f"{name}: {counts}; expected a file of each set per seed")
             warnings += about_signs(first, seeds[0], of_set.spoken, scoring)
-            rows[name] = [[*before, *own] for before, own in zip(known, seeds, strict=True)]
+            rows[name] = [[*before, *new] for before, new in zip(earlier, seeds, strict=True)]
         texts = references.get(set_)
         source = f"{texts.source} ({texts.format})" if texts else "the references in the files"
         scored.append(f"{len(of_set.spoken):,} utterances of {set_ or DEFAULT_SET} against {source}")
@@ -205,25 +207,25 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
     tested = [set_ or DEFAULT_SET for set_ in sets]
     sources = {name: [file.source for file in systems[name][sets[0]]] for name in names}
     for name in names:
-        for copy in reversed(_copies(rows[name])):
+        for copy in reversed(_find_copies(rows[name])):
             del sources[name][copy], rows[name][copy]
-    return Records(_runs(sources, rows, tested, declared), warnings=list(dict.fromkeys(warnings)), scored=text)
+    return Records(_build_records(sources, rows, tested, declared), warnings=list(dict.fromkeys(warnings)), scored=text)
 
 
-def _copies(seeds: Sequence[list[UtteranceRow]]) -> list[int]:
-    """Places of the seeds with the hypotheses of an earlier one. Seeds that make no error may be equal by chance."""
+def _find_copies(seeds: Sequence[list[UtteranceRow]]) -> list[int]:
+    """Places of the seeds with the hypotheses of an earlier one. Seeds without errors may be equal by chance."""
     texts = [[row["hypothesis"] for row in rows] for rows in seeds]
     wrong = [any(row["hypothesis"] != row["reference"] for row in rows) for rows in seeds]
-    return [place for place, own in enumerate(texts) if wrong[place] and own in texts[:place]]
+    return [place for place, text in enumerate(texts) if wrong[place] and text in texts[:place]]
 
 
-def _runs(
+def _build_records(
     sources: Mapping[str, Sequence[str]],
     rows: Mapping[str, Sequence[list[UtteranceRow]]],
     tested: list[str],
     declared: Json,
 ) -> list[Record]:
-    """A record for each file of each system, by its rows of all sets."""
+    """A record for each file of each system, with its rows of all sets."""
     alone = all(len(seeds) == 1 for seeds in rows.values())
     return [
         Record(
@@ -232,7 +234,7 @@ def _runs(
                 "seed": seed,
                 SYSTEM: name,
                 "ablation": {**declared, "factor": [SYSTEM]},
-                "data": {"root": _folder_of_audio(of_seed)},
+                "data": {"root": _find_audio_folder(of_seed)},
             },
             overrides=[],
             summary=Summary(sets={}, test_sets=tested),
@@ -240,18 +242,18 @@ def _runs(
             model=ONE_SYSTEM if alone else f"{name}/{seed}",
         )
         for name in sources
-        for source, seed, of_seed in zip(sources[name], _seeds(sources[name]), rows[name], strict=True)
+        for source, seed, of_seed in zip(sources[name], _read_seeds(sources[name]), rows[name], strict=True)
     ]
 
 
-def _folder_of_audio(rows: Sequence[UtteranceRow]) -> str | None:
-    """The folder that holds the recordings, which a page plays; None where no file names any."""
+def _find_audio_folder(rows: Sequence[UtteranceRow]) -> str | None:
+    """The folder of the recordings that a page plays; None if no file names any."""
     folders = {os.path.dirname(os.path.abspath(row["audio"])) for row in rows if row.get("audio")}
     return os.path.commonpath(folders) if folders else None
 
 
-def _seeds(paths: Sequence[str]) -> list[int]:
-    """The seeds that the names of the files tell, where they differ in one number, else 0, 1, 2, …"""
+def _read_seeds(paths: Sequence[str]) -> list[int]:
+    """The seeds in the names of the files, if these differ in one number, else 0, 1, 2, …"""
     numbers = [re.findall(r"\d+", path) for path in paths]
     if len({len(of) for of in numbers}) == 1:
         differ = [place for place in range(len(numbers[0])) if len({of[place] for of in numbers}) > 1]

@@ -21,68 +21,67 @@ NAMES: dict[str, tuple[str, ...]] = {
     AUDIO: ("audio_filepath", "audio", "wav", "path", "file"),
     SET: ("set",),
     UNIT: ("unit",),
-}
-"""The usual names of columns, by what they hold; upper and lower case are one."""
+}  # usual names of columns, by content, in upper or lower case
 TEXTS = (TEXT, REFERENCE, SPEAKER, UNIT)
+# columns with the reference if there is also a hypothesis, and in a table of references
 EITHER = ("text", "transcript", "transcription", "sentence", "segments")
-"""Columns that hold the reference where there is a hypothesis beside them, or in a table of references."""
 WHOLLY_QUOTED = re.compile(r'"([^"]|"")*"')
 AUDIO_ENDING = re.compile(r"\.(wav|flac|mp3|ogg|opus|m4a)$")
 
 
 def read_json(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """JSON lines, as NeMo's manifests, or one list of objects, or the object of one recording, as Whisper writes it."""
+    """Read JSON lines (NeMo's manifests), a list of objects, or the object of one recording (Whisper)."""
     first = lines[0][1].strip()
     if first.startswith("[") or first == "{":
-        content = _parsed(path, lines[0][0], "\n".join(line for _, line in lines))
+        content = _parse_json(path, lines[0][0], "\n".join(line for _, line in lines))
         rows = list(enumerate(content if isinstance(content, list) else [content], start=1))
         named = "entry"
     else:
-        rows = [(number, _parsed(path, number, line)) for number, line in lines]
+        rows = [(number, _parse_json(path, number, line)) for number, line in lines]
         named = "line"
     for number, row in rows:
         if not isinstance(row, dict):
-            raise UsageError(f'{path}: {named} {number} is no object such as {{"id": …, "text": …}}')
+            raise UsageError(f'{path}: {named} {number} is not an object such as {{"id": …, "text": …}}')
     if path.suffix == ".json" and len(rows) == 1 and not {*NAMES[ID], *NAMES[AUDIO]} & {*map(str.lower, rows[0][1])}:
         rows = [(1, {ID: recording_id(path), **rows[0][1]})]
-    return _table(path, "json", [(number, row) for number, row in rows if isinstance(row, dict)], reading)
+    return _read_table(path, "json", [(number, row) for number, row in rows if isinstance(row, dict)], reading)
 
 
 def recording_id(path: Path) -> str:
-    """The id of a recording that has a file of its own: a of a.json, and of whisper.cpp's a.wav.json."""
+    """The id of a recording with its own file: a for a.json, and for whisper.cpp's a.wav.json."""
     return clean(AUDIO_ENDING.sub("", path.stem))
 
 
-def _parsed(path: Path, number: int, text: str) -> object:
+def _parse_json(path: Path, number: int, text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}:{number}: no JSON: {error}") from error
+        raise UsageError(f"{path}:{number}: not JSON: {error}") from error
 
 
 def read_csv(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """CSV, or TSV where the head has tabs, with named columns, as own runs' utterances.csv."""
+    """Read CSV, or TSV if the head has tabs, with named columns, such as a run's utterances.csv."""
     delimiter = "\t" if "\t" in lines[0][1] else ";" if lines[0][1].count(";") > lines[0][1].count(",") else ","
-    fields = _tabbed(lines) if delimiter == "\t" else _quoted(path, lines, delimiter)
+    fields = _split_tabs(lines) if delimiter == "\t" else _split_quoted(path, lines, delimiter)
     (_, head), *rows = zip((number for number, _ in lines), fields, strict=True)
     for number, row in rows:
         if len(row) != len(head):
             raise UsageError(f"{path}:{number}: {len(row)} fields, expected {len(head)} as in the head")
     if not rows:
-        raise UsageError(f"{path}: it has a head and no rows")
-    return _table(path, "csv", [(number, dict(zip(head, row, strict=True))) for number, row in rows], reading)
+        raise UsageError(f"{path}: it has a head but no rows")
+    return _read_table(path, "csv", [(number, dict(zip(head, row, strict=True))) for number, row in rows], reading)
 
 
-def _tabbed(lines: Lines) -> list[list[str]]:
-    """The fields between tabs. Quotes are read as they stand, unless every field with quotes is quoted whole."""
+def _split_tabs(lines: Lines) -> list[list[str]]:
+    """The fields between tabs. Quotes are kept, unless every field with quotes is quoted as a whole."""
     rows = [line.split("\t") for _, line in lines]
     if all(WHOLLY_QUOTED.fullmatch(field) for row in rows for field in row if '"' in field):
         rows = [[field[1:-1].replace('""', '"') if '"' in field else field for field in row] for row in rows]
     return rows
 
 
-def _quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
-    """The fields of CSV. Raises UsageError for a quote that is not closed in its line: it would join rows."""
+def _split_quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
+    """The fields of CSV. Raises UsageError for a quote that is not closed in its line, because it would join rows."""
     csv.field_size_limit(LONGEST_LINE)
     rows = []
     for number, line in lines:
@@ -94,56 +93,57 @@ def _quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
 
 
 def is_head(line: str) -> bool:
-    """True if a line names columns of a table of utterances."""
+    """Return whether a line names columns of a table of utterances."""
     words = {word.strip().strip('"').lower() for word in line.replace("\t", ",").replace(";", ",").split(",")}
-    known = {*EITHER, *(name for names in NAMES.values() for name in names)}
-    return len(words) > 1 and len(words & known) > 1
+    usual = {*EITHER, *(name for names in NAMES.values() for name in names)}
+    return len(words) > 1 and len(words & usual) > 1
 
 
-def _table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str, object]]], reading: Reading) -> Texts:
-    columns = _columns(path, rows[0][1], reading)
-    rows = _of_set(path, rows, columns.get(SET), reading.set)
+def _read_table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str, object]]], reading: Reading) -> Texts:
+    columns = _find_columns(path, rows[0][1], reading)
+    rows = _select_set(path, rows, columns.get(SET), reading.set)
     notes: list[str] = []
     if ID not in columns and AUDIO not in columns:
-        notes.append(f"{path}: it has no ids, so utterances have the numbers of their rows")
-    own = REFERENCE if reading.references else TEXT
+        notes.append(f"{path}: it has no ids, so utterances are numbered by row")
+    wanted = REFERENCE if reading.references else TEXT
     entries = []
-    for (number, row), id_ in zip(rows, _ids(path, rows, columns), strict=True):
-        texts = {key: _string(path, number, columns[key], row.get(columns[key])) for key in columns if key in TEXTS}
-        if texts[own] is None:
-            raise UsageError(f"{path}:{number}: {columns[own]}: a text is expected, found null")
+    for (number, row), id_ in zip(rows, _find_ids(path, rows, columns), strict=True):
+        texts = {key: _read_text(path, number, columns[key], row.get(columns[key])) for key in columns if key in TEXTS}
+        if texts[wanted] is None:
+            raise UsageError(f"{path}:{number}: {columns[wanted]}: a text is expected, found null")
         audio = row.get(columns.get(AUDIO, ""))
         entry = Entry(
             id_,
-            texts[own] or "",
+            texts[wanted] or "",
             texts.get(REFERENCE),
             texts.get(SPEAKER) or "",
             str(path.parent / audio) if isinstance(audio, str) and audio else "",
-            _seconds(path, number, row, "offset", 0.0),
-            _seconds(path, number, row, "duration", math.inf),
+            _read_seconds(path, number, row, "offset", 0.0),
+            _read_seconds(path, number, row, "duration", math.inf),
             texts.get(UNIT) or "",
         )
         entries.append((number, entry))
     return Texts(str(path), format_, unique(path, entries), notes, tuple(columns.values()))
 
 
-def _of_set(
+def _select_set(
     path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], column: str | None, wanted: str | None
 ) -> Sequence[tuple[int, Mapping[str, object]]]:
-    """The rows of one set, where the table has a column of sets."""
+    """The rows of one set, if the table has a column of sets."""
     if column is None:
         return rows
     sets = list(dict.fromkeys(str(row.get(column)) for _, row in rows))
     if wanted is None and len(sets) > 1:
-        raise UsageError(f"{path}: it holds the sets {', '.join(sets)}; expected one by name, as {sets[0]}:{path}")
+        raise UsageError(f"{path}: it contains the sets {', '.join(sets)}; expected one by name: {sets[0]}:{path}")
     if wanted is not None and wanted not in sets:
-        raise UsageError(f"{path}: it holds no set {wanted}; expected {' or '.join(sets)}")
+        raise UsageError(f"{path}: it has no set {wanted}; expected {' or '.join(sets)}")
     return [(number, row) for number, row in rows if str(row.get(column)) == (wanted or sets[0])]
 
 
-def _columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[str, str]:
-    """The names of the columns by what they hold: those of --columns, where the table has them, else the usual ones.
-    Raises UsageError where no text is found.
+def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[str, str]:
+    """The names of the columns by content: from --columns if the table has them, else the usual names.
+
+    Raises UsageError if no text is found.
     """
     columns: dict[str, str] = {}
     spelled = {str(name).lower(): str(name) for name in reversed([*row])}
@@ -158,16 +158,16 @@ def _columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[st
         columns[wanted] = either[0]
     needed = REFERENCE if reading.references else TEXT
     if needed not in columns:
-        known = ", ".join(map(str, row)) or "none"
+        present = ", ".join(map(str, row)) or "none"
         expected = ", ".join([*NAMES[needed], *EITHER])
         raise UsageError(
-            f"{path}: no column of the {needed} among {known}; expected {expected}, or --columns {needed}=NAME"
+            f"{path}: no column with the {needed} among {present}; expected {expected}, or --columns {needed}=NAME"
         )
     return columns
 
 
-def _ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: Mapping[str, str]) -> list[str]:
-    """The ids: of their column, else the names of the audio files, with the start in ms of segments, else numbers."""
+def _find_ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: Mapping[str, str]) -> list[str]:
+    """The ids: from their column, else names of audio files, with the start in ms for segments, else numbers."""
     if ID in columns:
         ids = [str(value).strip() if (value := row.get(columns[ID])) is not None else "" for _, row in rows]
         if "" in ids:
@@ -176,14 +176,14 @@ def _ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: 
     if AUDIO not in columns:
         return [str(place) for place in range(1, len(rows) + 1)]
     paths = [PurePosixPath(str(row.get(columns[AUDIO]) or "")) for _, row in rows]
-    starts = [_seconds(path, number, row, "offset", 0.0) for number, row in rows]
+    starts = [_read_seconds(path, number, row, "offset", 0.0) for number, row in rows]
     names = [audio.stem for audio in paths]
     if len(set(names)) < len(set(paths)):
         names = [str(audio) for audio in paths]
     return [f"{name}-{1000 * start:07.0f}" if start else name for name, start in zip(names, starts, strict=True)]
 
 
-def _string(path: Path, number: int, column: str, value: object) -> str | None:
+def _read_text(path: Path, number: int, column: str, value: object) -> str | None:
     if isinstance(value, list) and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in value):
         value = " ".join(part["text"].strip() for part in value)  # Whisper's segments
     if value is None or isinstance(value, str):
@@ -193,7 +193,7 @@ def _string(path: Path, number: int, column: str, value: object) -> str | None:
     return str(value)
 
 
-def _seconds(path: Path, number: int, row: Mapping[str, object], column: str, otherwise: float) -> float:
+def _read_seconds(path: Path, number: int, row: Mapping[str, object], column: str, otherwise: float) -> float:
     value = row.get(column)
     if value in (None, ""):
         return otherwise

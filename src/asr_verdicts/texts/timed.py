@@ -17,13 +17,14 @@ STM = re.compile(r"^\S+\s+\S+\s+\S+\s+[\d.]+\s+[\d.]+(\s|$)")
 LABEL = re.compile(r"^<[^>]*>$")
 UNSCORED = "IGNORE_TIME_SEGMENT_IN_SCORING"
 COMMENT = ";;"
+# names in place of a speaker for pauses, in TED-LIUM's files and others
 PAUSES = ("inter_segment_gap", "excluded_region")
-"""What stands in the place of a speaker where there is none, in TED-LIUM's files and others."""
 
 
 def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Segments: `recording channel speaker start end [<label>] words`, times in seconds. The id of a segment is
-    recording-channel-start.
+    """Read segments, `recording channel speaker start end [<label>] words`, with times in seconds.
+
+    The id of a segment is recording-channel-start.
     """
     entries, unscored = [], 0
     for number, line in lines:
@@ -35,7 +36,7 @@ def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
                 f"{path}:{number}: expected recording channel speaker start end words, found {line[:60]!r}"
             )
         recording, channel, speaker, *times = fields[:5]
-        start, end = (_time(path, number, text) for text in times)
+        start, end = (_parse_time(path, number, text) for text in times)
         if end <= start:
             raise UsageError(f"{path}:{number}: the segment ends at {end:g} s, not after its start at {start:g} s")
         words = fields[6:] if len(fields) > 5 and LABEL.match(fields[5]) else fields[5:]
@@ -46,13 +47,15 @@ def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
         text = " ".join(words)
         entries.append((number, Entry(id_, text, None, speaker, "", start, end - start)))
     marks = ", ".join((UNSCORED, *PAUSES))
-    notes = [f"{path}: {unscored} segments are not to be scored ({marks}): left out"] if unscored else []
+    notes = [f"{path}: {unscored} segments are marked as not scored ({marks}): left out"] if unscored else []
     return Texts(str(path), "stm", unique(path, entries), notes)
 
 
 def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Words: `recording channel start duration word [confidence …]`, times in seconds. An entry per recording and
-    channel, or per recording where all have one channel; `in_segments` puts the words into segments.
+    """Read words, `recording channel start duration word [confidence …]`, with times in seconds.
+
+    Returns an entry per recording and channel, or per recording if all have one channel; `in_segments` puts the words
+    into segments.
     """
     words: dict[tuple[str, str], list[str]] = {}
     last: dict[tuple[str, str], float] = {}
@@ -64,7 +67,7 @@ def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
             raise UsageError(f"{path}:{number}: expected recording channel start duration word, found {line[:60]!r}")
         if fields[4].upper().startswith("<ALT"):
             raise UsageError(f"{path}:{number}: alternatives ({fields[4]}) are not read; expected one word per time")
-        start, _ = (_time(path, number, text) for text in fields[2:4])
+        start, _ = (_parse_time(path, number, text) for text in fields[2:4])
         key = (fields[0], fields[1])
         if start < last.get(key, 0.0):
             raise UsageError(f"{path}:{number}: {fields[0]} goes back in time, from {last[key]:g} to {start:g} s")
@@ -79,8 +82,10 @@ def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Texts:
-    """The words of a CTM by the segments of an STM: each belongs to the segment of its recording and channel that holds
-    its middle. Segments without a word have the empty text.
+    """Put the words of a CTM into the segments of an STM.
+
+    A word belongs to the segment of its recording and channel that contains its middle. Segments without words are
+    empty.
     """
     read_ctm(path, lines, Reading())  # its checks
     by_recording: dict[str, list[Entry]] = {}
@@ -103,12 +108,12 @@ def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Text
             outside += 1
             continue
         words[segment.id].append(word)
-    notes = [f"{path}: {outside} words lie in no segment of the references: left out"] if outside else []
+    notes = [f"{path}: {outside} words are outside the references' segments: left out"] if outside else []
     entries_ = {id_: replace(entry, text=" ".join(words[id_])) for id_, entry in segments.items()}
     return Texts(str(path), "ctm", entries_, notes)
 
 
-def _time(path: Path, number: int, text: str) -> float:
+def _parse_time(path: Path, number: int, text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:

@@ -12,36 +12,35 @@ from asr_verdicts.texts.speakers import speakers_in
 from asr_verdicts.texts.systems import files_of, join_texts, read_systems
 
 Path_ = str | Path
+# a file or a pattern of files, one per seed; the texts of one system, by place or by id; or a list of these, one per
+# seed
 Hypotheses = Path_ | Sequence[Any] | Mapping[str, str]
-"""A file or a pattern of files, one per seed; or the texts of one system, by place or by id; or a list of any of these,
-one per seed.
-"""
 
 
 def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | None) -> list[Texts]:
-    """The texts of a system, one for each seed."""
+    """The texts of a system, one value for each seed."""
     if isinstance(value, (str, Path)):
         return read_systems(files_of(name, str(value)), format_, spoken)
     if isinstance(value, Mapping):
         return [texts_of(value, name, format_)]
     values = list(value)
-    if values and all(isinstance(one, str) for one in values) and not all(Path(one).is_file() for one in values):
+    if values and all(isinstance(item, str) for item in values) and not all(Path(item).is_file() for item in values):
         return [texts_of(values, name, format_)]
-    if odd := [one for one in values if not isinstance(one, (str, Path, Mapping, Sequence))]:
+    if odd := [item for item in values if not isinstance(item, (str, Path, Mapping, Sequence))]:
         raise UsageError(f"{name}: expected texts, or files; found {str(odd[0])[:60]!r}")
     seeds: list[Texts] = []
-    for number, one in enumerate(values):
-        if isinstance(one, (str, Path)):
-            seeds += read_systems([Path(one)], format_, spoken)
+    for number, item in enumerate(values):
+        if isinstance(item, (str, Path)):
+            seeds += read_systems([Path(item)], format_, spoken)
         else:
-            seeds.append(texts_of(one, f"{name}, seed {number}", format_))
+            seeds.append(texts_of(item, f"{name}, seed {number}", format_))
     if not seeds:
         raise UsageError(f"{name}: expected texts, or files; found none")
     return seeds
 
 
 def texts_of(value: Any, name: str, format_: str | None, references: bool = False) -> Texts:
-    """A file, texts by id, or texts in an order, whose ids are then 1, 2, …"""
+    """Texts from a file, by id, or in an order with the ids 1, 2, …"""
     if isinstance(value, (str, Path)):
         return join_texts([read_texts(path, format_, Reading(references)) for path in files_of(name, str(value))])
     by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
@@ -60,7 +59,7 @@ def speakers_of_texts(
     systems: Mapping[str, Mapping[str, Sequence[Texts]]],
     set_: str,
 ) -> Mapping[str, str] | None:
-    """The speakers by id: given so, in a file utt2spk, or in the order of the references."""
+    """The speakers by id, as given, from a file utt2spk, or in the order of the references."""
     if value is None:
         return None
     if isinstance(value, Mapping):

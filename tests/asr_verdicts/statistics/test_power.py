@@ -7,7 +7,14 @@ import pytest
 from scipy import stats
 
 from asr_verdicts.statistics.estimate import Estimate, Part, RunNoise, combined, over_seeds
-from asr_verdicts.statistics.power import Levers, found, found_in_four_of_five, levers, repetition, with_seeds
+from asr_verdicts.statistics.power import (
+    Levers,
+    detectable_difference,
+    detectable_range,
+    levers,
+    repetition,
+    with_seeds,
+)
 from asr_verdicts.statistics.procedures import Anytime, FixedLength
 
 
@@ -26,7 +33,7 @@ def design(deviation: float, runs: int, speakers: tuple[float, int] | None = Non
 def test_found_in_four_of_five_is_cohens() -> None:
     """Cohen (1988), table 2.4.1: at power 0.80 and two-sided 0.05, d = 0.50 takes 64 a group, d = 0.80 takes 26."""
     for count, effect in ((64, 0.50), (26, 0.80)):
-        assert found_in_four_of_five(design(1.0, count), 0.05).value == pytest.approx(effect, abs=0.01)
+        assert detectable_range(design(1.0, count), 0.05).value == pytest.approx(effect, abs=0.01)
 
 
 @pytest.mark.parametrize(("effect", "count"), [(0.5, 64), (0.6, 45), (0.8, 26), (1.0, 17), (1.2, 12)])
@@ -39,9 +46,9 @@ def test_seeds_are_cohens(effect: float, count: int) -> None:
 
 def test_the_range_is_that_of_the_estimated_error() -> None:
     """In 90 % of all looks it holds what the true error would give."""
-    truth, degrees = found(design(1.0, 4), 0.05), 6
+    truth, degrees = detectable_difference(design(1.0, 4), 0.05), 6
     errors = np.sqrt(np.random.default_rng(0).chisquare(degrees, 2000) / degrees)
-    look = found_in_four_of_five(design(1.0, 4), 0.05)
+    look = detectable_range(design(1.0, 4), 0.05)
     covered = (errors * look.low <= truth) & (truth <= errors * look.high)
     assert look.value == truth
     assert np.mean(covered) == pytest.approx(0.9, abs=0.02)
@@ -49,13 +56,15 @@ def test_the_range_is_that_of_the_estimated_error() -> None:
 
 def test_two_seeds_tell_little_of_what_they_find() -> None:
     """The ends of the docstring: √(χ²(0.95) / χ²(0.05)) of two degrees of freedom is 7.6."""
-    look = found_in_four_of_five(design(1.0, 2), 0.05)
+    look = detectable_range(design(1.0, 2), 0.05)
     assert look.high / look.low == pytest.approx(np.sqrt(5.991 / 0.1026), rel=0.01)  # a table of chi-square
 
 
 def test_what_can_be_looked_at_any_time_finds_less() -> None:
-    assert found(design(1.0, 10), 0.05, procedure=Anytime()) > 1.3 * found(design(1.0, 10), 0.05)
-    assert found_in_four_of_five(design(1.0, 3), 0.05, Anytime()).value == np.inf
+    assert detectable_difference(design(1.0, 10), 0.05, procedure=Anytime()) > 1.3 * detectable_difference(
+        design(1.0, 10), 0.05
+    )
+    assert detectable_range(design(1.0, 3), 0.05, Anytime()).value == np.inf
 
 
 @pytest.mark.parametrize("runs", [2, 3, 10])
@@ -63,7 +72,7 @@ def test_a_difference_found_in_four_of_five_is(runs: int) -> None:
     generator, degrees = np.random.default_rng(runs), 2 * runs - 2
     errors = np.sqrt(generator.chisquare(degrees, 100_000) / degrees)
     unit = replace(design(1.0, runs), standard_error=1.0)
-    differences = generator.normal(found(unit, 0.05), 1, 100_000)
+    differences = generator.normal(detectable_difference(unit, 0.05), 1, 100_000)
     assert np.mean(np.abs(differences) / errors > stats.t.ppf(0.975, degrees)) == pytest.approx(0.8, abs=0.01)
 
 
@@ -156,8 +165,10 @@ def test_the_numbers_proposed_are_enough_and_one_fewer_is_not() -> None:
     runs, speakers = levers(0.03, now, 0.05).seeds, levers(0.052, now, 0.05).speakers
     assert runs is not None
     assert speakers is not None
-    assert found(sized(runs, 20), 0.05) <= 0.03 < found(sized(runs - 1, 20), 0.05)
-    assert found(sized(4, speakers), 0.05) <= 0.052 < found(sized(4, speakers - 1), 0.05)
+    assert detectable_difference(sized(runs, 20), 0.05) <= 0.03 < detectable_difference(sized(runs - 1, 20), 0.05)
+    assert (
+        detectable_difference(sized(4, speakers), 0.05) <= 0.052 < detectable_difference(sized(4, speakers - 1), 0.05)
+    )
 
 
 def test_more_seeds_have_the_degrees_of_their_mean_or_trimmed_mean() -> None:

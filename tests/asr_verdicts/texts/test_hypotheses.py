@@ -108,7 +108,7 @@ def test_a_named_column_that_no_file_has_is_refused(tmp_path: Path) -> None:
     known, _ = read_given(systems, None, columns("hypothesis=Said"))
     assert [texts(known[name][""][0]) for name in ("a", "b")] == [{"u": "x"}, {"u": "y"}]
     with pytest.raises(
-        UsageError, match=r"--columns id=utt: expected a column of some file; read were Said, Utterance"
+        UsageError, match=r"--columns id=utt: expected a column of a file; the columns read are Said, Utterance"
     ):
         read_given(systems, None, columns("id=utt,hypothesis=Said"))
 
@@ -169,7 +169,7 @@ def test_patterns_of_references(tmp_path: Path) -> None:
     _, references = read_given(parse([f"a={tmp_path}/hyp"], [pattern]), None, {})
     assert texts(references[""]) == {"1-2-0": "ONE", "1-2-1": "TWO", "3-4-0": "THREE"}
     (tmp_path / "3/4/3-5.trans.txt").write_text("1-2-0 FOUR\n")
-    with pytest.raises(UsageError, match="the id 1-2-0 stands twice"):
+    with pytest.raises(UsageError, match="the id 1-2-0 occurs twice"):
         read_given(parse([f"a={tmp_path}/hyp"], [pattern]), None, {})
     with pytest.raises(UsageError, match=r"--references .*: no file fits the pattern"):
         parse([f"a={tmp_path}/hyp"], [f"{tmp_path}/*.ref"])
@@ -208,8 +208,8 @@ def test_words_of_a_ctm_go_into_the_segments_of_an_stm(tmp_path: Path) -> None:
     (tmp_path / "hyp.ctm").write_text(CTM)
     heard = read_texts(tmp_path / "hyp.ctm", None, Reading(), spoken.entries)
     assert texts(heard) == {"talk-1-0.00": "one two", "talk-1-2.00": "free"}
-    assert "2 segments are not to be scored" in spoken.notes[0]
-    assert "1 words lie in no segment" in heard.notes[0]
+    assert "2 segments are marked as not scored" in spoken.notes[0]
+    assert "1 words are outside the references' segments" in heard.notes[0]
 
 
 def test_a_ctm_without_segments_is_a_text_for_each_recording(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_missing_ids_as_asked(missing: str, ids: list[str], deletions: int) -> N
 def test_copies_of_a_file_are_pointed_out() -> None:
     files = [Texts(name, "trn", {"a": entries.Entry("a", text)}) for name, text in (("p", "x"), ("q", "y"), ("r", "x"))]
     (warning,) = score("test", given(a="x"), files, Scoring()).warnings
-    assert warning == "test: p and r hold the same hypotheses: not independent, and of one system they count as one run"
+    assert warning == "test: p and r have the same hypotheses: not independent, and one run if of one system"
 
 
 def test_unknown_speakers_are_said_and_a_habit_is_proposed() -> None:
@@ -271,7 +271,7 @@ def test_unknown_speakers_are_said_and_a_habit_is_proposed() -> None:
     assert {row["unit"] for row in scored.rows[0]} == {f"utterance {id_}" for id_ in spoken}
     assert {row["speaker"] for row in scored.rows[0]} == {""}
     (warning,) = scored.warnings
-    assert "would give 2 (a, b, …): --speaker-of '^([^-]+)-' if that is so" in warning
+    assert "with 2 speakers (a, b, …): add --speaker-of '^([^-]+)-' if that is right" in warning
     known = score("test", given(**spoken), [given(**spoken)], Scoring(speaker_of="^([^-]+)-"))
     assert {row["speaker"] for row in known.rows[0]} == {"a", "b"}
     assert {row["unit"] for row in known.rows[0]} == {""}
@@ -369,7 +369,7 @@ def test_characters_of_espnets_score_cer_are_read_as_words() -> None:
 def test_a_speaker_without_a_word_is_named() -> None:
     spoken = given(**{"anna-1": "x", "bob-1": "", "bob-2": ""})
     scored = score("test", spoken, [given(**{"anna-1": "x", "bob-1": "y", "bob-2": ""})], Scoring(speaker_of="(.*)-"))
-    assert "test: the references of 1 of 2 units (bob) have no word: all errors there are insertions" in scored.warnings
+    assert "test: the references of 1 of 2 units (bob) have no words, so all errors are insertions" in scored.warnings
 
 
 def test_seeds_are_the_numbers_in_which_the_files_differ(tmp_path: Path) -> None:
@@ -401,22 +401,22 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         ":2: byte 1 is not UTF-8; its encoding is not known (CP1250 and LATIN1 are common); iconv -f ENCODING -t UTF-8",
     ),
     "utf-16": ("one (a)\n".encode("utf-16"), {}, ": it is in UTF-16, not UTF-8; iconv -f UTF-16 -t UTF-8 hyp.txt"),
-    "nul": ("one\0 (a)\n", {}, ":1: it holds NUL"),
+    "nul": ("one\0 (a)\n", {}, ":1: it contains NUL"),
     "a carriage return within": ("one\rtwo (a)\n", {}, ":1: a carriage return in the middle"),
     "gzip": (gzip.compress(b"one (a)\n"), {}, "it is compressed by gzip"),
-    "comments alone": (";; one\n;; two\n", {}, "it holds comments alone"),
-    "trn: an id twice": ("one (a)\ntwo (a)\n", {}, ":2: the id a stands in line 1 already"),
+    "comments alone": (";; one\n;; two\n", {}, "it contains only comments"),
+    "trn: an id twice": ("one (a)\ntwo (a)\n", {}, ":2: the id a is in line 1 already"),
     "trn: mixed with kaldi": ("one (a)\ntwo (b)\nc three\n", {}, ":3: expected words (id), found 'c three'"),
     "sentences without ids": ("a one\nb two\na three\n", {}, "; --format lines reads sentences without ids"),
-    "csv: unknown columns": ("when,words\n1,x\n", {"format": "csv"}, "no column of the hypothesis among when, words"),
-    "kaldi: an id twice": ("a one\nb two\na three\n", {}, ":3: the id a stands in line 1 already"),
-    "json: broken": ('{"id": "a", "text": "x"}\n{"id": \n', {}, ":2: no JSON: "),
-    "json: a list of numbers": ("[\n1,\n2]\n", {"format": "json"}, "entry 1 is no object"),
-    "json: mixed with trn": ('{"id": "a", "text": "x"}\none (b)\n', {}, ":2: no JSON: "),
+    "csv: unknown columns": ("when,words\n1,x\n", {"format": "csv"}, "no column with the hypothesis among when, words"),
+    "kaldi: an id twice": ("a one\nb two\na three\n", {}, ":3: the id a is in line 1 already"),
+    "json: broken": ('{"id": "a", "text": "x"}\n{"id": \n', {}, ":2: not JSON: "),
+    "json: a list of numbers": ("[\n1,\n2]\n", {"format": "json"}, "entry 1 is not an object"),
+    "json: mixed with trn": ('{"id": "a", "text": "x"}\none (b)\n', {}, ":2: not JSON: "),
     "json: no text": (
         '{"id": "a", "words": "x"}\n',
         {},
-        "no column of the hypothesis among id, words; expected pred_text",
+        "no column with the hypothesis among id, words; expected pred_text",
     ),
     "json: null": ('{"id": "a", "pred_text": null}\n', {}, ":1: pred_text: a text is expected, found null"),
     "json: NaN": ('{"id": "a", "pred_text": NaN}\n', {}, ":1: pred_text: a text is expected, found 'nan'"),
@@ -431,13 +431,13 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         ":1: duration: seconds are expected",
     ),
-    "json: deep": ('{"id": ' + "[" * 100_000 + "\n", {}, ":1: no JSON: "),
+    "json: deep": ('{"id": ' + "[" * 100_000 + "\n", {}, ":1: not JSON: "),
     "json: several sets": (
         '{"id": "a", "text": "x", "set": "p"}\n{"id": "b", "text": "x", "set": "q"}\n',
         {},
-        "it holds the sets p, q",
+        "it contains the sets p, q",
     ),
-    "json: another set": ('{"id": "a", "text": "x", "set": "p"}\n', {"set": "q"}, "it holds no set q; expected p"),
+    "json: another set": ('{"id": "a", "text": "x", "set": "p"}\n', {"set": "q"}, "it has no set q; expected p"),
     "csv: a short row": ("id,text\na,x\nb\n", {}, ":3: 1 fields, expected 2 as in the head"),
     "csv: a quote that is not closed": (
         'id,text\na,x\nb,"y\nc,z\nd,"w"\n',
@@ -445,8 +445,8 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         ":3: a quote opens here that is not closed in this line",
     ),
     "tsv: a tab too many": ("id\ttext\na\tx\ty\n", {}, ":2: 3 fields, expected 2 as in the head"),
-    "ids that differ in their Unicode form": ("one (z\u0301)\ntwo (ź)\n", {}, ":2: the id ź stands in line 1 already"),
-    "csv: no rows": ("id,text\n", {}, "it has a head and no rows"),
+    "ids that differ in their Unicode form": ("one (z\u0301)\ntwo (ź)\n", {}, ":2: the id ź is in line 1 already"),
+    "csv: no rows": ("id,text\n", {}, "it has a head but no rows"),
     "icefall: no hypothesis": ("a:\tref=['x']\n", {}, "the id a has no hyp"),
     "icefall: no list": ("a:\tref=['x']\na:\thyp=[x]\n", {}, ":2: expected a list of words in quotes, found '[x]'"),
     "icefall: an id twice": (
@@ -454,7 +454,7 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         ":3: the id a has a second ref, first in line 1",
     ),
-    "speechbrain: no alignments": ("%WER 5.00 [ 1 / 20, 0 ins, 0 del, 1 sub ]\n", {}, "expected a part ALIGNMENTS"),
+    "speechbrain: no alignments": ("%WER 5.00 [ 1 / 20, 0 ins, 0 del, 1 sub ]\n", {}, "expected a line ALIGNMENTS"),
     "speechbrain: cut off": (
         "ALIGNMENTS\n" + "=" * 80 + "\na, %WER 0.00 [ 0 / 1, 0 ins, 0 del, 0 sub ]\none\n =\n",
         {},
@@ -473,7 +473,7 @@ BAD_FILES: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         ":1: the segment ends at 2 s, not after its start at 3 s",
     ),
-    "stm: a segment twice": ("r 1 anna 1.0 2.0 x\n" * 2, {}, ":2: the id r-1-1.00 stands in line 1 already"),
+    "stm: a segment twice": ("r 1 anna 1.0 2.0 x\n" * 2, {}, ":2: the id r-1-1.00 is in line 1 already"),
     "an unknown format": ("one (a)\n", {"format": "srt"}, "--format=srt: expected trn, kaldi, json"),
 }
 
@@ -505,7 +505,7 @@ def test_a_long_line_is_refused_before_it_is_in_memory(tmp_path: Path, monkeypat
 
 def test_a_folder_and_a_pipe_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, message in (("", "it is a folder"), ("pipe", "it is no regular file")):
+    for name, message in (("", "it is a folder"), ("pipe", "it is not a regular file")):
         with pytest.raises(UsageError, match=message):
             read_texts(tmp_path / name, None, Reading())
 
@@ -522,7 +522,7 @@ BAD_PAIRS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         given(a="x"),
         [given(b="x")],
         {},
-        "none of its ids is one of the references: it has b, these have a; it was read as trn",
+        "none of its ids is in the references: it has b, they have a; it was read as trn",
     ),
     "no references": (None, [given(a="x")], {}, "it holds no references; expected --references FILE"),
     "a speaker that is not found": (
@@ -541,7 +541,7 @@ BAD_PAIRS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         given(a="{ x / { y / z } }"),
         [given(a="x")],
         {},
-        "are not closed, or lie in each other",
+        "are not closed, or are nested",
     ),
     "too many readings": (given(a="{ x / y } " * 20), [given(a="x")], {}, "have 1048576 readings"),
 }
@@ -560,7 +560,7 @@ def test_files_that_do_not_fit_together(case: str) -> None:
         ({"normalise": "lower"}, "--normalise=lower: expected none, case, punctuation, whisper"),
         ({"language": "turkish"}, "--language=turkish: expected the code of a language, as tr"),
         ({"missing": "ignore"}, "--missing=ignore: expected refuse, empty, skip"),
-        ({"speaker_of": "("}, "--speaker-of=(: no regular expression"),
+        ({"speaker_of": "("}, "--speaker-of=(: not a regular expression"),
         ({"speaker_of": "a.*"}, "expected a group for the speaker"),
         ({"speaker_of": "(a)", "speakers": {}}, "expected one of them"),
     ],
@@ -585,7 +585,7 @@ def test_references_that_differ_between_files() -> None:
     with pytest.raises(UsageError, match="q: the reference of a is 'y', and 'x' in another file"):
         score("test", None, files, Scoring())
     scored = score("test", given(a="x"), files, Scoring())
-    assert any("q: its own references differ in 1 id (a): made counts" in warning for warning in scored.warnings)
+    assert any("q: its own references differ in 1 id (a): only made counts" in warning for warning in scored.warnings)
 
 
 @pytest.mark.parametrize(
