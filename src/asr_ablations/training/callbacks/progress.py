@@ -1,4 +1,4 @@
-"""Progress of a training on the terminal: a bar, and one line for each epoch."""
+"""Show the progress of a training on the terminal: a bar, and one line for each epoch."""
 
 import time
 from contextlib import suppress
@@ -22,7 +22,7 @@ from asr_verdicts.terminal import console
 SECONDS_BETWEEN_FILES = 2.0
 """Seconds between two progress files, which a sweep's live table reads."""
 SECONDS_BETWEEN_BARS = 0.25
-"""Seconds between two updates of the bar: reading the loss waits for the device."""
+"""Seconds between two updates of the bar, because reading the loss waits for the device."""
 
 
 class ProgressBar(pl.Callback):
@@ -74,7 +74,7 @@ class ProgressBar(pl.Callback):
             values = {key: metrics.get(f"validation/{name}/{key}", float("nan")) for key in ("loss", "wer", "cer")}
             percents = f"WER {100 * values['wer']:4.1f} %  CER {100 * values['cer']:4.1f} %"
             rates.append(f"{name}: loss {values['loss']:.3f}  {percents}")
-        first, *others = rates  # a line for each set: with two of them none is wider than a terminal
+        first, *others = rates  # one line per set: two sets in a line would be wider than a terminal
         self.console.print(f"{head}  {first}  {time.perf_counter() - self._started:.0f} s")
         for line in others:
             self.console.print(f"{'':{len(head)}}  {line}")
@@ -92,7 +92,7 @@ class ProgressBar(pl.Callback):
             self._bars = None
 
     def _write(self, trainer: pl.Trainer, pl_module: pl.LightningModule, phase: str = TRAINING) -> None:
-        """Write progress.json for a sweep's live table. Rates are those of the last epoch: no device is waited for."""
+        """Write progress.json for a sweep's live table, with the last epoch's rates: reading new ones would wait."""
         self._last_file = time.perf_counter()
         if self.folder is None or rank():
             return
@@ -109,7 +109,7 @@ class ProgressBar(pl.Callback):
             "seconds_left": pace * (batches - done),
             "phase": phase,
         }
-        with suppress(OSError):  # a display is no reason to end a training
+        with suppress(OSError):  # a display must not end a training
             write_json(self.folder / PROGRESS, progress)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
