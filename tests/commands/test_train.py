@@ -246,7 +246,7 @@ def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
         (
             ["outputs=a=b"],
             {},
-            "outputs=a=b: Hydra cannot read this value; as text it is quoted twice: \"outputs='a=b'\"",
+            "outputs=a=b: Hydra cannot read this value; to pass it as text, quote it twice: \"outputs='a=b'\"",
         ),
     ],
 )

@@ -30,9 +30,9 @@ def main(cfg: DictConfig) -> object:
 
 def train(cfg: DictConfig) -> object:
     """Train one config, unless its result is there already; return the run's folder."""
-    from asr_ablations.experiment.finished import finished, print_finished
+    from asr_ablations.experiment.finished import find_finished_runs, print_finished
 
-    if (runs := finished([cfg])) is not None and runs[0].status() == DONE:
+    if (runs := find_finished_runs([cfg])) is not None and runs[0].status() == DONE:
         print_finished(runs[0])
         return runs[0].folder
     print_start(cfg)

@@ -76,9 +76,9 @@ def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -
 
 def replaced(overrides: Sequence[str], changes: Sequence[str]) -> list[str]:
     """The overrides, in which each change takes the place of an override of the same key, or comes last."""
-    by_key = {key: line for line in overrides for key in keys([line])}
-    by_key.update({key: line for line in changes for key in keys([line])})
-    return list(by_key.values())
+    reword_error = {key: line for line in overrides for key in keys([line])}
+    reword_error.update({key: line for line in changes for key in keys([line])})
+    return list(reword_error.values())
 
 
 @contextmanager

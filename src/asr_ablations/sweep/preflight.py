@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build
 from asr_ablations.config.keys import propose_keys
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.experiment.finished import fingerprint_of, finished
+from asr_ablations.experiment.finished import compute_fingerprint, find_finished_runs
 from asr_ablations.runs.listed_arms import check_arm as check_arm_of_list
 from asr_ablations.runs.status import fate_of, reason
 from asr_ablations.runs.wandb_run import (
@@ -76,7 +76,7 @@ def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
 
     Corpora are generated here. Nothing is built if all arms have their results: they were checked before they ran.
     """
-    if all(map(is_training, configs)) and (runs := finished(configs)) is not None:
+    if all(map(is_training, configs)) and (runs := find_finished_runs(configs)) is not None:
         return [run.fingerprint for run in runs]
     results = in_subprocess(check_arms, [OmegaConf.to_yaml(cfg) for cfg in configs])
     for cfg, result in zip(configs, results, strict=True):
@@ -126,7 +126,7 @@ def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
         # too large for this machine, or broken: the arm itself reports it, in its own log, when it runs
         if key not in by_data:
             try:
-                by_data[key] = fingerprint_of(cfg)
+                by_data[key] = compute_fingerprint(cfg)
             except (MemoryError, RuntimeError) as error:
                 raise UsageError(reason(error)) from error
     return by_data[key]

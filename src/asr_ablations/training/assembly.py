@@ -16,7 +16,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from asr_ablations.config.build import build, by_key, content_of
+from asr_ablations.config.build import build, read_content, reword_error
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
@@ -34,10 +34,10 @@ from asr_ablations.training.contracts import (
     TrainingCallbacks,
 )
 from asr_ablations.training.learning_rate import StepOnValidation
-from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
+from asr_ablations.training.optimizer_steps import LossScale, build_optimizer
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
-from asr_ablations.training.utterance_chunks import cutting_order
+from asr_ablations.training.utterance_chunks import find_cutting_order
 from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
 
@@ -49,21 +49,21 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     """Build task and data; `alphabet` replaces the config's. Initial weights depend on the seed and the model only."""
     alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
-    torch.manual_seed(stream(seed_of(cfg, "init"), "init"))
+    torch.manual_seed(stream(get_seed(cfg, "init"), "init"))
     features: Features = build(cfg.features)
     model = _initialised_model(cfg, features.size, alphabet.outputs)
     callbacks = build_callbacks(cfg)
     # refuses wrong values before the corpus is prepared; the real calls need the device and the steps of an epoch
     assert isinstance(model, torch.nn.Module)
     _called(cfg.schedule, _called(cfg.optimizer, model.parameters()), total_steps=10)
-    torch.manual_seed(stream(seed_of(cfg, "dropout"), "dropout", rank()))
+    torch.manual_seed(stream(get_seed(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
     task = CTCTask(
         model=model,
         features=features,
         augment=augment,
         decoder=build(cfg.decoder)(alphabet),
-        optimizer=partial(optimizer_of, build(cfg.optimizer), scaled=cfg.precision in SCALED),
+        optimizer=partial(build_optimizer, build(cfg.optimizer), scaled=cfg.precision in SCALED),
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
@@ -71,11 +71,11 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         alphabet=alphabet,
         validation_sets=corpus.validation,
         seed=cfg.seed,
-        augment_seed=seed_of(cfg, "augment"),
+        augment_seed=get_seed(cfg, "augment"),
     )
     order = build(cfg.order)
     order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a function checks its values when it is called
-    task.cutting = cutting_order(order, task.loss)
+    task.cutting = find_cutting_order(order, task.loss)
     task.sixteen_bit_copies = cfg.precision == MASTER
     task.callbacks = callbacks
     data = SpeechData(
@@ -85,8 +85,8 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         task.output_frames,
         batch_count=cfg.batch.size,
         batch_seconds=cfg.batch.seconds,
-        seed=seed_of(cfg, "order"),
-        augment_seed=seed_of(cfg, "augment"),
+        seed=get_seed(cfg, "order"),
+        augment_seed=get_seed(cfg, "augment"),
         workers=cfg.workers,
         cache=build(cfg.cache),
         augment=augment,
@@ -110,7 +110,7 @@ def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> Acoustic
 def _within_memory(node: DictConfig) -> Iterator[None]:
     """Raise MemoryError, with the model's sizes, before its weights fill the memory and the system kills the run."""
     free, total = available_memory(), 0
-    sizes = " ".join(f"model.{key}={value}" for key, value in content_of(node).items() if is_whole(value))
+    sizes = " ".join(f"model.{key}={value}" for key, value in read_content(node).items() if is_whole(value))
 
     def add(_: torch.nn.Module, name: str, weights: torch.nn.Parameter | None) -> None:
         nonlocal total
@@ -129,7 +129,7 @@ def _within_memory(node: DictConfig) -> Iterator[None]:
         added.remove()
 
 
-def seed_of(cfg: DictConfig, name: str) -> int:
+def get_seed(cfg: DictConfig, name: str) -> int:
     """Return the seed of a random stream: seeds.<name> if set, else `seed`."""
     stream_seed = cfg.seeds[name]
     return int(cfg.seed if stream_seed is None else stream_seed)
@@ -153,7 +153,7 @@ def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
-        raise UsageError(by_key(node._key(), content_of(node), {}, error)) from error
+        raise UsageError(reword_error(node._key(), read_content(node), {}, error)) from error
 
 
 def trainer(

@@ -18,14 +18,14 @@ def _leave_the_group() -> None:
 Value = TypeVar("Value")
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     """Return whether this process is one of several ranks."""
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
-def gathered(value: Value) -> list[Value]:
+def gather_from_ranks(value: Value) -> list[Value]:
     """Return the values of all ranks, in rank order, on every rank."""
-    if not several():
+    if not is_distributed():
         return [value]
     values: list[Value | None] = [None] * distributed.get_world_size()
     distributed.all_gather_object(values, value)
@@ -35,7 +35,7 @@ def gathered(value: Value) -> list[Value]:
 @torch.no_grad()
 def share_buffers(model: nn.Module) -> None:
     """Copy the first rank's running statistics to every rank, because each rank updates its own in a step."""
-    if several():
+    if is_distributed():
         for buffer in model.buffers():
             distributed.broadcast(buffer, src=0)
 

@@ -17,6 +17,6 @@ def missing_share(trainer: pl.Trainer, batch_idx: int) -> float:
     return full / (batch_idx % full + 1)
 
 
-def trained_batches(trainer: pl.Trainer) -> int:
+def count_trained_batches(trainer: pl.Trainer) -> int:
     """Count the batches trained so far, including batches before a resume."""
     return int(trainer.fit_loop.epoch_loop.total_batch_idx) + 1

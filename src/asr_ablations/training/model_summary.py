@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 Line = tuple[str, str, str, str]
 
 
-def drawing(model: AcousticModel, features: int) -> str:
+def draw_model(model: AcousticModel, features: int) -> str:
     """Return a line per layer, with its parts indented below: name, class, output shape, parameters.
 
     B is the batch, T the feature frames; T/4 is about a quarter of them, because convolutions treat the ends

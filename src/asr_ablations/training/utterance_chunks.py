@@ -39,7 +39,7 @@ class Chunks:
         return replace(self._batch, ids=ids, texts=texts, frame_labels=self._labels.gather(1, place))
 
 
-def cutting_order(order: object, loss: Loss) -> CuttingOrder | None:
+def find_cutting_order(order: object, loss: Loss) -> CuttingOrder | None:
     """Return the order if it cuts utterances, else None. Raise UsageError if the loss lacks frame labels."""
     if not isinstance(order, CuttingOrder):
         return None

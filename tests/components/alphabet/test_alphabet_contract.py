@@ -112,7 +112,7 @@ def test_an_unknown_language_is_named_with_the_choices(language: Any) -> None:
     with pytest.raises(UsageError) as caught:
         check(cfg)
     known = ", ".join(alphabets(CONF))
-    expected = f"expected {known}, or any with an alphabet of its own: alphabet=derived"
+    expected = f"expected {known}, or any language with alphabet=derived"
     assert str(caught.value) == f"data.language={language}: {expected}"
 
 

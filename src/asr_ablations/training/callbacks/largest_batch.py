@@ -11,7 +11,7 @@ import torch
 from asr_ablations.data.batch import Batch, BatchSize, batch_size
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Unreadable, collate
-from asr_ablations.training.ddp import several
+from asr_ablations.training.ddp import is_distributed
 from asr_ablations.training.task import CTCTask, task_of
 from asr_verdicts.errors import UsageError
 
@@ -41,7 +41,7 @@ def check_memory(task: CTCTask, data: SpeechData, precision: Precision) -> None:
     longest = float(durations[indices[0]])
     problem = f"its largest batch, {len(indices)} utterances of up to {longest:.1f} s, does not fit into the memory"
     key, value = ("size", data.batch_count) if data.batch_count is not None else ("seconds", data.batch_seconds)
-    fitting = 0 if several() else _largest_that_fits(task, data, indices, precision)  # ranks must make equal passes
+    fitting = 0 if is_distributed() else _largest_that_fits(task, data, indices, precision)  # ranks need equal passes
     limit = fitting if key == "size" else round(fitting * longest, 1)
     remedy = f"batch.{key}={limit} fits" if fitting else "expected a smaller one, or precision=16"
     raise UsageError(f"batch.{key}={value}: {problem} of the GPU; {remedy}")

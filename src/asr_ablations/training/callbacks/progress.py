@@ -14,7 +14,7 @@ from asr_ablations.runs.layout import PROGRESS
 from asr_ablations.runs.reader import EVALUATING, TRAINING
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.callbacks.step_losses import step_loss
-from asr_ablations.training.gradient_accumulation import trained_batches
+from asr_ablations.training.gradient_accumulation import count_trained_batches
 from asr_ablations.training.task import task_of
 from asr_verdicts.files import write_json
 from asr_verdicts.terminal import console
@@ -40,7 +40,7 @@ class ProgressBar(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._started = time.perf_counter()
-        self._first_batch = trained_batches(trainer)
+        self._first_batch = count_trained_batches(trainer)
         count = sum(p.numel() for p in pl_module.parameters())
         data = cast(SpeechData, trainer.datamodule)  # type: ignore[attr-defined]
         hours = float(data.sets["train"].durations.sum()) / 3600
@@ -63,7 +63,7 @@ class ProgressBar(pl.Callback):
             return
         self._last_bar = time.perf_counter()
         text = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs} loss {float(step_loss(trainer, outputs)):.3f}"
-        self._bars.update(self._bars.task_ids[0], completed=trained_batches(trainer), description=text)
+        self._bars.update(self._bars.task_ids[0], completed=count_trained_batches(trainer), description=text)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         metrics = self._metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -97,7 +97,7 @@ class ProgressBar(pl.Callback):
         if self.folder is None or rank():
             return
         wer = self._metrics.get(f"validation/{task_of(pl_module).validation_sets[0]}/wer")
-        batches, done = trainer.num_training_batches * (trainer.max_epochs or 1), trained_batches(trainer)
+        batches, done = trainer.num_training_batches * (trainer.max_epochs or 1), count_trained_batches(trainer)
         pace = (self._last_file - self._started) / max(1, done - self._first_batch)
         progress = {
             "epoch": trainer.current_epoch,

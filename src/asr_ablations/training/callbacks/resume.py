@@ -21,7 +21,7 @@ from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.ddp import gathered
+from asr_ablations.training.ddp import gather_from_ranks
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import Sums, task_of
 from asr_verdicts.errors import UsageError
@@ -176,7 +176,7 @@ class LastCheckpoint(pl.Callback):
         if self._done:
             state["means"] = _running_means(trainer)
             state["sums"] = {key: (total.cpu(), steps.cpu()) for key, (total, steps) in task_of(pl_module).sums.items()}
-        checkpoint["ranks"] = gathered(state)
+        checkpoint["ranks"] = gather_from_ranks(state)
         checkpoint["run"] = self.record()
 
     def state_dict(self) -> Json:

@@ -12,7 +12,7 @@ from asr_ablations.runs.layout import LOSSES
 from asr_ablations.runs.metrics_files import truncate
 from asr_ablations.runs.status import Diverged
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.ddp import gathered
+from asr_ablations.training.ddp import gather_from_ranks
 from asr_ablations.training.task import task_of
 
 
@@ -67,7 +67,7 @@ class StepLosses(pl.Callback):
             end = self._first + len(losses), mean
         self._first, self._losses, self._norms = self._first + len(losses), [], []
         # if a rank ended alone, the others would wait for it
-        if ends := [each for each in gathered(end) if each is not None]:
+        if ends := [each for each in gather_from_ranks(end) if each is not None]:
             step, loss = min(ends, key=lambda each: each[0])
             raise Diverged(step, f"diverged at step {step}: the loss is {loss}")
 
