@@ -106,7 +106,7 @@ def test_options(sweep, tmp_path):
 
 def test_figures_are_chosen_by_name(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", "--figures", "differences,looks", folder=tmp_path))
-    assert "not drawn, since the runs have no data for it: looks\n" in done.stdout
+    assert "not drawn, because the runs lack the data: looks\n" in done.stdout
     drawn = {path.name for path in (sweep / "comparison").iterdir()} - {"table.md", "table.csv", "comparison.json"}
     assert drawn == {
         "table.tex",
