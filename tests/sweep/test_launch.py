@@ -241,7 +241,7 @@ def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
     assert machine_slots(None, "auto", sweep).per_gpu == 12  # of 6 GiB with CUDA's own, in nine tenths of 80
     assert machine_slots(None, "auto", sweep[:2]).per_gpu == 24
     assert len(measured) == 2  # one arm of each kind, once
-    assert "12 arms to a GPU of 80.0 GiB, of which the largest takes 6.0" in capsys.readouterr().out
+    assert "12 arms per GPU of 80.0 GiB (the largest arm takes 6.0 GiB)" in capsys.readouterr().out
     machine.setattr(f"{module}.cores", lambda: 8)
     assert machine_slots(None, "auto", sweep).per_gpu == 4
     machine.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -76,9 +76,9 @@ def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -
 
 def replaced(overrides: Sequence[str], changes: Sequence[str]) -> list[str]:
     """The overrides, in which each change takes the place of an override of the same key, or comes last."""
-    reword_error = {key: line for line in overrides for key in keys([line])}
-    reword_error.update({key: line for line in changes for key in keys([line])})
-    return list(reword_error.values())
+    lines = {key: line for line in overrides for key in keys([line])}
+    lines.update({key: line for line in changes for key in keys([line])})
+    return list(lines.values())
 
 
 @contextmanager

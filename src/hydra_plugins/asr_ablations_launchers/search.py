@@ -35,7 +35,7 @@ class SearchSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> Any:
-        from asr_ablations.sweep.search import search, space_of
+        from asr_ablations.sweep.search import build_space, search
         from asr_verdicts.errors import choices
 
         assert self.hydra_context is not None
@@ -49,7 +49,7 @@ class SearchSweeper(Sweeper):
             for override in parser.parse_overrides([f"{key}={value}" for key, value in self.params.items()])
         }
         return search(
-            space_of(list({**declared, **typed}.values())),
+            build_space(list({**declared, **typed}.values())),
             self.sampler,
             self.launcher.launch,
             trials=self.trials,
@@ -67,7 +67,7 @@ for _name, _options in SAMPLERS.items():
     ConfigStore.instance().store(
         group="hydra/sweeper/sampler",
         name=_name,
-        node={"_target_": "asr_ablations.sweep.search.sampler", **_options},
+        node={"_target_": "asr_ablations.sweep.search.build_sampler", **_options},
         provider="asr_ablations",
     )
 ConfigStore.instance().store(

@@ -33,9 +33,9 @@ def each_arm(context: HydraContext, config: DictConfig, batch: Sequence[Sequence
     if "arms" not in config or (config.arms is None and not any(word.startswith("arms=") for word in batch[0])):
         return batch
     from asr_ablations.config.compose import compose_arm
-    from asr_ablations.sweep.arm import each_arm_of
+    from asr_ablations.sweep.arm import list_arms
 
-    return each_arm_of(batch, partial(compose_arm, context, config, number=0))
+    return list_arms(batch, partial(compose_arm, context, config, number=0))
 
 
 # As for the launcher: Hydra's own name, so that every config gets it, a user's own sweep file included.
