@@ -283,9 +283,9 @@ def test_ray_reserves_cpus_of_each_rank_and_gpus_or_a_share_of_one(
 ) -> None:
     """Four arms of one GPU share it."""
     pytest.importorskip("ray", reason="the extra ray, which make test installs")
-    from asr_ablations.sweep.cluster import needed
+    from asr_ablations.sweep.cluster import list_resources
 
-    reserved = needed(arm(gpus, ranks), cpus=2, per_gpu=4, has_gpus=has_gpus)
+    reserved = list_resources(arm(gpus, ranks), cpus=2, per_gpu=4, has_gpus=has_gpus)
     assert (reserved["num_cpus"], reserved["num_gpus"]) == expected
 
 

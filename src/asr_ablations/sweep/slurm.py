@@ -204,9 +204,7 @@ class Slurm(Places):
         from asr_ablations.sweep.plan import estimate_minutes
 
         limit = estimate_minutes(arms, self.cpus * arms[0].ranks) + ceil(BEFORE_THE_LIMIT / 60)
-        print(
-            f"time limit of a job: {limit} minutes, from a few measured steps of the arms on this machine", flush=True
-        )
+        print(f"time limit of a job: {limit} minutes, from a few measured steps of the arms here", flush=True)
         return limit
 
     def _gpus(self, arm: FrozenArm) -> int:
