@@ -1,4 +1,4 @@
-"""Write the two files of your own variant, a Python file and its yaml, as a copy of an existing option.
+"""Write the two files of your own variant, Python and yaml, as a copy of an existing option.
 
 asr-ablations new rnn mine                  variants/rnn/mine.py and conf/rnn/mine.yaml in this folder, for -cd conf
 asr-ablations new rnn mine --like min_gru   as a copy of this option

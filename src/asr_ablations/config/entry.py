@@ -1,4 +1,4 @@
-"""Start a command that has a config: with Hydra, and with one line instead of a traceback for a user's mistake."""
+"""Start a command with Hydra; a user's mistake gets one line instead of a traceback."""
 
 import functools
 import os

@@ -83,7 +83,7 @@ def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_trusted(key: str | None, node: object) -> None:
-    """Raise UsageError if a node would build a class that conf/ does not name in group `key` (None: in any group)."""
+    """Refuse a node that would build a class that conf/ does not name in group `key` (None: in any group)."""
     if key is None:
         anything = frozenset().union(*(read_allowed(group)[1] for group in groups()))
         _check(node, "", anything, anything)

@@ -22,7 +22,7 @@ NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", 
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first step, from 1, whose losses in nats differ; a loss is None if the run ended before this step."""
+    """The first step, from 1, whose losses (nats) differ. A loss is None if the run ended before this step."""
 
     step: int
     steps_per_epoch: int

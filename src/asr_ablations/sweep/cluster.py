@@ -1,4 +1,4 @@
-"""Run arms on a local Ray, or on a cluster whose machines share the folders of the checkout, the data and the runs.
+"""Run arms on a local Ray, or on a cluster with shared folders for the checkout, the data and the runs.
 
 Each arm is an actor. Ray places it on a machine with enough CPUs and GPUs, and starts it again elsewhere if its worker
 or machine is lost. The actor starts the arm as a process, which continues from its last checkpoint, under its run's
@@ -89,7 +89,7 @@ class Cluster(Places):
         return RemoteArm(job, {**wanted, "max_restarts": self.retries, "max_task_retries": -1})
 
     def _check_fit(self, arm: FrozenArm, wanted: Mapping[str, float]) -> None:
-        """Raise UsageError if no machine of a local Ray can take an arm; a cluster may still get a larger one."""
+        """Raise UsageError if an arm is too large for a local Ray; a cluster may still get a larger machine."""
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus, gpus = wanted["num_cpus"], wanted["num_gpus"]
         if any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in machines):

@@ -39,7 +39,7 @@ def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError if no declared factor varies though others do, or if a baseline is nearly the name of an arm."""
+    """Raise UsageError if only undeclared keys vary, or if a baseline is nearly the name of an arm."""
     runs = _composed(configs)
     declared = declaration(runs)
     if len(runs) < 2 or not declared.factor or runs[0].config.get(LIST):
@@ -56,7 +56,7 @@ def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
 
 
 def _nearest(name: str, arms: Sequence[Named], factor: Sequence[str]) -> str:
-    """Return the arm that was probably meant; "" for an option of the factor, a number, or if no arm is similar."""
+    """Return the arm that was probably meant. "" for an option of the factor, a number, or without a similar arm."""
     choice = name.rpartition("=")[2]
     options = {option for root in factor if root in groups() for option in options_by_name(root)}
     by_choice = {choice: arm.name for arm in arms for choice in arm.levels.values()}

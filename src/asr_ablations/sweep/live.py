@@ -1,4 +1,4 @@
-"""Print the arms of a sweep: a live table in a terminal, elsewhere a line per change, and the closing table."""
+"""Print the arms of a sweep: live (a table, or without a terminal a line per change), and at the end."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -42,7 +42,7 @@ def print_arms(folders: Sequence[Path]) -> None:
 
 
 def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
-    """Label arms by their names in a list of arms, and by the overrides that not all arms share, else "default"."""
+    """Label arms by their names in a list and by the overrides that not all share, or "default"."""
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}

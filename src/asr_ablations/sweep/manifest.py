@@ -61,7 +61,7 @@ def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
 
 
 def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
-    """Write the plan into the manifest, or return the recorded one if it is the same; the outputs may have moved.
+    """Write the plan into the manifest, or return the recorded one if it is the same (outputs may have moved).
 
     Raise UsageError if runs have begun under another plan, because a plan must not change after results are known.
     """

@@ -60,7 +60,7 @@ STEPS = 5
 
 
 def measure(request: tuple[DictConfig, int]) -> Cost:
-    """Measure the arm of a config with a number of threads; call it in a new process, whose peak memory it reports."""
+    """Measure the arm of a config with a number of threads. Needs a new process, because it reports its peak memory."""
     cfg, threads = request
     cfg.threads = cfg.threads or threads
     silence_lightning()
@@ -138,7 +138,7 @@ def _time_recognition(task: CTCTask, data: SpeechData) -> float:
 
 
 def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
-    """Print the cost of each arm without a result, and in total: `jobs` arms at a time, with `threads` threads each."""
+    """Print the cost of each arm without a result, and the total, for `jobs` arms of `threads` threads at a time."""
     fates = [fate_of(arm.folder).state for arm in arms]
     to_run = [arm for arm, state in zip(arms, fates, strict=True) if state not in RESULTS]
     costs = dict(zip([arm.id for arm in to_run], measure_arms(to_run, threads), strict=True))
@@ -188,7 +188,7 @@ def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
 
 
 def memory_warning(costs: Sequence[Cost], jobs: int, free: int | None) -> str | None:
-    """Return a warning if the arms that run at a time on a CPU need more than the free bytes of memory, else None."""
+    """Return a warning if concurrent arms on a CPU need more than the free bytes of memory, else None."""
     largest = sorted((cost.memory for cost in costs if not cost.gpus), reverse=True)
     if free is None or sum(largest[:jobs]) <= free:
         return None

@@ -1,4 +1,4 @@
-"""Check all arms of a sweep before the first one starts, so that a wrong value shows now and not at arm 7."""
+"""Check all arms of a sweep before the first starts, so that a wrong value shows at once."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Run the arms of a sweep side by side; an arm that fails, hangs or dies does not affect the others."""
+"""Run the arms of a sweep side by side. An arm that fails, hangs or dies does not affect the others."""
 
 import math
 import signal

@@ -110,7 +110,7 @@ class Slurm(Places):
         self._has_gpus: bool | None = None
 
     def start(self, arm: FrozenArm) -> "SlurmArm":
-        """Take over an arm's task that waits or runs, or queue the arm with all others that need the same resources."""
+        """Take over an arm's waiting or running task, or queue the arm with others that need the same resources."""
         self._to_start.pop(arm.id, None)
         if (task := self._find_task(arm)) is None:
             alike = [
@@ -248,7 +248,7 @@ class SlurmArm:
         return self._ended
 
     def _code(self, state: str) -> int:
-        """Return the exit code of a job in a final state; the state is "" if the controller has forgotten the job."""
+        """Return the exit code of a job in a final state ("" if the controller has forgotten it)."""
         described = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
         state = state or (match[1] if (match := re.search(r"JobState=(\S+)", described)) else "")
         if state == "COMPLETED":

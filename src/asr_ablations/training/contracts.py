@@ -104,7 +104,7 @@ class NormFactory(Protocol):
     """norm: from the shape of a frame to a normalisation."""
 
     def __call__(self, frame: Sequence[int], /) -> nn.Module:
-        """Build a Norm for frames of shape (F, C), a column of an image, or (D,), an output of a recurrent layer."""
+        """Build a Norm for frames of shape (F, C) (columns of an image) or (D,) (outputs of a recurrent layer)."""
 
 
 class Initialisation(Protocol):
@@ -196,10 +196,10 @@ class Loss(Protocol):
         """
 
     def weight(self, batch: Batch) -> int:
-        """Return the weight of a batch in a mean over batches: its utterances if the loss is their mean, else 1."""
+        """Return the weight of a batch in means: its number of utterances if the loss averages them, else 1."""
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> Mapping[str, torch.Tensor]:
-        """Return rates () in 0..1 over the valid frames of a batch, by name; empty if the loss lacks frame labels."""
+        """Return rates () in 0..1 over the valid frames of a batch, by name. Empty if the loss lacks frame labels."""
 
 
 @runtime_checkable

@@ -56,7 +56,7 @@ def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
 
 
 def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
-    """Return a line for users if a CPU replaces the precision, or if it is slow on the device; else None."""
+    """Return a line for users if the precision is replaced or slow on the device, else None."""
     if devices:
         return SLOW_ON_A_GPU if precision == 32 and not tf32 else None
     target = resolved()

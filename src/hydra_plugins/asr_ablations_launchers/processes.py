@@ -50,7 +50,7 @@ class ComposingLauncher(Launcher):
 
 
 class ProcessesLauncher(ComposingLauncher):
-    """Runs each arm in a separate process: arms share no seed, environment or memory, and a crash affects one arm only.
+    """Runs each arm in a separate process. Arms share no seed, environment or memory; a crash affects one arm only.
 
     OPTIONS lists the arguments; jobs and per_gpu are options of the places.
     """

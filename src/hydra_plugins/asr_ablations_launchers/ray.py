@@ -1,4 +1,4 @@
-"""Hydra launcher that runs arms as the launcher of processes does, but on a local Ray or on a Ray cluster."""
+"""Hydra launcher that runs arms like the launcher of processes, but on a local Ray or a Ray cluster."""
 
 import os
 import secrets
@@ -42,8 +42,9 @@ class RayLauncher(ProcessesLauncher):
 
 
 def _set_environment(*, is_local: bool) -> None:
-    """Set variables that Ray reads at import: no usage reports, and a local Ray on the loopback address only, which is
-    Ray's default on macOS alone.
+    """Set variables that Ray reads at import: no usage reports, and a local Ray only on the loopback address.
+
+    The latter is Ray's default on macOS alone.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if is_local:

@@ -1,4 +1,4 @@
-"""Hydra launcher that runs arms as the launcher of processes does, but as Slurm jobs that outlive the command."""
+"""Hydra launcher that runs arms like the launcher of processes, but as Slurm jobs that outlive the command."""
 
 import sys
 from collections.abc import Sequence

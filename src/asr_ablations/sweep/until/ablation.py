@@ -139,7 +139,7 @@ def _plain(compose: Compose, sweep: str | None = None) -> Compose:
 def _choose_folder(
     folder: Path, seeds: Sequence[int], plan_in: Callable[[Path, Sequence[int]], Planned]
 ) -> tuple[Path, Sequence[int]]:
-    """Choose the folder <folder>.2, .3, … of a new plan next to another, and first seeds that no earlier plan used."""
+    """Choose the folder <folder>.2, .3, … of a new plan, and first seeds that no earlier plan used."""
     used: set[int] = set()
     numbered = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(2))
     for candidate in itertools.chain([folder], numbered):

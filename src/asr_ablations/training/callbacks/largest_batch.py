@@ -23,7 +23,7 @@ Precision = Callable[[], AbstractContextManager[object]]
 
 
 class LargestBatch(pl.Callback):
-    """Tries the largest batch on a GPU before the first step; in random order it might fail only after an hour."""
+    """Tries the largest batch on a GPU before the first step. In random order it might fail only after an hour."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Raise UsageError if memory is too small; the message names a batch that fits."""
