@@ -83,7 +83,7 @@ def replaced(overrides: Sequence[str], changes: Sequence[str]) -> list[str]:
 
 @contextmanager
 def read_environment_only(names: Collection[str]) -> Iterator[None]:
-    """Let ${oc.env:…} read only these variables within the context; raise UsageError for others, without their values."""
+    """Let ${oc.env:…} read only these variables within the context; refuse others without printing their values."""
 
     def variable(name: str, *default: str | None) -> str | None:
         if name not in names:

@@ -27,7 +27,7 @@ class Slots:
     taken: dict[object, list[str]] = field(default_factory=dict)
 
     def free_gpus(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
-        """Return the least loaded GPUs for an arm, or None if it has to wait. Default: one per rank if there are any."""
+        """Return the least loaded GPUs for an arm, by default one per rank if available, or None if it has to wait."""
         gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
