@@ -1,4 +1,4 @@
-"""Write the two files of a variant of your own."""
+"""Write the two files of your own variant."""
 
 import sys
 

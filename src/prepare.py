@@ -1,4 +1,4 @@
-"""Prepare a corpus: generate or download it, check every file of it, say what it holds.
+"""Prepare a corpus: generate or download it, check every file, list the contents.
 
 python src/prepare.py                                             the built-in corpus
 python src/prepare.py data=librispeech data.root=<folder> data.train=clean100

@@ -1,4 +1,4 @@
-"""Run a finished run again and say whether its result came back; or vary it in one key."""
+"""Run a finished run again and say whether the result is the same; or vary one key of it."""
 
 import sys
 

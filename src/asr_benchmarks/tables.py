@@ -10,7 +10,7 @@ from rich import table as rich_table
 
 from asr_ablations.runs.layout import COMPARISON, OVERRIDES, REPORT, RESULT
 from asr_ablations.runs.reader import read_overrides
-from asr_ablations.sweep.live import print_arms, what_varies
+from asr_ablations.sweep.live import label_arms, print_arms
 from asr_ablations.tools.files import read_json, typed
 from asr_benchmarks.plots import Plot, draw
 from asr_verdicts.errors import UsageError
@@ -212,7 +212,7 @@ def _read_result(file: Path) -> Result:
 def _name_files(files: Sequence[Path]) -> list[str]:
     """Name results by the keys that vary between their runs, or by their files."""
     if all((file.parent / OVERRIDES).is_file() for file in files):
-        return what_varies([read_overrides(file.parent) for file in files])
+        return label_arms([read_overrides(file.parent) for file in files])
     return [file.parent.name if file.name == RESULT else file.stem for file in files]
 
 

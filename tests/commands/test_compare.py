@@ -106,7 +106,7 @@ def test_options(sweep, tmp_path):
 
 def test_figures_are_chosen_by_name(sweep, tmp_path):
     done = expect(0, compare_command(sweep, "--no-page", "--figures", "differences,looks", folder=tmp_path))
-    assert "not drawn, since the runs have no data for it: looks\n" in done.stdout
+    assert "not drawn, because the runs lack the data: looks\n" in done.stdout
     drawn = {path.name for path in (sweep / "comparison").iterdir()} - {"table.md", "table.csv", "comparison.json"}
     assert drawn == {
         "table.tex",
@@ -416,10 +416,10 @@ def wrong(run: Path, what: str, content: Any) -> None:
         (lambda run: None, ["other-run"], "other-run: expected KEY=VALUE"),
         (lambda run: (run / "status.json").write_text('{"status": "failed", "reason": "tired"}'), [], "failed: tired"),
         (lambda run: (run / "status.json").write_text('{"status": "pruned", "reason": "bad"}'), [], "pruned: bad"),
-        (lambda run: (run / "status.json").unlink(), [], "is not the folder of a run"),
+        (lambda run: (run / "status.json").unlink(), [], "not a run folder"),
         (lambda run: (run / "summary.json").write_text("{"), [], "summary.json: cannot be read"),
         (lambda run: change(run / "config.yaml", LSTM, "os.system"), [], "os.system: refused"),
-        (lambda run: change(run / "config.yaml", "max_epochs: 2\n", ""), [], "has no key max_epochs"),
+        (lambda run: change(run / "config.yaml", "max_epochs: 2\n", ""), [], "it lacks max_epochs"),
         (lambda run: change(run / "config.yaml", "max_epochs: 2\n", "max_epochs: 3\n"), ["seed=1"],
          "(max_epochs: 3 then, 2 now)"),
         (lambda run: wrong(run, "commit", "f" * 40), ["--checkout"], "commit ffffffff is not in"),
@@ -446,7 +446,7 @@ def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path)
         shutil.copytree(checkout, source, ignore=shutil.ignore_patterns(".git", "__pycache__"))
     done = expect(2, reproduce(copied, "--checkout", folder=tmp_path, source=source))
     (line,) = done.stderr.strip().splitlines()
-    assert ("is no git checkout" if what == "outside git" else "do not apply to") in line
+    assert ("is not a git checkout" if what == "outside git" else "do not apply to") in line
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
 
 

@@ -49,8 +49,8 @@ def test_a_sweep_prints_one_table(run_folder, tmp_path):
             ["decoder=beem"],
             "decoder=beem: expected beam, beam_256, beam_charlm, beam_lm, beam_rescored, greedy, lexicon",
         ),
-        (["run=nowhere"], "nowhere: no run's folder"),
-        (["decoder=beam_lm", "decoder.alpha=1,nan", "-m"], "decoder.alpha=nan: expected a number, as 0.5"),
+        (["run=nowhere"], "nowhere: not a run folder"),
+        (["decoder=beam_lm", "decoder.alpha=1,nan", "-m"], "decoder.alpha=nan: expected a number, such as 0.5"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run_folder, tmp_path, arguments, told):
@@ -162,7 +162,7 @@ def test_transcribe_a_mistake_is_one_line_and_exit_code_2(memorised_run, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run=nowhere"], "nowhere: no run's folder"),
+        (["run=nowhere"], "nowhere: not a run folder"),
         (["opset=3"], "opset=3: expected a whole number from 18 to 25, or null"),
         (["output=model.pt"], "output=model.pt: expected a file that ends in .onnx"),
         (["samples=mp3"], "samples=mp3: expected float, int16"),

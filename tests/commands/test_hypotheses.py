@@ -109,7 +109,7 @@ def test_the_page_has_aligned_utterances_with_audio(tmp_path):
         (["base=absent", "--references", "ref.trn"], "absent: there is no such file"),
         (["base=exp", "--references", "ref.trn"], "exp: it is a folder"),
         (["base=", "--references", "ref.trn"], "base=: expected base=FILE"),
-        (["base=exp/base/seed0/hyp.trn", "outputs"], "outputs: expected NAME=FILE, as the other systems are given"),
+        (["base=exp/base/seed0/hyp.trn", "outputs"], "outputs: expected NAME=FILE, like the other systems"),
         (["base=exp/base/seed0/hyp.trn"], "(trn): it holds no references; expected --references FILE"),
         (["base=exp/base/seed0/hyp.trn", "base=exp/base/seed0/hyp.trn"], "a file of base is given twice"),
         (["base=x:exp/base/seed0/hyp.trn", "--references", "ref.trn"], "--references: no system has the set test"),
@@ -119,14 +119,14 @@ def test_the_page_has_aligned_utterances_with_audio(tmp_path):
         ),
         (
             ["base=exp/base/seed0/hyp.trn", "--references", "ref.trn", "--allow", "rnn"],
-            "--allow is for runs; of systems nothing is known",
+            "--allow is for runs; systems have only hypotheses",
         ),
         (
             ["base=exp/base/seed0/hyp.trn", "--references", "ref.trn", "--columns", "x=y"],
             "--columns=x=y: expected WHAT=NAME",
         ),
-        (["outputs", "--normalise", "case"], "--normalise: is for hypotheses"),
-        (["outputs", "--speaker-of", "(x)"], "--speaker-of: is for hypotheses"),
+        (["outputs", "--normalise", "case"], "--normalise: only for hypotheses"),
+        (["outputs", "--speaker-of", "(x)"], "--speaker-of: only for hypotheses"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(arguments, message, trn, tmp_path):

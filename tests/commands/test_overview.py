@@ -63,7 +63,7 @@ def test_two_runs_differ_in_what_their_configs_say(outputs: Path, capsys: pytest
     [
         (list_sweeps, ["nowhere"], "nowhere: there is no such folder"),
         (show_status, ["nowhere"], "nowhere: holds no runs"),
-        (show_differences, ["nowhere", "nowhere"], "nowhere: no run's folder"),
+        (show_differences, ["nowhere", "nowhere"], "nowhere: not a run folder"),
     ],
 )
 def test_a_mistake_is_one_line(command, words, message, capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,7 +246,7 @@ def test_ranks_that_train_together_diverge_together(trainer, corpora, tmp_path):
         (
             ["outputs=a=b"],
             {},
-            "outputs=a=b: Hydra cannot read this value; as text it is quoted twice: \"outputs='a=b'\"",
+            "outputs=a=b: Hydra cannot read this value; to pass it as text, quote it twice: \"outputs='a=b'\"",
         ),
     ],
 )
@@ -268,4 +268,4 @@ def test_a_file_that_varies_keys_is_one_run_if_all_are_set(corpora, tmp_path):
 def test_equal_arms_are_said_to_be_one(corpora, tmp_path):
     words = ["-m", "rnn=lstm,lstm,gru", "dropout=0.1,1e-1", "plan=true", "logger=csv", *SHRUNKEN]
     done = expect(0, run(["src/train.py", *words], corpora, tmp_path))
-    assert "4 of 6 runs are equal to another one, and run once with it\n" in done.stdout
+    assert "4 of 6 runs are equal to another run, and share its result\n" in done.stdout

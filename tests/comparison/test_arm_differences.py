@@ -10,7 +10,7 @@ from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.report.training_report import sections
 from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.runs.reader import read_config
-from asr_ablations.sweep.differing_keys import difference_lines, differences_of, print_differences, refuse_misspelt
+from asr_ablations.sweep.differing_keys import find_differences, format_differences, print_differences, refuse_misspelt
 from asr_ablations.sweep.preflight import check_declarations
 from asr_verdicts.config import flatten
 from asr_verdicts.confounds import MISSING
@@ -100,7 +100,7 @@ def test_a_sweep_says_so_before_it_runs() -> None:
     configs = [compose(f"gradient={name}", f"seed={seed}") for name in ("none", "norm", "noise") for seed in (0, 1)]
     for cfg, name in zip(configs, ("none", "none", "norm", "norm", "noise", "noise"), strict=True):
         cfg.overrides = [f"gradient={name}"]
-    lines = difference_lines(differences_of(configs))
+    lines = format_differences(find_differences(configs))
     assert lines[0] == "gradient=norm: gradient.limit 1.0 for null"
     assert lines[1].startswith(f"gradient={NOISE}")
     assert lines[2].startswith("warning: gradient=noise differs from gradient=none in all that gradient=norm does")
@@ -123,7 +123,7 @@ def test_no_sweep_file_has_a_worse_baseline_than_it_could(name: str) -> None:
         del cfg["hydra"]
         cfg.overrides = list(words)
         configs.append(cfg)
-    better = [difference.arm for difference in differences_of(configs) if difference.better]
+    better = [difference.arm for difference in find_differences(configs) if difference.better]
     assert better == FREE.get(name, [])
 
 
@@ -167,7 +167,7 @@ def test_a_sweep_without_its_declared_baseline_runs_with_a_warning(capsys: pytes
     [
         ("{factor: rnnn}", r"ablation\.factor=rnnn: there is no such key; nearest: rnn"),
         ("{factor: optimizer.lrr}", r"ablation\.factor=optimizer\.lrr: there is no such key; nearest: optimizer\.lr"),
-        ("{factor: rnn, baseline: lstmm}", r"ablation\.baseline=lstmm: no arm is called so; nearest: rnn=lstm"),
+        ("{factor: rnn, baseline: lstmm}", r"ablation\.baseline=lstmm: no arm has this name; nearest: rnn=lstm"),
     ],
 )
 def test_a_misspelt_name_in_a_question_is_refused_before_the_first_arm(ablation: str, message: str) -> None:

@@ -104,7 +104,7 @@ class Demanding(WithoutLengths):
     [
         (WithoutLengths, "has no argument 'lengths'"),
         (Turned, "argument 1 is 'lengths', expected 'x'"),
-        (Demanding, "needs mask, which is no argument of the contract"),
+        (Demanding, "needs mask, which is not an argument of the contract"),
     ],
 )
 def test_a_wrong_signature_is_reported(kind: type[WithoutLengths], message: str) -> None:

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from asr_ablations.components.logger.plain_config import plain_config
 from asr_ablations.components.until.verdict import UntilVerdict
-from asr_ablations.config.build import build, by_key
+from asr_ablations.config.build import build, reword_error
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, group_options
 
@@ -25,10 +25,10 @@ def test_null_is_taken_where_the_class_has_a_use_for_it() -> None:
 
 def test_a_value_that_is_mentioned_is_blamed_and_else_all() -> None:
     options = {"_target_": "x", "size": 3, "ends": [1, 5], "inner": [{"size": 4}]}
-    assert by_key("a", options, {}, ValueError("5 is odd")) == "a.ends=[1, 5]: 5 is odd"
-    assert by_key("a", options, {}, ValueError("size=4: odd")) == "a.inner.0.size=4: odd"
-    assert by_key("a", options, {}, ValueError("no")) == "a.size=3, a.ends=[1, 5], a.inner.0.size=4: no"
-    assert by_key("a", options, {}, TypeError("no")).startswith("x with a.size=3, ")
+    assert reword_error("a", options, {}, ValueError("5 is odd")) == "a.ends=[1, 5]: 5 is odd"
+    assert reword_error("a", options, {}, ValueError("size=4: odd")) == "a.inner.0.size=4: odd"
+    assert reword_error("a", options, {}, ValueError("no")) == "a.size=3, a.ends=[1, 5], a.inner.0.size=4: no"
+    assert reword_error("a", options, {}, TypeError("no")).startswith("x with a.size=3, ")
 
 
 def plain(*overrides: str) -> dict[str, Any]:

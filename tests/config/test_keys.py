@@ -117,7 +117,7 @@ def test_what_templates_call_a_key_is_ours() -> None:
 
 def test_what_a_command_does_not_read_is_said() -> None:
     words = ["data=an4", "+data.x=1", "max_epochs=3", "++rnn=gru", "max_epochs=4", "hydra.job.chdir=true"]
-    assert list_unread(words, "prepare") == "not read here: max_epochs, rnn; src/train.py does"
+    assert list_unread(words, "prepare") == "not read here: max_epochs, rnn (src/train.py reads them)"
     assert list_unread(["data=an4"], "prepare") is None
 
 

@@ -61,7 +61,7 @@ def test_sizes_beyond_every_machine_are_refused(override: str, message: str) -> 
         ("features.hop=0", "hop=0: expected seconds from 0.000125 to 1"),
         ("features.window=0", "window=0: expected seconds from 0.000125 to 1"),
         ("features.window=100", "window=100: expected seconds from 0.000125 to 1"),
-        ("features.window=true", "window=True: expected a number, as 0.0"),
+        ("features.window=true", "window=True: expected a number, such as 0.0"),
         ("features.hop=0.5", "hop=0.5: expected at most window=0.025"),
     ],
 )

@@ -9,7 +9,7 @@ from hydra.utils import get_object
 
 from asr_ablations.config import targets
 from asr_ablations.config.build import _why_not_found
-from asr_ablations.config.targets import FOLDERS, own_folders, source_hash, use_folder
+from asr_ablations.config.targets import FOLDERS, list_user_folders, source_hash, use_folder
 from asr_verdicts.errors import UsageError
 
 
@@ -33,16 +33,16 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_folder_of_options_counts_and_one_without_does_not(own: Path) -> None:
     (own / "empty").mkdir()
     use_folder(own / "empty")
-    assert own_folders() == ()
+    assert list_user_folders() == ()
     use_folder(own / "conf")
     use_folder(own / "conf")
-    assert own_folders() == (own / "conf",)
+    assert list_user_folders() == (own / "conf",)
 
 
 @pytest.mark.parametrize("file", ["rnn/mine.py", "helpers.py", "deeper.py"])
 def test_an_edit_of_what_the_class_needs_changes_the_hash(own: Path, file: str) -> None:
     use_folder(own / "conf")
-    own_folders()
+    list_user_folders()
     before = source_hash("speech_variants.rnn.mine.Mine")
     edited = own / "speech_variants" / file
     edited.write_text(edited.read_text() + "\n# changed\n")
@@ -53,7 +53,7 @@ def test_an_edit_of_what_the_class_needs_changes_the_hash(own: Path, file: str) 
 
 def test_an_edit_of_what_the_class_does_not_need_changes_nothing(own: Path) -> None:
     use_folder(own / "conf")
-    own_folders()
+    list_user_folders()
     before = source_hash("speech_variants.rnn.mine.Mine")
     (own / "speech_variants" / "unused.py").write_text("VALUE = 2\n")
     assert source_hash("speech_variants.rnn.mine.Mine") == before
@@ -61,7 +61,7 @@ def test_an_edit_of_what_the_class_does_not_need_changes_nothing(own: Path) -> N
 
 def test_the_hash_does_not_execute_the_module(own: Path) -> None:
     use_folder(own / "conf")
-    own_folders()
+    list_user_folders()
     (own / "speech_variants" / "rnn" / "mine.py").write_text("raise SystemExit\n")
     assert source_hash("speech_variants.rnn.mine.Mine") is not None
     (own / "speech_variants" / "rnn" / "mine.py").write_text("class\n")
@@ -84,7 +84,7 @@ def test_an_option_that_this_package_has_is_not_hidden(own: Path) -> None:
     (own / "conf" / "rnn" / "gru.yaml").write_text("_target_: speech_variants.rnn.mine.Mine\n")
     use_folder(own / "conf")
     with pytest.raises(UsageError, match=r"gru\.yaml: rnn=gru is an option already; give yours another name"):
-        own_folders()
+        list_user_folders()
 
 
 def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +98,11 @@ def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(targets, "entry_points", lambda group: [point])
     targets._own_folders.cache_clear()
     try:
-        assert own_folders() == (package / "conf",)
+        assert list_user_folders() == (package / "conf",)
         monkeypatch.setattr(targets, "entry_points", lambda group: [EntryPoint("mine", "speech_package.none", "x")])
         targets._own_folders.cache_clear()
         with pytest.raises(UsageError, match=r"entry point mine = speech_package\.none .*expected a folder of configs"):
-            own_folders()
+            list_user_folders()
     finally:
         targets._own_folders.cache_clear()
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
 from asr_ablations.config.compose import compose
-from asr_ablations.config.entry import arranged
+from asr_ablations.config.entry import arrange_words
 from asr_ablations.config.plain_keys import check
 from asr_ablations.evaluation.request import check_requests
 from asr_ablations.tools.files import CONF, REPOSITORY
@@ -40,7 +40,7 @@ def begin(typed: str) -> None:
     """Check the words as the command does, in a sweep those of its first arm."""
     command, *words = typed.split()
     name, check_config = COMMANDS[command]
-    check_config(composed(name, [word for word in arranged(words, name) if word != "-m"]))
+    check_config(composed(name, [word for word in arrange_words(words, name) if word != "-m"]))
 
 
 def composed(name: str, overrides: list[str]) -> DictConfig:
@@ -64,9 +64,9 @@ def test_a_wrong_word_is_one_line(typed: str) -> None:
 def test_options_may_stand_anywhere() -> None:
     words = ["seed=1", "-m", "rnn=lstm,gru", "-cd", "sweeps", "--config-name", "rnn_type", "plan=true"]
     expected = ["-m", "-cd", "sweeps", "--config-name", "rnn_type", "seed=1", "rnn=lstm,gru", "plan=true"]
-    assert arranged(words, "config") == expected
-    assert arranged(["--cfg", "job", "--resolve"], "config") == ["--cfg", "job", "--resolve"]
-    assert arranged(["-sc", "install=bash"], "config") == ["-sc", "install=bash"]
+    assert arrange_words(words, "config") == expected
+    assert arrange_words(["--cfg", "job", "--resolve"], "config") == ["--cfg", "job", "--resolve"]
+    assert arrange_words(["-sc", "install=bash"], "config") == ["-sc", "install=bash"]
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def test_options_may_stand_anywhere() -> None:
 )
 def test_words_that_contradict_each_other_or_do_nothing_are_refused(words: list[str], line: str) -> None:
     with pytest.raises(UsageError) as refused:
-        arranged(words, "config")
+        arrange_words(words, "config")
     assert str(refused.value) == line
-    assert arranged(["seed=1", "seeds=1"], "config") == ["seed=1", "seeds=1"]
+    assert arrange_words(["seed=1", "seeds=1"], "config") == ["seed=1", "seeds=1"]
 
 
 @pytest.mark.parametrize("value", ["/my data (v1), ż", "a=b", "it's", "a(b", 'a"b c'])
 def test_a_value_that_hydra_cannot_read_comes_with_its_spelling(value: str) -> None:
     with pytest.raises(UsageError) as refused:
         compose(CONF, [f"data.root={value}"], name="config", folder=None)
-    begin, spelling = str(refused.value).split(": Hydra cannot read this value; as text it is quoted twice: ")
+    begin, spelling = str(refused.value).split(": Hydra cannot read this value; to pass it as text, quote it twice: ")
     assert begin == f"data.root={value}"
     assert compose(CONF, shlex.split(spelling), name="config", folder=None).data.root == value
 
@@ -113,4 +113,4 @@ def test_no_documented_command_is_refused_by_its_words() -> None:
     ]
     assert len(lines) > 10
     for line in lines:
-        arranged(re.sub("<.*?>", "x", line).split(), "config")
+        arrange_words(re.sub("<.*?>", "x", line).split(), "config")

@@ -233,7 +233,7 @@ def test_a_wrong_request_is_reported_before_anything_is_loaded(override: str, me
     ("overrides", "message"),
     [
         (["decoder=beam", "decoder.beam_width=0"], "decoder.beam_width=0: expected"),
-        (["decoder=beam_lm", "decoder.alpha=nan"], "decoder.alpha=nan: expected a number, as 0.5"),
+        (["decoder=beam_lm", "decoder.alpha=nan"], "decoder.alpha=nan: expected a number, such as 0.5"),
         (["decoder=beam_lm"], "decoder.lm is not set"),
         (["checkpoint=first"], "checkpoint=first: expected last, best"),
         (["processes=0"], "processes=0: expected auto"),

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.components.logger.tensorboard import tensorboard_logger
 from asr_ablations.components.logger.wandb import run_id, wandb_logger
 from asr_ablations.config.compose import compose as compose_file
-from asr_ablations.experiment.finished import finished
+from asr_ablations.experiment.finished import find_finished_runs
 from asr_ablations.experiment.run import set_up
 from asr_ablations.experiment.summary import finish, log_planned, log_result
 from asr_ablations.report.wandb import final_rates, log_afterwards
@@ -155,7 +155,7 @@ def status_file(outputs: Path) -> Path:
 
 def test_it_is_the_run_that_a_training_would_set_up(trained: Path, tiny_corpus: Path) -> None:
     cfg = config(tiny_corpus, trained)
-    runs = finished([cfg])
+    runs = find_finished_runs([cfg])
     assert runs is not None
     expected = set_up(cfg).record
     assert [(run.folder, run.id, run.fingerprint) for run in runs] == [
@@ -165,26 +165,26 @@ def test_it_is_the_run_that_a_training_would_set_up(trained: Path, tiny_corpus: 
 
 
 def test_data_may_have_moved(outputs: Path, corpus: Path) -> None:
-    assert finished([config(corpus, outputs)]) is not None
+    assert find_finished_runs([config(corpus, outputs)]) is not None
 
 
 @pytest.mark.parametrize("override", ["seed=3", "width=16", "force=true"])
 def test_another_request_is_to_be_trained(override: str, outputs: Path, tiny_corpus: Path) -> None:
     same, other = config(tiny_corpus, outputs), config(tiny_corpus, outputs, override)
-    assert finished([same]) is not None
-    assert finished([other]) is None
-    assert finished([same, other]) is None, "one is left to do"
+    assert find_finished_runs([same]) is not None
+    assert find_finished_runs([other]) is None
+    assert find_finished_runs([same, other]) is None, "one is left to do"
 
 
 def test_changed_data_are_trained_on(outputs: Path, corpus: Path) -> None:
     texts = next((corpus / "train").rglob("*.trans.txt"))
     texts.write_text(texts.read_text().replace("A CAB", "A BED", 1))
-    assert finished([config(corpus, outputs)]) is None
+    assert find_finished_runs([config(corpus, outputs)]) is None
 
 
 def test_missing_data_are_left_to_who_reports_them(outputs: Path, corpus: Path) -> None:
     shutil.rmtree(corpus / "dev")
-    assert finished([config(corpus, outputs)]) is None
+    assert find_finished_runs([config(corpus, outputs)]) is None
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_missing_data_are_left_to_who_reports_them(outputs: Path, corpus: Path) 
 def test_only_a_result_ends_a_run(status: dict[str, object], expected: bool, outputs: Path, tiny_corpus: Path) -> None:
     file = status_file(outputs)
     file.write_text(json.dumps(json.loads(file.read_text()) | status))
-    assert (finished([config(tiny_corpus, outputs)]) is not None) is expected
+    assert (find_finished_runs([config(tiny_corpus, outputs)]) is not None) is expected
 
 
 @pytest.mark.parametrize("name", ["status.json", "environment.json"])
 def test_a_damaged_record_is_no_result(name: str, outputs: Path, tiny_corpus: Path) -> None:
     status_file(outputs).with_name(name).write_text("{")
-    assert finished([config(tiny_corpus, outputs)]) is None
+    assert find_finished_runs([config(tiny_corpus, outputs)]) is None
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_run_whose_files_are_damaged_is_put_aside_and_trained_anew(
     assert (kept / name).read_text() == damaged, "nothing is lost"
     assert (kept / "checkpoints" / "last.ckpt").exists()
     assert (folder / "losses.csv").read_text() == losses
-    assert finished([config(tiny_corpus, outputs)]) is not None
+    assert find_finished_runs([config(tiny_corpus, outputs)]) is not None
 
 
 PLANNED = PlannedRun(look=2, looks=3, arm="rnn=gru", state="open")

@@ -116,6 +116,6 @@ def test_the_page_and_the_plan_say_what_the_records_show(tmp_path: Path) -> None
     assert f"{text}\n" in (REPOSITORY / "docs" / "short_runs.md").read_text(encoding="utf-8")
     counts = re.search(r"Of (\d+) arms that short runs call better or worse, long runs call (\d+) the same", text)
     assert counts
-    assert f"of {counts[1]} verdicts after a third of them {counts[2]} came again" in FEWER_EPOCHS
+    assert f"of {counts[1]} verdicts after a third of the epochs, {counts[2]} were the same" in FEWER_EPOCHS
     assert {arm.runs[0].config["max_epochs"] for arm in short.arms} == {2}
     assert {arm.runs[0].config["max_epochs"] for arm in long.arms} == {6}

@@ -17,15 +17,15 @@ from asr_ablations.reproduction.evidence import (
     ANY_ORDER,
     DETERMINING,
     Cause,
-    causes,
-    changed_since,
     compare_bits,
-    environment_causes,
+    compare_environments,
+    find_causes,
+    find_edits,
     refuse_damaged,
 )
 from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
 from asr_ablations.reproduction.reproduce import open_attempt
-from asr_ablations.reproduction.variation import OWN_VARIABLES, read_environment_only
+from asr_ablations.reproduction.variation import TRUSTED_VARIABLES, read_environment_only
 from asr_ablations.reproduction.verdict import (
     CANNOT_TELL,
     DIFFERS,
@@ -75,7 +75,7 @@ def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
 def verdict(original: Original, again: Path) -> ReproductionVerdict:
     record = read_run(again)
     evidence = compare_bits(original.record, record)
-    return judge(evidence, causes(original, record), measure_noise(original.record, original.sweep))
+    return judge(evidence, find_causes(original, record), measure_noise(original.record, original.sweep))
 
 
 def change_json(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -121,7 +121,7 @@ def test_under_four_seeds_there_is_neither_drift_nor_a_difference(siblings: int,
     again = write_run(tmp_path, "seed=0", sweep="again", rate=0.9, change=losses([1.1]))
     result = verdict(load_original(original), again)
     assert result.name == CANNOT_TELL
-    assert result.why.endswith("; 4 or more seeds in the original's sweep would show the seed noise")
+    assert result.why.endswith("; at least 4 seeds in the original's sweep are needed to know the seed noise")
     assert (result.noise["test"].limit, result.noise["test"].deviation is None) == (None, siblings == 0)
     assert "too few seeds to tell" in noise_line("test", result.noise["test"])
 
@@ -220,7 +220,7 @@ def test_a_config_edited_after_the_run_shows_in_the_checkpoint(tmp_path: Path) -
 def test_a_config_edited_after_the_run_shows_in_its_identity_without_a_checkpoint(tmp_path: Path) -> None:
     folder = write_run(tmp_path, "seed=0")
     edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.5")
-    (cause,) = causes(load_original(folder), read_run(folder))
+    (cause,) = find_causes(load_original(folder), read_run(folder))
     assert (cause.kind, cause.what) == ("config", "config.yaml, some key of it")
 
 
@@ -231,7 +231,7 @@ def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
         environment = json.loads((folder / "environment.json").read_text())
         environment["hardware"]["gpus"] = ["NVIDIA H200"]
         (folder / "environment.json").write_text(json.dumps(environment))
-        result = causes(load_original(folder), read_run(folder))
+        result = find_causes(load_original(folder), read_run(folder))
         assert result == ([ANY_ORDER] if gpus else [])
     assert ANY_ORDER.kind not in DETERMINING
 
@@ -247,7 +247,7 @@ def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
 )
 def test_code_is_compared_by_its_files(code: dict[str, Any], expected: list[str]) -> None:
     original = {"files": {"a.py": "1", "b.py": "1"}, "commit": "x", "dirty_diff": ""}
-    result = environment_causes(*(parse(Environment, {"code": content}) for content in (original, code)))
+    result = compare_environments(*(parse(Environment, {"code": content}) for content in (original, code)))
     assert [cause_line(cause) for cause in result] == [f"code: {line}" for line in expected]
 
 
@@ -489,7 +489,7 @@ def test_an_interpolation_in_a_strangers_checkpoint_is_refused(tmp_path: Path, m
     config = {"seed": 1, "dropout": READ}
     folder = write_run(tmp_path, change=checkpoint({"a": torch.ones(1)}, config=config))
     with pytest.raises(UsageError, match="an interpolation") as refused:
-        changed_since(load_original(folder))
+        find_edits(load_original(folder))
     assert SECRET not in str(refused.value)
 
 
@@ -498,7 +498,7 @@ def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
     node = OmegaConf.create({"question": "${oc.env:MY_TOKEN,none}", "root": "${oc.env:HOME}"})
-    with read_environment_only(OWN_VARIABLES):
+    with read_environment_only(TRUSTED_VARIABLES):
         assert node.root == os.environ["HOME"]
         with pytest.raises(OmegaConfBaseException, match="MY_TOKEN") as refused:
             OmegaConf.resolve(node)

@@ -11,11 +11,11 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.listed_arms import check_arm, merged, name_in, read_arms
-from asr_ablations.sweep.arm import each_arm_of
+from asr_ablations.sweep.arm import list_arms
 from asr_ablations.sweep.differing_keys import refuse_misspelt
-from asr_ablations.sweep.live import what_varies
+from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.preflight import check_arms, check_declarations
-from asr_ablations.sweep.search import Space, sampler, search, space_of
+from asr_ablations.sweep.search import Space, build_sampler, build_space, search
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, tiny_overrides
 from tests.helpers.sweep_files import NAMES, composed
@@ -24,7 +24,7 @@ CLASSIC: list[Any] = [{}, {"norm": "none"}, {"name": "wide GRU", "rnn": "gru", "
 
 
 def runs_of(arms: str, *batch: list[str]) -> list[list[str]]:
-    return each_arm_of([[f"arms={arms}", *words] for words in batch], lambda words: compose(*words, "overrides=[]"))
+    return list_arms([[f"arms={arms}", *words] for words in batch], lambda words: compose(*words, "overrides=[]"))
 
 
 def test_every_combination_meets_every_arm_and_an_arm_has_the_last_word() -> None:
@@ -64,7 +64,7 @@ def test_what_is_no_list_of_arms_is_one_line(arms: str, message: str) -> None:
 
 
 def test_a_key_is_varied_by_the_list_or_beside_it() -> None:
-    with pytest.raises(UsageError, match="norm is varied beside the list too"):
+    with pytest.raises(UsageError, match="norm is also varied outside the list"):
         runs_of("[{},{norm:layer}]", ["norm=batch"], ["norm=none"])
 
 
@@ -84,7 +84,7 @@ def test_arms_are_named_by_what_they_change() -> None:
         assert name_in(overrides) == name
         assert OverridesParser.create().parse_override(overrides[0]).value() == name
     words = [[*arm.overrides, f"seed={seed}", "precision=16"] for seed in (0, 1) for arm in read_arms(CLASSIC)]
-    named = what_varies(words)
+    named = label_arms(words)
     assert named[:3] == ["full seed=0", "norm=none seed=0", "wide GRU seed=0"]
 
 
@@ -140,8 +140,8 @@ RNNS: list[Any] = [
 @pytest.mark.parametrize(
     ("ablation", "message"),
     [
-        ({"factor": "dropout"}, "ablation.factor=dropout: expected what varies: rnn"),
-        ({"factor": "rnn", "baseline": "lstmm"}, "ablation.baseline=lstmm: no arm is called so; nearest: rnn=lstm"),
+        ({"factor": "dropout"}, "ablation.factor=dropout: expected a key that varies: rnn"),
+        ({"factor": "rnn", "baseline": "lstmm"}, "ablation.baseline=lstmm: no arm has this name; nearest: rnn=lstm"),
     ],
 )
 def test_a_name_that_no_arm_has_is_refused_before_the_training(ablation: dict[str, Any], message: str) -> None:
@@ -174,7 +174,7 @@ PARAMS = [
 
 
 def space(*params: str) -> Space:
-    return space_of(OverridesParser.create().parse_overrides(list(params)))
+    return build_space(OverridesParser.create().parse_overrides(list(params)))
 
 
 class Runs:
@@ -194,7 +194,7 @@ class Runs:
 
 def found(folder: Path, kind: str = "TPESampler", seed: int = 0) -> list[list[dict[str, str]]]:
     runs = Runs(folder)
-    search(space(*PARAMS), sampler(kind, seed=seed), runs, trials=7, at_once=2, maximise=False)
+    search(space(*PARAMS), build_sampler(kind, seed=seed), runs, trials=7, at_once=2, maximise=False)
     return runs.batches
 
 
@@ -218,7 +218,9 @@ def test_the_same_seed_proposes_the_same_runs(kind: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("maximise", [False, True])
 def test_the_best_is_kept_and_said(maximise: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = Runs(tmp_path)
-    trials = search(space(*PARAMS), sampler("RandomSampler", seed=0), runs, trials=6, at_once=3, maximise=maximise)
+    trials = search(
+        space(*PARAMS), build_sampler("RandomSampler", seed=0), runs, trials=6, at_once=3, maximise=maximise
+    )
     kept = yaml.safe_load((tmp_path / "s" / "best.yaml").read_text())
     distances = [abs(float(run["lr"]) - 1e-3) for batch in runs.batches for run in batch]
     best = (max if maximise else min)(distances)
@@ -235,7 +237,7 @@ def test_a_run_without_a_result_ends_the_search(tmp_path: Path) -> None:
         return [JobReturn(status=JobStatus.FAILED, _return_value=ValueError("arm 1 failed")) for _ in overrides]
 
     with pytest.raises(ValueError, match="arm 1 failed"):
-        search(space(*PARAMS), sampler("TPESampler", seed=0), launch, trials=4, at_once=2, maximise=False)
+        search(space(*PARAMS), build_sampler("TPESampler", seed=0), launch, trials=4, at_once=2, maximise=False)
 
 
 @pytest.mark.parametrize(
@@ -255,8 +257,8 @@ def test_a_space_that_is_none_is_one_line(params: list[str], message: str) -> No
 
 def test_an_unknown_sampler_or_option_is_one_line() -> None:
     with pytest.raises(UsageError, match=r"hydra\.sweeper\.sampler\.kind=x: expected .*TPESampler"):
-        sampler("x")
+        build_sampler("x")
     with pytest.raises(UsageError, match=r"hydra\.sweeper\.sampler: TPESampler: .*'sed'"):
-        sampler("TPESampler", sed=1)
+        build_sampler("TPESampler", sed=1)
     with pytest.raises(UsageError, match=r"hydra\.sweeper\.n_trials=0: expected a whole number"):
-        search(space(*PARAMS), sampler("TPESampler"), lambda *_: [], trials=0, at_once=1, maximise=False)
+        search(space(*PARAMS), build_sampler("TPESampler"), lambda *_: [], trials=0, at_once=1, maximise=False)

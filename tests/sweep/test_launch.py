@@ -241,7 +241,7 @@ def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
     assert machine_slots(None, "auto", sweep).per_gpu == 12  # of 6 GiB with CUDA's own, in nine tenths of 80
     assert machine_slots(None, "auto", sweep[:2]).per_gpu == 24
     assert len(measured) == 2  # one arm of each kind, once
-    assert "12 arms to a GPU of 80.0 GiB, of which the largest takes 6.0" in capsys.readouterr().out
+    assert "12 arms per GPU of 80.0 GiB (the largest arm takes 6.0 GiB)" in capsys.readouterr().out
     machine.setattr(f"{module}.cores", lambda: 8)
     assert machine_slots(None, "auto", sweep).per_gpu == 4
     machine.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -283,9 +283,9 @@ def test_ray_reserves_cpus_of_each_rank_and_gpus_or_a_share_of_one(
 ) -> None:
     """Four arms of one GPU share it."""
     pytest.importorskip("ray", reason="the extra ray, which make test installs")
-    from asr_ablations.sweep.cluster import needed
+    from asr_ablations.sweep.cluster import list_resources
 
-    reserved = needed(arm(gpus, ranks), cpus=2, per_gpu=4, has_gpus=has_gpus)
+    reserved = list_resources(arm(gpus, ranks), cpus=2, per_gpu=4, has_gpus=has_gpus)
     assert (reserved["num_cpus"], reserved["num_gpus"]) == expected
 
 

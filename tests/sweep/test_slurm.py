@@ -130,4 +130,4 @@ def test_without_slurm_the_launcher_says_so(tmp_path: Path) -> None:
     command = Sweep(tmp_path, environment).begin("rnn=lstm")
     printed, _ = command.communicate(timeout=200)
     assert command.returncode == 2
-    assert "error: hydra/launcher=slurm: there is no sbatch here; type it where Slurm is installed" in printed
+    assert "error: hydra/launcher=slurm: there is no sbatch here; run this where Slurm is installed" in printed

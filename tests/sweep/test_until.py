@@ -79,7 +79,7 @@ def test_arms_are_the_runs_without_what_belongs_to_seeds_and_plan() -> None:
 def test_seeds_beyond_the_budget_are_named() -> None:
     plan = make_plan([variant("rnn=lstm"), variant("rnn=gru")], [0, 1, 5, 9], 2, keys(margin=1.5)).plan
     (line,) = never_trained([0, 1, 5, 9], plan)
-    assert line.startswith("seed=5,9: never trained, the plan has at most 2 seeds per arm; until.seeds=4 takes all")
+    assert line.startswith("seed=5,9: never trained, because the plan has at most 2 seeds per arm; until.seeds=4")
     assert never_trained([0, 1], plan) == []
 
 

@@ -158,14 +158,14 @@ WRONG = {
     "infinity": (_weight(lambda bias: bias.index_fill(0, torch.tensor(1), torch.inf)), FIT + "holds values that are"),
     "whole numbers": (
         _weight(lambda bias: bias.to(torch.int8)),
-        FIT + r"is of torch\.int8 there and of torch\.float32",
+        FIT + r"is torch\.int8 in the file and torch\.float32",
     ),
-    "complex numbers": (_weight(lambda bias: bias.to(torch.complex64)), FIT + r"is of torch\.complex64 there"),
-    "no tensor": (_weight(lambda bias: "text"), FIT + "is not in it"),
-    "another shape": (_weight(lambda bias: bias[:-1]), FIT + r"is \[\d+\] there and \[\d+\] here"),
-    "without a group": (_without_a_group, r"config\.yaml: of another version, or incomplete: .*init"),
+    "complex numbers": (_weight(lambda bias: bias.to(torch.complex64)), FIT + r"is torch\.complex64 in the file"),
+    "no tensor": (_weight(lambda bias: "text"), FIT + "is not in the file"),
+    "another shape": (_weight(lambda bias: bias[:-1]), FIT + r"is \[\d+\] in the file and \[\d+\] in the model"),
+    "without a group": (_without_a_group, r"config\.yaml: from another version, or incomplete: .*init"),
     "another alphabet": (_other_alphabet, "does not fit .*zyx"),
-    "an alphabet of its own": (_own_alphabet, "alphabet: this run's is a Pieces, which cannot be restored"),
+    "an alphabet of its own": (_own_alphabet, "alphabet: this run uses Pieces, which cannot be restored"),
     "another model": (_other_width, r"does not fit .*: model\.\S+ is \["),
     "cut off": (_cut, r"last\.ckpt: (damaged|refused)"),
     "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),
@@ -173,7 +173,7 @@ WRONG = {
     "another text": (_text("checkpoints/last.ckpt", "a0"), r"last\.ckpt: (damaged|refused)"),
     "no weights": (_no_weights, r"last\.ckpt: no checkpoint of a run"),
     "no checkpoint": (lambda folder: (folder / "checkpoints" / "last.ckpt").unlink(), "no checkpoints/last"),
-    "no config": (lambda folder: (folder / "config.yaml").unlink(), "no run's folder"),
+    "no config": (lambda folder: (folder / "config.yaml").unlink(), "not a run folder"),
     "no yaml": (_text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),
     "another yaml": (_text("config.yaml", "a: 1"), r"config\.yaml: cannot be read: it has no seed"),
     "a list": (_text("config.yaml", "- 1"), r"config\.yaml: cannot be read: it is no object with keys"),
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_told_in_one_line(run_folder: Path, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("nowhere", "no run's folder"), ("nowhere.ckpt", "no such checkpoint"), ("stray.ckpt", r"no config\.yaml")],
+    [("nowhere", "not a run folder"), ("nowhere.ckpt", "no such checkpoint"), ("stray.ckpt", r"no config\.yaml")],
 )
 def test_a_path_that_leads_nowhere(tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "stray.ckpt").touch()
@@ -247,13 +247,13 @@ def test_a_run_starts_from_a_part(trained: Path, tiny_corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["width=6"], r"recurrent\.0\.\S+ is \[\d+(, \d+)?\] there and \[\d+(, \d+)?\] here.*weights_parts"),
-        (["layers=2"], r"recurrent\.1\.\S+ is not in it"),
-        (["norm=none"], r"is only there"),
+        (["width=6"], r"recurrent\.0\.\S+ is \[[\d, ]+\] in the file and \[[\d, ]+\] in the model.*weights_parts"),
+        (["layers=2"], r"recurrent\.1\.\S+ is not in the file"),
+        (["norm=none"], r"is only in the file"),
         (["weights_parts=[recurent]"], r"weights_parts=recurent: expected .*recurrent"),
-        (["alphabet.characters='abcdefghijklmnopqrstuvwxyz -'"], r"its output is of the alphabet"),
-        (["weights_sha256='00'"], r"weights_sha256=00: of \S+, the SHA-256 is [0-9a-f]{64}"),
-        ([f"weights_sha256='{64 * '0'}'"], r"weights_sha256=0{64}: of \S+, the SHA-256 is [0-9a-f]{64}"),
+        (["alphabet.characters='abcdefghijklmnopqrstuvwxyz -'"], r"its output layer uses the alphabet"),
+        (["weights_sha256='00'"], r"weights_sha256=00: the SHA-256 of \S+ is [0-9a-f]{64}"),
+        ([f"weights_sha256='{64 * '0'}'"], r"weights_sha256=0{64}: the SHA-256 of \S+ is [0-9a-f]{64}"),
     ],
 )
 def test_what_does_not_fit_is_named(overrides: list[str], message: str, trained: Path, tiny_corpus: Path) -> None:

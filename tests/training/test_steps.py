@@ -20,8 +20,8 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.training import assembly
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.step_losses import StepLosses
-from asr_ablations.training.model_summary import drawing
-from asr_ablations.training.optimizer_steps import FUSED, DeviceScaler, optimizer_of
+from asr_ablations.training.model_summary import draw_model
+from asr_ablations.training.optimizer_steps import FUSED, DeviceScaler, build_optimizer
 from asr_ablations.training.precision import Scaled
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.utterance_chunks import Chunks
@@ -125,7 +125,7 @@ def test_steps_and_scales_are_those_that_the_host_waits_for(name: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", group_options("optimizer"))
 def test_on_a_gpu_no_step_but_the_first_is_waited_for(name: str) -> None:
-    make = partial(optimizer_of, build(compose(f"optimizer={name}").optimizer), scaled=True)
+    make = partial(build_optimizer, build(compose(f"optimizer={name}").optimizer), scaled=True)
     try:
         trained = train(make, DeviceScaler("cuda", **SCALE), "cuda", watched=True)
     finally:
@@ -198,10 +198,10 @@ def test_on_a_cpu_the_step_is_fused_where_it_can_be(scaled: bool) -> None:
     weights = [nn.Parameter(torch.ones(3))]
     for name in group_options("optimizer"):
         make = build(compose(f"optimizer={name}").optimizer)
-        (group,) = optimizer_of(make, weights, scaled=scaled).param_groups
+        (group,) = build_optimizer(make, weights, scaled=scaled).param_groups
         assert bool(group.get("fused")) == (make.func in FUSED)
         if make.func in FUSED:
-            (group,) = optimizer_of(partial(make, fused=False), weights, scaled=scaled).param_groups
+            (group,) = build_optimizer(partial(make, fused=False), weights, scaled=scaled).param_groups
             assert not group["fused"], "as the config has it"
 
 
@@ -212,7 +212,7 @@ def test_a_checkpoint_of_another_device_leaves_the_way_as_it_is(name: str) -> No
     weights = [nn.Parameter(torch.ones(3))]
     ways = [{"fused": True}, {"fused": False}] if make.func in FUSED else [{"capturable": True}] * (name == "adadelta")
     for way in [{}, *ways]:
-        here, there = (optimizer_of(made, weights, scaled=True) for made in (make, partial(make, **way)))
+        here, there = (build_optimizer(made, weights, scaled=True) for made in (make, partial(make, **way)))
         own = [{key: group[key] for key in ("fused", "capturable") if key in group} for group in here.param_groups]
         here.load_state_dict(there.state_dict())
         for group, expected in zip(here.param_groups, own, strict=True):
@@ -309,7 +309,7 @@ def test_a_small_model_line_by_line() -> None:
     network = model(
         "model=tiny", "rnn=rnn", "width=10", "layers=1", "model.fully_connected=2", "norm=batch_convolutions"
     )
-    text = drawing(network, 40)
+    text = draw_model(network, 40)
     first, second, recurrent = 11 * 11 * 16 + 16, 16 * 7 * 5 * 32 + 32, 10 * 320 + 10 * 10 + 2 * 10
     assert lines(text) == [
         ["features", "(B, T, 40)"], ["convolutions.0", "PaddedConvolution", "(B, T/2, 20, 16)", f"{first + 32:,}"],
@@ -336,7 +336,7 @@ def test_every_model_adds_up_and_stays_as_it_was(name: str, rnn: str) -> None:
     network = model(f"model={name}", f"rnn={rnn}", "width=8", "layers=2", "norm=batch").train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     state = torch.get_rng_state()
-    text = drawing(network, 40)
+    text = draw_model(network, 40)
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
     assert all(part.training and not part._forward_hooks and not part._forward_pre_hooks for part in network.modules())
@@ -347,7 +347,7 @@ def test_every_model_adds_up_and_stays_as_it_was(name: str, rnn: str) -> None:
 
 def test_a_drawing_can_be_read_by_a_person() -> None:
     """Columns stand below each other, numbers end at one place."""
-    text = drawing(model("model=tiny", "width=8"), 40).splitlines()
+    text = draw_model(model("model=tiny", "width=8"), 40).splitlines()
     starts = {line.index("(B") for line in text}
     ends = {len(line) for line in text if not line.endswith(")")}
     assert len(starts) == len(ends) == 1

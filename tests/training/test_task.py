@@ -267,7 +267,7 @@ def test_a_checkpoint_of_another_alphabet_is_refused(fitted: Fitted) -> None:
     cfg = copy.deepcopy(fitted.cfg)
     cfg.alphabet.characters = cfg.alphabet.characters[::-1]
     other, data = assemble(cfg, build(cfg.data))
-    with pytest.raises(ValueError, match="checkpoint of the alphabet"):
+    with pytest.raises(ValueError, match="checkpoint was trained with the alphabet"):
         silent_trainer(cfg).fit(other, data, ckpt_path=str(fitted.folder / "last.ckpt"))
 
 
@@ -301,7 +301,7 @@ def test_a_model_that_the_memory_cannot_hold_is_refused_before_it_is_filled(
 ) -> None:
     cfg = compose(*tiny_overrides(tiny_corpus), "width=300", "layers=7")
     monkeypatch.setattr(assembly, "available_memory", lambda: 10**6)
-    with pytest.raises(MemoryError, match=r"model.width=300 model.layers=7 .*: the weights take more than the 1.0 MB"):
+    with pytest.raises(MemoryError, match=r"model.width=300 model.layers=7 .*: the weights need more than the 1.0 MB"):
         assemble(cfg, build(cfg.data))
     monkeypatch.setattr(assembly, "available_memory", lambda: 10**9)
     assemble(cfg, build(cfg.data))

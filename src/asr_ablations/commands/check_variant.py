@@ -1,4 +1,4 @@
-"""An option held to the contract of its group: signatures, and what a whole model promises with it on noise."""
+"""Check an option against the contract of its group: its signatures, and a whole model's promises on noise."""
 
 import inspect
 from collections.abc import Callable
@@ -20,32 +20,32 @@ from asr_ablations.training.task import CTCTask
 from asr_verdicts.errors import UsageError
 
 PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
-"""The contract of what a factory returns, and arguments to call it with."""
+"""By group: the contract of a factory's product, and arguments for the factory."""
 SAMPLES = (16_000, 0, 1, 9_600)
-"""Lengths of the utterances of noise: empty, too short for a frame, and two that are padded or not."""
+"""Samples of the noise utterances: a long one, an empty one, one shorter than a frame, and one that needs padding."""
 TOLERANCE = 1e-4
 
 
 def check(cfg: DictConfig, words: list[str]) -> None:
-    """Print a line for each promise that the options among the words keep. Raises UsageError with broken ones."""
+    """Print which promises the options among the words keep. Raise UsageError if one is broken."""
     options = [
         word.lstrip("+") for word in words if word.lstrip("+").partition("=")[0] in CONTRACTS.keys() & cfg.keys()
     ]
     if not options:
-        raise UsageError("name the option to check, as rnn=mine")
+        raise UsageError("name the option to check, such as rnn=mine")
     broken: list[str] = []
     for group in (option.partition("=")[0] for option in options):
         for difference in _compare_signatures(cfg, group):
             broken.append(f"{group}: {difference}")
             print(f"broken  {broken[-1]}")
         if not broken:
-            print(f"kept    {group}: signatures are those of {CONTRACTS[group].rpartition('.')[2]}")
-    if not broken:  # what cannot be called cannot be tried
+            print(f"kept    {group}: signatures match {CONTRACTS[group].rpartition('.')[2]}")
+    if not broken:  # an option with wrong signatures cannot be tried
         task, _ = assemble(cfg, build(cfg.data))
         for promise, find_fault in PROMISES:
             try:
                 fault = find_fault(task)
-            except Exception as error:  # whatever the user's class raises breaks the promise
+            except Exception as error:  # any error of the user's class breaks the promise
                 fault = f"{type(error).__name__}: {error}"
             broken += [] if fault is None else [f"{promise}: {fault}"]
             print(f"kept    {promise}" if fault is None else f"broken  {promise}: {fault}")
@@ -55,20 +55,20 @@ def check(cfg: DictConfig, words: list[str]) -> None:
 
 def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
     node = cfg[group]
-    if node is None or group == "model":  # a model is built with its parts, below
+    if node is None or group == "model":  # the promises build the model with its parts
         return []
     subject, expected = build(node), get_object(CONTRACTS[group])
     if isinstance(subject, partial) and not getattr(expected, "_is_protocol", False):
-        subject = get_object(node._target_)  # of a class that a later moment completes
+        subject = get_object(node._target_)  # the class, whose other arguments come later
     kind = subject if isinstance(subject, type) else type(subject)
     if not getattr(expected, "_is_protocol", False):
-        return [] if issubclass(kind, expected) else [f"{kind.__name__} is no {expected.__name__}"]
+        return [] if issubclass(kind, expected) else [f"{kind.__name__} is not a subclass of {expected.__name__}"]
     lines = faults(subject, expected)
     if not lines and group in PRODUCTS:
         protocol, arguments = PRODUCTS[group]
         module = subject(*arguments)
         lines += faults(module, protocol)
-        lines += [] if isinstance(module, nn.Module) else ["what it makes is no nn.Module"]
+        lines += [] if isinstance(module, nn.Module) else ["its product is not an nn.Module"]
     if not lines and group == "rnn":
         lines += _check_causality(subject(3, 4))
     return lines
@@ -84,7 +84,7 @@ def _check_causality(layer: nn.Module) -> list[str]:
     if before.shape != (2, 6, 4):
         return [f"(B=2, T=6, D=3) becomes {tuple(before.shape)}, expected (2, 6, 4)"]
     seen = not torch.allclose(before[:, :4], after[:, :4], atol=TOLERANCE)
-    return ["a frame depends on later ones: a layer runs forwards in time"] if seen else []
+    return ["a frame depends on later frames, but a layer must run forwards in time"] if seen else []
 
 
 def _make_noise() -> Batch:
@@ -98,13 +98,14 @@ def _compare_alone(task: CTCTask) -> str | None:
     with torch.no_grad():
         together, lengths = task(batch)
         if lengths.tolist() != task.output_frames(batch.lengths).tolist():
-            return f"output_lengths says {task.output_frames(batch.lengths).tolist()}, the call {lengths.tolist()}"
+            expected = task.output_frames(batch.lengths).tolist()
+            return f"output_lengths returns {expected}, but a call returns the lengths {lengths.tolist()}"
         for row, samples in enumerate(batch.audio.split(batch.lengths.tolist())):
             alone, _ = task(unlabelled_batch([samples.numpy()]))
             frames = int(lengths[row])
             difference = (together[row, :frames] - alone[0, :frames]).abs().max().item() if frames else 0.0
             if not difference <= TOLERANCE:
-                return f"utterance of {len(samples)} samples differs by {difference:.2g} nats"
+                return f"the utterance of {len(samples)} samples differs by {difference:.2g} nats"
     return None
 
 
@@ -126,7 +127,7 @@ def _check_gradients(task: CTCTask) -> str | None:
     loss.backward()
     for name, parameter in modules(task).named_parameters():
         if parameter.grad is None:
-            return f"{name} has no gradient"
+            return f"{name} gets no gradient"
         if not parameter.grad.isfinite().all():
             return f"the gradient of {name} is not finite"
     return None
@@ -142,7 +143,7 @@ def _check_step(task: CTCTask) -> str | None:
     schedule.load_state_dict(schedule.state_dict())
     after = optimizer.param_groups[0]["params"]
     if not all(parameter.isfinite().all() for parameter in after):
-        return "a weight is not finite after it"
+        return "a weight is not finite after the step"
     changed = any(not torch.equal(old, now) for old, now in zip(before, after, strict=True))
     return None if changed else "no weight has changed"
 
@@ -151,26 +152,26 @@ def _check_texts(task: CTCTask) -> str | None:
     frames = torch.randn(2, 5, task.alphabet.outputs).log_softmax(-1)
     texts = task.decoder(frames, torch.tensor([5, 0]))
     if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
-        return f"two utterances became {texts!r}"
-    return None if texts[1] == "" else f"an utterance of length 0 became {texts[1]!r}"
+        return f"for two utterances it returned {texts!r}"
+    return None if texts[1] == "" else f"for an utterance of length 0 it returned {texts[1]!r}"
 
 
 PROMISES: tuple[tuple[str, Callable[[CTCTask], str | None]], ...] = (
-    ("an utterance alone is as in a batch, lengths 0 and 1 among them", _compare_alone),
-    ("loss and gradients are finite, with length 0 and an empty transcript", _check_gradients),
+    ("an utterance has the same result alone and in a batch, also with length 0 or 1", _compare_alone),
+    ("loss and gradients are finite, also with length 0 and an empty transcript", _check_gradients),
     ("a step of optimizer and schedule changes the weights", _check_step),
-    ("the decoder gives texts, and none for length 0", _check_texts),
+    ("the decoder returns texts, and an empty text for length 0", _check_texts),
 )
 
 
 def find_function(subject: Any, name: str) -> Any:
-    """The function behind a member: what `forward` takes is what a call of a module takes."""
+    """Return the function behind a member; for a module's `__call__` this is `forward`."""
     if name != "__call__":
         return getattr(subject, name, None)
     kind = subject if isinstance(subject, type) else type(subject)
     if issubclass(kind, nn.Module):
         return getattr(subject, "forward", None)
-    if isinstance(subject, type):  # whose own call would build an object
+    if isinstance(subject, type):  # calling the class itself would build an object
         return next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
     return subject if callable(subject) else None
 
@@ -180,7 +181,7 @@ def parameters(function: Any) -> list[inspect.Parameter]:
 
 
 def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
-    """Why the function cannot be called as a contract says; None where it can."""
+    """Explain why a function cannot be called as a contract demands; return None if it can."""
     actual, contract_parameters = parameters(function), parameters(expected)
     kinds = {p.kind for p in actual}
     positional = [p for p in actual if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -199,11 +200,11 @@ def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
     given = {p.name for p in contract_parameters} | {p.name for p in positional[: len(contract_parameters)]}
     needed = [p.name for p in actual if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     unknown = [name for name in needed if name not in given]
-    return f"needs {', '.join(unknown)}, which is no argument of the contract" if unknown else None
+    return f"needs {', '.join(unknown)}, which is not an argument of the contract" if unknown else None
 
 
 def faults(subject: Any, protocol: type) -> list[str]:
-    """Where a subject, an object or its class, does not fulfil a contract."""
+    """List the members of a contract that a subject, an object or a class, does not fulfil."""
     lines = []
     for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
         if name.startswith("_") and name != "__call__":

@@ -2,14 +2,14 @@
 
 python src/compare.py outputs/rnn_type                     one sweep
 python src/compare.py outputs/rnn_type --baseline lstm     against another arm
-python src/compare.py outputs/rnn_type --metric loss       by validation loss in place of WER
-python src/compare.py outputs/rnn_type --figures differences,wer_by_epoch    these figures alone
-python src/compare.py outputs/single/<run>                 one run: its curves, confusions, three utterances drawn
+python src/compare.py outputs/rnn_type --metric loss       by validation loss instead of WER
+python src/compare.py outputs/rnn_type --figures differences,wer_by_epoch    only these figures
+python src/compare.py outputs/single/<run>                 one run: its curves, confusions and three utterances
 python src/compare.py outputs/a outputs/b --allow batch.size
-python src/compare.py wandb=entity/project/group           the runs as Weights & Biases has them
+python src/compare.py wandb=entity/project/group           runs that were logged to Weights & Biases
 python src/compare.py --references ref.trn base=a/hyp.trn 'mine=b/seed*/hyp.trn'
                                                            hypotheses of any toolkit (docs/verdicts.md)
-python src/compare.py outputs/benchmarks                   what src/benchmark.py measured, side by side
+python src/compare.py outputs/benchmarks                   results of src/benchmark.py, side by side
 python src/compare.py mine.json theirs.json                result.json of two machines
 """
 
@@ -33,19 +33,21 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 2 for a mistake of the user's and for arms that must not be compared."""
+    """Run the command. Return 2 for a user's mistake and for arms that must not be compared."""
     options = parser().parse_args(arguments)
     return exit_code(lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:
-    chosen_figures(options)  # a wrong name ends here, before a look at the runs is recorded
+    choose_figures(options)  # refuses wrong names before a look at the runs is recorded
     systems = [word for word in options.folders if is_system(word) and not Path(word).exists()]
     if systems or options.references:
         return write_report(options, *_compare_systems(options, systems))
-    for name in SYSTEMS_ALONE:
+    for name in HYPOTHESIS_OPTIONS:
         if getattr(options, name) not in (None, False, "", [], "none", "refuse"):
-            raise UsageError(f"--{name.replace('_', '-')}: is for hypotheses, given as NAME=FILE; runs have their own")
+            raise UsageError(
+                f"--{name.replace('_', '-')}: only for hypotheses, given as NAME=FILE; runs record it themselves"
+            )
     measurements = [file for folder in options.folders for file in benchmark_results(folder)]
     return write_benchmarks(options, measurements) if measurements else write_comparison(options)
 
@@ -57,22 +59,22 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         type=as_folder,
         metavar="FOLDER",
-        help="a sweep's folder, a run's, wandb=…, or NAME=[SET:]FILE of hypotheses, a pattern for several seeds",
+        help="folder of a sweep or run, wandb=…, or hypotheses as NAME=[SET:]FILE (a pattern for several seeds)",
     )
     add_answer_options(arguments, "<first folder>/comparison")
     arguments.add_argument(
-        "--allow", action="append", default=[], metavar="KEY", help="a key or group that may differ too"
+        "--allow", action="append", default=[], metavar="KEY", help="another key or group that may differ"
     )
     arguments.add_argument(
         "--target",
         action="append",
         type=float,
         default=[],
-        help="what to reach: a rate, 0.2 is 20 %%, or a loss in nats",
+        help="rate (0.2 is 20 %%) or loss (nats) to reach, to compare the times to it",
     )
-    arguments.add_argument("--no-page", action="store_true", help="without the page, and without figures but --figures")
+    arguments.add_argument("--no-page", action="store_true", help="write no page, and only the figures of --figures")
     arguments.add_argument(
-        "--figures", metavar="NAME,…", help="these figures alone, as differences,wer_by_epoch (by default all)"
+        "--figures", metavar="NAME,…", help="only these figures, such as differences,wer_by_epoch (default: all)"
     )
     project = os.environ.get("WANDB_PROJECT") or "asr-ablations"
     arguments.add_argument(
@@ -82,11 +84,11 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
-SYSTEMS_ALONE = (
+HYPOTHESIS_OPTIONS = (
     "references", "format", "columns", "speaker_of", "utt2spk", "normalise", "language", "drop", "missing", "seeds",
     "looks", "margin",
 )  # fmt: skip
-"""Options that are for hypotheses alone."""
+"""Options that apply to hypotheses only."""
 
 
 def benchmark_results(folder: str) -> list[Path]:
@@ -105,16 +107,16 @@ def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
 
 
 def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Comparison, Path]":
-    """The comparison of systems that are given by their hypotheses, and the folder of its files."""
+    """Compare systems by their hypotheses; return the comparison and the folder for its files."""
     from asr_verdicts.cli import compare_given
 
     if others := [word for word in options.folders if word not in systems]:
-        raise UsageError(f"{others[0]}: expected NAME=FILE, as the other systems are given")
+        raise UsageError(f"{others[0]}: expected NAME=FILE, like the other systems")
     if not systems:
-        raise UsageError("--references: no system is given; expected NAME=FILE, as in base=a/hyp.trn mine=b/hyp.trn")
+        raise UsageError("--references: no system is given; expected NAME=FILE, such as base=a/hyp.trn mine=b/hyp.trn")
     for option in ("allow", "target"):
         if getattr(options, option):
-            raise UsageError(f"--{option} is for runs; of systems nothing is known but their hypotheses")
+            raise UsageError(f"--{option} is for runs; systems have only hypotheses")
     comparison = compare_given(options, systems)
     names = dict.fromkeys(word.partition("=")[0] for word in systems)
     return comparison, options.out or Path("outputs") / folder_name("-".join(names)) / COMPARISON
@@ -127,7 +129,7 @@ def write_comparison(options: argparse.Namespace) -> int:
     from asr_verdicts.design import Options
 
     if not options.folders:
-        raise UsageError(f"no folder given: expected a sweep's, as in {typed('compare')} outputs/rnn_type")
+        raise UsageError(f"no folder given: expected the folder of a sweep, as in {typed('compare')} outputs/rnn_type")
     settings = Options(options.baseline, options.allow, options.metric, options.set, options.target)
     first = options.folders[0]
     if first.startswith("wandb="):
@@ -151,8 +153,7 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     from asr_verdicts.report.files import write_texts
     from asr_verdicts.report.terminal import print_answer, print_comparison
 
-    figures = chosen_figures(options)
-
+    figures = choose_figures(options)
     report = report_comparison(comparison)
     (print_comparison if options.full else print_answer)(report)
     written = write_texts(report, folder)
@@ -162,7 +163,7 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 
         drawn = write_figures(comparison, folder, figures)
         if lacking := [name for name in figures if name not in {path.stem for path in drawn}]:
-            print(f"not drawn, since the runs have no data for it: {', '.join(lacking)}")
+            print(f"not drawn, because the runs lack the data: {', '.join(lacking)}")
         written += drawn
     if not options.no_page:
         from asr_ablations.report.page import write_page
@@ -178,8 +179,8 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     return 0
 
 
-def chosen_figures(options: argparse.Namespace) -> list[str]:
-    """The names that --figures has; none where all figures are drawn. Raises UsageError for one that is no figure's."""
+def choose_figures(options: argparse.Namespace) -> list[str]:
+    """Return the figures of --figures, or none to draw all. Raise UsageError for an unknown figure."""
     if options.figures is None:
         return []
     from asr_ablations.report.figures import check_figures
@@ -188,15 +189,13 @@ def chosen_figures(options: argparse.Namespace) -> list[str]:
 
 
 def inspect_single(comparison: "Comparison") -> "list[Inspected]":
-    """Chosen utterances of a comparison of one run, passed through its model; of several runs, or without the model or
-    the recordings, none.
-    """
+    """Pass chosen utterances of a single run through its model. Without model or audio, or for several runs: none."""
     from asr_ablations.config.resolvers import look_up_in
     from asr_ablations.report.inspection import inspect
 
     if len(comparison.runs) != 1 or not comparison.runs[0].utterances:
         return []
-    look_up_in(CONF)  # a run's config is completed by that of today
+    look_up_in(CONF)  # today's conf/ completes a run's config
     try:
         return inspect(comparison.runs[0], comparison.sets)
     except (UsageError, OSError, ValueError) as error:

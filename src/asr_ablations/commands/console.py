@@ -1,4 +1,4 @@
-"""The command that an installed package brings: `asr-ablations train rnn=gru` is `python src/train.py rnn=gru`."""
+"""The installed package's command: `asr-ablations train rnn=gru` runs `python src/train.py rnn=gru`."""
 
 import ast
 import difflib
@@ -12,12 +12,12 @@ from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
 
 
 def as_folder(word: str) -> str:
-    """A folder as it is typed: alone, or behind run= as the commands with Hydra want it."""
+    """Take a folder as it is typed: alone, or after run= as in the commands with Hydra."""
     return word.removeprefix("run=")
 
 
 def exit_code(work: Callable[[], int]) -> int:
-    """The exit code of `work`: its own, or of the error that ended it."""
+    """Call `work`; return its exit code, or the code of the error that ended it."""
     prepare_command()
     try:
         return work()
@@ -29,7 +29,7 @@ FOLDER_OF_CONFIGS = ("-cd", "--config-dir")
 
 
 def main() -> int:
-    """Run the script that the first word names, as if it had been started itself: its arms start it again."""
+    """Run the script that the first word names, as if started directly, because its arms start it again."""
     name, *arguments = sys.argv[1:] or ["--help"]
     script = SCRIPTS / f"{name}.py"
     if name == "--version":
@@ -41,17 +41,17 @@ def main() -> int:
     if "/" in name or not script.is_file():
         names = sorted(path.stem for path in SCRIPTS.glob("*.py"))
         near = difflib.get_close_matches(name, names, n=1)
-        hint = f"nearest: {near[0]}" if near else "these are"
+        hint = f"nearest: {near[0]}" if near else "expected one of these"
         print(f"error: {name}: there is no such command; {hint}\n", file=sys.stderr)
         print(_usage(), file=sys.stderr)
         return 2
-    sys.argv = [str(script), *_with_own_sweeps(arguments)]
+    sys.argv = [str(script), *_resolve_sweeps(arguments)]
     runpy.run_path(str(script), run_name="__main__")
     return 0
 
 
-def _with_own_sweeps(arguments: Sequence[str]) -> list[str]:
-    """The arguments, in which `-cd sweeps` means the sweeps of this package where there is no such folder."""
+def _resolve_sweeps(arguments: Sequence[str]) -> list[str]:
+    """Make `-cd sweeps` mean the sweeps of this package if there is no such folder."""
     before = ["", *arguments]
     return [
         str(REPOSITORY / word)
@@ -62,7 +62,7 @@ def _with_own_sweeps(arguments: Sequence[str]) -> list[str]:
 
 
 def _usage() -> str:
-    lines = ["asr-ablations COMMAND …   each has a --help of its own", ""]
+    lines = ["asr-ablations COMMAND …   (COMMAND --help explains more)", ""]
     for script in sorted(SCRIPTS.glob("*.py")):
         summary = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
         lines.append(f"  {script.stem:<12} {summary.splitlines()[0]}")

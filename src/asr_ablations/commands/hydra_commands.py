@@ -1,4 +1,4 @@
-"""The commands on Hydra configs beside train. Torch is imported only when there is work to do."""
+"""The commands on Hydra configs other than train. Torch is imported only when there is work to do."""
 
 import sys
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def evaluate_runs(cfg: DictConfig | list[DictConfig]) -> object:
 
 
 def log(evaluations: "Sequence[Evaluation]") -> None:
-    """Log evaluations of runs that were logged to W&B beside them."""
+    """Log evaluations to W&B next to their runs, if these were logged there."""
     from asr_ablations.report.wandb import final_rates, log_afterwards
 
     later = {

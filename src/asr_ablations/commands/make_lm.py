@@ -1,4 +1,4 @@
-"""Make a language model in a folder of its own, with a record of what went into it."""
+"""Make a language model in a separate folder, with a record of its sources."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from asr_verdicts.terminal import console
 
 
 def make(cfg: DictConfig) -> Path:
-    """Make a model and return its folder, with lm.json on what went into it and how it fits. Raises UsageError."""
+    """Make a model and return its folder; lm.json records its sources and its fit. Raise UsageError for mistakes."""
     check(cfg)
     source, corpus = build(cfg.lm), build(cfg.data)
     alphabet = build(cfg.alphabet)(corpus)
@@ -40,7 +40,7 @@ def make(cfg: DictConfig) -> Path:
 def _write_binary(folder: Path) -> bool:
     program = lmplz.find("build_binary")
     if program is None:
-        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used as it is, which loads "
+        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used instead, which loads "
               "more slowly")  # fmt: skip
         return False
     lmplz.binary(program, folder / ARPA, folder / BINARY)
@@ -48,7 +48,7 @@ def _write_binary(folder: Path) -> bool:
 
 
 def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
-    """Return the model's perplexity on each development set; empty where the corpus is not at hand and not needed."""
+    """Return the model's fit to each development set; empty if the corpus is neither at hand nor needed."""
     if corpus.root is None:
         return {}
     corpus.prepare()
@@ -59,20 +59,20 @@ def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
         model, _ = recurrent.load(str(folder))
         return {name: recurrent.fit(model, sentences) for name, sentences in sets.items()}
     ngrams = load(str(folder)).ngrams
-    if ngrams.score("<unk>", bos=False, eos=False) <= -100:  # what KenLM takes without one
-        print("the model has no <unk>: in the perplexity each unknown word has a probability of 1e-100")
+    if ngrams.score("<unk>", bos=False, eos=False) <= -100:  # KenLM's score without <unk>
+        print("the model has no <unk>: the perplexity counts unknown words with a probability of 1e-100")
     return {name: fit(ngrams, sentences, unit) for name, sentences in sets.items()}
 
 
 DECODERS = {"word": "beam_lm", "character": "beam_charlm", "letter": "beam_rescored"}
-"""The decoder that reads a model, by its unit."""
+"""The decoder for a language model, by the model's unit."""
 
 
 def _print(content: Json, folder: Path) -> None:
     terminal = console(soft_wrap=True)
     for source in content["sources"]:
         size = f": {source['sentences']} sentences, {source['words']} words" if "sentences" in source else ""
-        warning = ", HELD-OUT TEXT: error rates on this set say nothing now" if source.get("held_out") else ""
+        warning = ", HELD-OUT TEXT: error rates on this set are now meaningless" if source.get("held_out") else ""
         terminal.print(f"from {source['source']}{size}{warning}", markup=False)
     table = Table(
         title=f"{content['vocabulary']} different {content['unit']}s, {content['estimator']}", title_justify="left"

@@ -1,7 +1,7 @@
-"""Write the two files of a variant of your own, as a copy of an option that is there: a Python file and its yaml.
+"""Write the two files of your own variant, Python and yaml, as a copy of an existing option.
 
 asr-ablations new rnn mine                  variants/rnn/mine.py and conf/rnn/mine.yaml in this folder, for -cd conf
-asr-ablations new rnn mine --like min_gru   from this option
+asr-ablations new rnn mine --like min_gru   as a copy of this option
 
 In a checkout, python src/new.py writes them into src/asr_ablations/components/ and conf/.
 """
@@ -19,46 +19,46 @@ from asr_verdicts.files import write
 OTHERS = ("benchmark", "recipe")  # groups without components
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
-"""A method by which the native library computes in place of `forward`: a copy would not do what its text says."""
-OWN = "variants"  # the package of a user's own classes, beside conf/
+"""A method that the native library uses instead of `forward`: changes to a copied `forward` would do nothing."""
+USER_PACKAGE = "variants"  # the package of a user's classes, next to conf/
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 2 for a mistake of the user's."""
+    """Run the command; return 2 for a user's mistake."""
     options = parser().parse_args(arguments)
     return exit_code(lambda: new(options.group, options.name, options.like))
 
 
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("group", help="as rnn: a folder of conf/")
-    arguments.add_argument("name", help="of the new option, in lower case: rnn=<name> chooses it")
-    arguments.add_argument("--like", metavar="OPTION", help="the option that is copied (by default the shortest)")
+    arguments.add_argument("group", help="a folder of conf/, such as rnn")
+    arguments.add_argument("name", help="name of the new option, in lower case, to choose it as rnn=<name>")
+    arguments.add_argument("--like", metavar="OPTION", help="option to copy (default: the shortest)")
     return arguments
 
 
 def new(group: str, name: str, like: str | None) -> int:
-    """Write the files and print what to do next. Raises UsageError for a name that is taken or is none of Python's."""
+    """Write the files and print the next steps. Raise UsageError if the name is taken or not in lower case."""
     allowed = [other for other in groups() if other not in OTHERS]
     if group not in allowed:
         raise choices("group", group, allowed)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise choices("name", name, "a name in lower case, as mine")
+        raise choices("name", name, "a name in lower case, such as mine")
     if (CONF / group / f"{name}.yaml").exists():
-        raise UsageError(f"{group}={name}: there is such an option already")
+        raise UsageError(f"{group}={name}: this option exists already")
     sources = _copy_sources(group)
     if like is None:
         like = min(sources, key=lambda option: len(sources[option]))
     elif like not in sources:
         raise choices("--like", like, list(sources))
     in_package = REPOSITORY != CARRIED
-    package = f"{OURS}{group}.{name}" if in_package else f"{OWN}.{group}.{name}"
+    package = f"{OURS}{group}.{name}" if in_package else f"{USER_PACKAGE}.{group}.{name}"
     here = Path() if not in_package else REPOSITORY
-    python = (PACKAGE / "components" if in_package else Path(OWN)) / group / f"{name}.py"
+    python = (PACKAGE / "components" if in_package else Path(USER_PACKAGE)) / group / f"{name}.py"
     yaml = here / "conf" / group / f"{name}.yaml"
     for file in (python, yaml):
         if file.exists():
-            raise UsageError(f"{file}: it is there already")
+            raise UsageError(f"{file}: this file exists already")
     target = str(options_by_name(group)[like]["_target_"])
     source, attribute = sources[like], target.rpartition(".")[2]
     if not target.startswith(OURS):
@@ -70,14 +70,14 @@ def new(group: str, name: str, like: str | None) -> int:
         write(file, text)
         print(f"wrote {file}")
     where = "" if in_package else "-cd conf "
-    print(f"copies of {group}={like}; change them, and then")
-    print(f"  {typed('check')} {where}{group}={name}    against the contract of the group")
-    print(f"  {typed('train')} -m {where}{group}={name},{like}    an ablation")
+    print(f"copied from {group}={like}; change the files, then run")
+    print(f"  {typed('check')} {where}{group}={name}    to check them against the group's contract")
+    print(f"  {typed('train')} -m {where}{group}={name},{like}    for an ablation")
     return 0
 
 
 def _copy_sources(group: str) -> dict[str, str]:
-    """The source of a copy of each option; of a class of torch's, a class that is built upon it."""
+    """Return the source to copy for each option; for a torch class, the source of a subclass."""
     sources = {}
     for option, node in options_by_name(group).items():
         module, _, name = str(node["_target_"]).rpartition(".")

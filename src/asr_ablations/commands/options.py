@@ -1,4 +1,4 @@
-"""Write docs/options.md, the reference of every option and key in conf/, from the yaml files and their comments.
+"""Write docs/options.md, the reference of all options and keys in conf/, from the yaml files and their comments.
 
 make docs
 """
@@ -15,8 +15,7 @@ from asr_verdicts.files import write
 
 PAGE = REPOSITORY / "docs" / "options.md"
 
-TRAINING = "config"  # the config of train.py, which others build upon
-
+TRAINING = "config"  # the config of train.py, on which others build
 
 HEAD = """\
 # Options
@@ -33,7 +32,7 @@ COMMANDS = (
     ("benchmarks", "benchmark.py", ("benchmark",)),
     ("prepare", "prepare.py", ()),
 )
-"""Configs of the commands other than train.py, each with its script and the groups that it alone has."""
+"""Configs of the commands other than train.py, with their scripts and the groups that only they have."""
 
 
 def main() -> int:
@@ -43,7 +42,7 @@ def main() -> int:
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Return the page as Markdown."""
     others = {group for _, _, groups in COMMANDS for group in groups}
     config = (CONF / f"{TRAINING}.yaml").read_text(encoding="utf-8")
     groups = [name for name in sorted(path.name for path in CONF.iterdir() if path.is_dir()) if name not in others]
@@ -60,7 +59,7 @@ def page() -> str:
 
 
 def _plain_keys(text: str) -> Iterator[str]:
-    """The keys of conf/config.yaml; a comment at the left margin begins another table."""
+    """Yield tables of the keys in conf/config.yaml; a comment at the left margin begins a new table."""
     parts: dict[str, list[Key]] = {}
     for heading, key in headed(text):
         parts.setdefault(heading, []).append(key)
@@ -71,7 +70,7 @@ def _plain_keys(text: str) -> Iterator[str]:
 
 
 def _group(group: str, default: str | None, level: str = "##", package: str = "") -> list[str]:
-    """Describe the options of a folder of conf/, and their keys. package: beginning of keys, unless the group."""
+    """Describe the options of a folder of conf/, and their keys. package: prefix of the keys, by default the group."""
     files = sorted((CONF / group).glob("*.yaml"))
     names = {path: f"**{_code(path.stem)}** (default)" if path.stem == default else _code(path.stem) for path in files}
     options = [(name, _plain(meaning(path))) for path, name in names.items()]
@@ -82,7 +81,7 @@ def _group(group: str, default: str | None, level: str = "##", package: str = ""
 
 
 def _shared(files: Iterable[Path], package: str) -> list[tuple[str, ...]]:
-    """A row per key, with the options that have it with that default and comment."""
+    """Return a row per key, default and comment, with the options that share them."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for path in files:
         text = path.read_text(encoding="utf-8")
@@ -100,7 +99,7 @@ def _shared(files: Iterable[Path], package: str) -> list[tuple[str, ...]]:
 
 
 def _command(name: str, script: str, groups: Sequence[str]) -> list[str]:
-    """The section of one command: its own keys, and its own groups."""
+    """Return the section of one command: the keys and groups that only it has."""
     path = CONF / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     keys = [(_code(key.name), _code(key.default), _plain(key.comment)) for _, key in leaves(text)]
@@ -121,7 +120,7 @@ def _sentence(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which Markdown sees no tag."""
+    """Escape text so that Markdown sees no tags."""
     return text.replace("<", "\\<")
 
 

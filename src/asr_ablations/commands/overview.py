@@ -1,4 +1,4 @@
-"""Overviews of what lies in outputs/: its sweeps, the runs of one wherever they run, and how two runs differ."""
+"""Show the contents of outputs/: the sweeps, the runs of a sweep on all machines, and how two runs differ."""
 
 import argparse
 import time
@@ -19,7 +19,7 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import console
 
 EVERY = 2.0
-"""Seconds between two looks with --follow."""
+"""Seconds between two updates with --follow."""
 
 
 def list_sweeps(arguments: list[str] | None = None) -> int:
@@ -28,8 +28,8 @@ def list_sweeps(arguments: list[str] | None = None) -> int:
 
 
 def list_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="The sweeps in a folder: their runs, states, hours, arms of a plan.")
-    parser.add_argument("outputs", nargs="?", type=Path, default=Path("outputs"), help="by default outputs")
+    parser = argparse.ArgumentParser(description="List the sweeps in a folder: runs, states, hours, verdicts so far.")
+    parser.add_argument("outputs", nargs="?", type=Path, default=Path("outputs"), help="default: outputs")
     return parser
 
 
@@ -39,9 +39,9 @@ def show_status(arguments: list[str] | None = None) -> int:
 
 
 def status_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="The runs of a sweep, wherever they run: state, epoch, time left.")
-    parser.add_argument("sweep", type=as_folder, help="the folder of a sweep, as outputs/rnn_type")
-    parser.add_argument("--follow", action="store_true", help="again every two seconds, until nothing runs any more")
+    parser = argparse.ArgumentParser(description="Show the runs of a sweep on all machines: state, epoch, time left.")
+    parser.add_argument("sweep", type=as_folder, help="folder of a sweep, such as outputs/rnn_type")
+    parser.add_argument("--follow", action="store_true", help="update every two seconds until all runs have ended")
     return parser
 
 
@@ -51,18 +51,18 @@ def show_differences(arguments: list[str] | None = None) -> int:
 
 
 def diff_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="The keys in which two runs differ, and their rates.")
-    parser.add_argument("first", type=as_folder, help="the folder of a run")
-    parser.add_argument("second", type=as_folder, help="the folder of another run")
+    parser = argparse.ArgumentParser(description="Show the keys in which two runs differ, and their error rates.")
+    parser.add_argument("first", type=as_folder, help="folder of a run")
+    parser.add_argument("second", type=as_folder, help="folder of another run")
     return parser
 
 
 def _list(outputs: Path) -> int:
     if not outputs.is_dir():
-        raise UsageError(f"{outputs}: there is no such folder; a run or a sweep makes it")
+        raise UsageError(f"{outputs}: there is no such folder; a run or a sweep creates it")
     sweeps = sorted(path for path in outputs.iterdir() if path.is_dir() and ((path / SWEEP).exists() or runs_in(path)))
     if not sweeps:
-        raise UsageError(f"{outputs}: no runs in it; expected the folder of sweeps, or {typed('status')} <sweep>")
+        raise UsageError(f"{outputs}: it has no runs; expected a folder of sweeps, or {typed('status')} <sweep>")
     table = Table()
     for column in ("sweep", "runs", "states", "hours", "verdict so far"):
         table.add_column(column, justify="right" if column in ("runs", "hours") else "left", overflow="fold")
@@ -74,12 +74,12 @@ def _list(outputs: Path) -> int:
         table.add_row(sweep.name, str(len(folders)), counts, f"{hours:.2f}", _verdict(sweep))
     terminal = console()
     terminal.print(table)
-    terminal.print(f"the runs of one: {typed('status', sweeps[0])}", soft_wrap=True)
+    terminal.print(f"to see a sweep's runs: {typed('status', sweeps[0])}", soft_wrap=True)
     return 0
 
 
 def _runs(sweep: Path) -> list[Path]:
-    """The folders of a sweep's runs, those of arms that did not start among them."""
+    """Return the folders of a sweep's runs, including arms that did not start."""
     return sorted({*runs_in(sweep), *(sweep / file.stem for file in (sweep / ARMS).glob("*.yaml"))})
 
 
@@ -88,7 +88,7 @@ def _word(state: str) -> str:
 
 
 def _seconds(folder: Path) -> float:
-    """Of training and evaluation; 0 for a run without a summary."""
+    """Return the seconds of training and evaluation; 0 for a run without a summary."""
     try:
         return sum(read_summary(folder).seconds.values())
     except (FileNotFoundError, UnreadableFileError):
@@ -96,7 +96,7 @@ def _seconds(folder: Path) -> float:
 
 
 def _verdict(sweep: Path) -> str:
-    """The states of the arms of a planned sweep; where there is no plan, nothing: compare computes it."""
+    """Return the states of a planned sweep's arms; empty without a plan, because only compare computes them then."""
     try:
         arms = read_standing(sweep).get("arms", {})
     except (FileNotFoundError, UnreadableFileError):
@@ -108,7 +108,7 @@ def _verdict(sweep: Path) -> str:
 
 def _status(sweep: Path, follow: bool) -> int:
     if is_run(sweep):
-        raise UsageError(f"{sweep}: a run; expected the folder of its sweep, {sweep.parent}")
+        raise UsageError(f"{sweep}: this is a run; expected the folder of its sweep, {sweep.parent}")
     if not sweep.is_dir() or not _runs(sweep):
         raise UsageError(f"{sweep}: holds no runs; {typed('ls')} lists the sweeps")
     terminal = console()
@@ -131,7 +131,7 @@ def _describe(folder: Path, fate: Fate) -> ArmState:
 def _diff(first: Path, second: Path) -> int:
     for folder in (first, second):
         if not is_run(folder):
-            raise UsageError(f"{folder}: no run's folder (there is no {CONFIG} in it); expected outputs/<sweep>/<run>")
+            raise UsageError(f"{folder}: not a run folder (it has no {CONFIG}); expected outputs/<sweep>/<run>")
     contents = [flatten(determining(read_config(folder))) for folder in (first, second)]
     terminal = console()
     table = Table()

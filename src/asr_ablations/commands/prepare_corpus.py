@@ -1,4 +1,4 @@
-"""Make or fetch a corpus, decode every file of it, and list all that is wrong."""
+"""Make or fetch a corpus, decode every file of it, and list all faults."""
 
 import logging
 import sys
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 def prepare(cfg: DictConfig) -> None:
     """Prepare the corpus of a config and print a table of its sets.
 
-    Raises UsageError for a corpus that cannot be made or has unusable utterances, which are counted by cause before,
-    with a few examples; with data.on_bad=skip they are left out of the table.
+    Raise UsageError if the corpus cannot be made or has unusable utterances; their causes are printed first, with
+    counts and examples. With data.on_bad=skip they are left out of the table instead.
     """
     check(cfg)
     corpus: Corpus = build(cfg.data)
     corpus.thorough = True
     corpus.fetch()
-    task, _ = assemble(cfg, corpus)  # for its alphabet, and for how many frames its model makes of an utterance
+    task, _ = assemble(cfg, corpus)  # for its alphabet, and for its model's number of frames per utterance
     judged = judge(corpus, task.alphabet)
     causes = complaints(judged, corpus, task.alphabet)
     for cause in causes:
@@ -39,7 +39,7 @@ def prepare(cfg: DictConfig) -> None:
         print(harmless_line(cause.text), *examples, sep="\n", file=sys.stderr)
     if causes and corpus.on_bad == "stop":
         count = sum(len(cause.utterances) for cause in causes)
-        raise UsageError(f"{count} utterances cannot be used, for these reasons; data.on_bad=skip leaves them out")
+        raise UsageError(f"{count} utterances cannot be used (reasons above); data.on_bad=skip leaves them out")
     screened = select(judged, corpus, task.alphabet, task.output_frames)
     _print({name: describe_set(speech) for name, speech in screened.items()})
     used = {name: speech.kept for name, speech in screened.items()}

@@ -1,19 +1,19 @@
-"""Run a finished run again and say whether its result came back; or vary it in one key.
+"""Run a finished run again and say whether the result is the same; or vary one key of it.
 
 python src/reproduce.py outputs/single/<run>                the same config once more, with a verdict
-python src/reproduce.py outputs/single/<run> --checkout     by the code that the run recorded, in a git worktree
+python src/reproduce.py outputs/single/<run> --checkout     with the run's recorded code, in a git worktree
 python src/reproduce.py theirs/single/<run> --checkout --trust    the same for the folder of another user or machine
-python src/reproduce.py outputs/single/<run> seed=7         a new run of the same sweep that differs in that key alone
+python src/reproduce.py outputs/single/<run> seed=7         a new run of the same sweep that differs in that key only
 
 The verdict is one of
-  match                bit-equal losses, metrics, hypotheses and weights: to be expected on the same machine's CPU
-  drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER by no more than
-                       between seeds
-  cannot tell          as before, but the run's sweep has fewer than four seeds to know that from
-  differs              anything else, with the first step at which the losses differ, and every difference of config,
+  match                bit-equal losses, metrics, hypotheses and weights, as expected on the same machine's CPU
+  drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER differs by no more
+                       than between seeds
+  cannot tell          as before, but the run's sweep has fewer than four seeds, too few to estimate their variation
+  differs              anything else, with the first step at which the losses differ, and every difference in config,
                        data, code, versions, hardware and threads
-The verdict is printed and written to reproduction.json beside the new run, in outputs/reproductions/<sweep>/<run>/1,
-2, …; an interrupted reproduction continues, and the original is only read.
+The verdict is printed and written to reproduction.json next to the new run, in outputs/reproductions/<sweep>/<run>/1,
+2, …. An interrupted reproduction continues. The original is only read.
 
 Exit code 0: match, drift within noise, or the new run is done; 1: differs, cannot tell, or the run failed; 2: a
 mistake.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code, as the help says; 130 for Ctrl-C."""
+    """Run the command; return the exit code of the help text, or 130 for Ctrl-C."""
     options = parser().parse_intermixed_args(arguments)
     return exit_code(lambda: _run(options))
 
@@ -55,18 +55,18 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         default=[],  # without it argparse calls them required
         metavar="KEY=VALUE",
-        help="what a new run has otherwise, as for src/train.py; rnn=gru",
+        help="changes for a new run, as for src/train.py, such as rnn=gru",
     )
     arguments.add_argument(
         "--checkout",
         action="store_true",
-        help="run the commit that the record names, with the uncommitted changes it holds; only for records you trust",
+        help="run the recorded commit, with the recorded uncommitted changes; only for records that you trust",
     )
     arguments.add_argument(
-        "--trust", action="store_true", help="with --checkout: also where another user or machine wrote the folder"
+        "--trust", action="store_true", help="with --checkout: even if another user or machine wrote the folder"
     )
     arguments.add_argument(
-        "--outputs", type=Path, help="in place of outputs/reproductions, or for a new run, of outputs"
+        "--outputs", type=Path, help="output folder (default: outputs/reproductions; for a new run: outputs)"
     )
     return arguments
 

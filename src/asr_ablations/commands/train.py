@@ -2,8 +2,8 @@
 
 python src/train.py                                   the built-in corpus
 python src/train.py -m rnn=lstm,gru precision=16      an ablation
-python src/train.py -m rnn=lstm,gru plan=true         what that would cost, nothing trained
-python src/train.py -m rnn=lstm,gru until=verdict until.margin=2.0    seeds are added until the answer is known
+python src/train.py -m rnn=lstm,gru plan=true         its cost, without training
+python src/train.py -m rnn=lstm,gru until=verdict until.margin=2.0    adds seeds until the answer is known
 python src/train.py --help                            groups, keys, values
 """
 
@@ -19,7 +19,7 @@ from asr_ablations.runs.status import DONE
 
 @entry("config", continues=True)
 def main(cfg: DictConfig) -> object:
-    """Train one run. With -m, Hydra's launcher calls this for each arm, in a process of its own and without Hydra."""
+    """Train one run. With -m, Hydra's launcher calls this for each arm, in a separate process and without Hydra."""
     if HydraConfig.initialized():
         check_typed(cfg)
     if not cfg.plan:
@@ -29,10 +29,10 @@ def main(cfg: DictConfig) -> object:
 
 
 def train(cfg: DictConfig) -> object:
-    """Train one config, unless its result is there already; return the run's folder."""
-    from asr_ablations.experiment.finished import finished, print_finished
+    """Train one config, unless it has a result already; return the run's folder."""
+    from asr_ablations.experiment.finished import find_finished_runs, print_finished
 
-    if (runs := finished([cfg])) is not None and runs[0].status() == DONE:
+    if (runs := find_finished_runs([cfg])) is not None and runs[0].status() == DONE:
         print_finished(runs[0])
         return runs[0].folder
     print_start(cfg)
@@ -42,10 +42,8 @@ def train(cfg: DictConfig) -> object:
 
 
 def print_start(cfg: DictConfig) -> None:
-    """Print what is about to run, before torch is imported, which takes seconds. The folder's full name comes later:
-    it depends on the data.
-    """
-    if "RANK" in os.environ:  # the process that started the ranks has said it
+    """Print a run's settings before torch is imported, which takes seconds. The folder's full name needs the data."""
+    if "RANK" in os.environ:  # the process that started the ranks has printed them
         return
     keys = ("seed", "width", "layers", "precision", "max_epochs", "gpus")
     settings = " ".join(f"{key}={cfg[key]}" for key in keys)
@@ -53,7 +51,7 @@ def print_start(cfg: DictConfig) -> None:
 
 
 def check_typed(cfg: DictConfig) -> None:
-    """Check what a run shares with a sweep; for arms, their launcher has."""
+    """Check a single run as launchers check arms."""
     from asr_ablations.sweep.preflight import check_declarations, refuse_plan_of_runs
 
     refuse_plan_of_runs([cfg])

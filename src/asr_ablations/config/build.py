@@ -1,4 +1,4 @@
-"""From a resolved config to objects."""
+"""Build objects from a resolved config."""
 
 import functools
 import logging
@@ -27,21 +27,21 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.terminal import harmless_line
 
 LONGEST = 300
-"""Letters of values before a message, and of a line with an example."""
+"""Most characters of the values before a message, and of a line with an example."""
 KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys"}
 
 
 def check_targets(cfg: DictConfig) -> None:
-    """Resolve any config and check what it would build. Raise UsageError for what is missing or not trusted."""
+    """Resolve any config and check what it would build. Raise UsageError if a class is missing or not trusted."""
     try:
-        # Hydra's words of the command line as they are: one with an interpolation could not be resolved there
+        # Hydra's words of the command line stay unresolved: an interpolation in them has no meaning there
         if isinstance(words := cfg._get_node("overrides"), Node) and words._is_interpolation():
             cfg.overrides = OmegaConf.to_container(words._dereference_node(), resolve=False)
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
     content: dict[str, Any] = OmegaConf.to_container(cfg)  # type: ignore[assignment]
-    content.pop("overrides", None)  # what the user typed, with interpolations; nothing is built from it
+    content.pop("overrides", None)  # the typed words, with interpolations; nothing is built from them
     for group, node in content.items():
         null = null_option(group) if group in groups() else None
         if isinstance(read_every_key().get(group), dict) and not isinstance(node, dict):
@@ -55,7 +55,7 @@ def check_targets(cfg: DictConfig) -> None:
 
 
 def _record_sources(node: object) -> None:
-    """Record the source hash of each class of the user's. UsageError if it has changed since composing."""
+    """Record the source hash of each user's class. Raise UsageError if it has changed since composing."""
     if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
         return
     for key in list(node) if isinstance(node, DictConfig) else range(len(node)):
@@ -66,71 +66,71 @@ def _record_sources(node: object) -> None:
     if (actual := source_hash(str(target))) is None:
         return
     if node.get(SOURCE_HASH, actual) != actual:
-        changed = "its source has changed since this config was composed; what it trained needs the earlier one"
+        changed = "its source has changed since this config was composed, and its runs need the earlier source"
         raise UsageError(f"_target_={target}: {changed} (SHA-256 {node[SOURCE_HASH]})")
     with flag_override(node, ["struct", "readonly"], False):
         node[SOURCE_HASH] = actual
 
 
 def one_line(error: Exception) -> str:
-    """The message of an error of composing or resolving, or of the user's mistake behind it."""
-    if isinstance(typed := getattr(error, "override", None), str):  # Hydra's grammar does not take it
+    """Return the message of a composing or resolving error, or of the user's mistake behind it, as one line."""
+    if isinstance(typed := getattr(error, "override", None), str):  # Hydra's grammar refuses it
         text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
-        return harmless_line(f"{typed}: Hydra cannot read this value; as text it is quoted twice: {text}")
-    if (name := getattr(error, "missing_cfg_file", None)) is not None:  # Hydra's, of a file that is not there
+        return harmless_line(f"{typed}: Hydra cannot read this value; to pass it as text, quote it twice: {text}")
+    if (name := getattr(error, "missing_cfg_file", None)) is not None:  # Hydra's error for a missing file
         options, choice = ", ".join(getattr(error, "options", None) or []), "=".join(str(name).rsplit("/", 1))
-        nowhere = f"-cn {name}: there is no such file in conf/, nor in the folder of -cd"
+        nowhere = f"-cn {name}: there is no such file in conf/ or in the folder of -cd"
         return f"{choice}: expected {options}" if options else nowhere
     behind = error.__context__
     return harmless_line(str(behind if isinstance(behind, UsageError) else error))
 
 
-def content_of(node: DictConfig) -> dict[str, object]:
-    """The content of a config node, with its interpolations resolved."""
+def read_content(node: DictConfig) -> dict[str, object]:
+    """Return the content of a config node, with interpolations resolved."""
     content = OmegaConf.to_container(node, resolve=True)
     assert isinstance(content, dict), "a config node holds keys and values"
     return {str(key): value for key, value in content.items()}
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """Build what a config node describes, if conf/ names it in the node's group. Raise UsageError for wrong values."""
+    """Build the object of a config node, if conf/ names its class in the node's group. Raise UsageError otherwise."""
     from hydra.errors import InstantiationException
     from hydra.utils import get_object, instantiate
 
-    options = content_of(node)
+    options = read_content(node)
     key = node._key()
     check_trusted(str(key) if key in groups() else None, options)
     for value, line in _compare_kinds(str(key), options):
         if isinstance(value, bool) or value != value or (KINDS[bool] in line and value is not None):
             raise UsageError(line)  # torch would take it for another value: true for 1, any text for true
-    logging.getLogger(get_object.__module__).disabled = True  # it prints what is raised, too, in two lines
+    logging.getLogger(get_object.__module__).disabled = True  # it also prints each error, in two lines
     for target in list_targets(options):
         try:
             get_object(target)
         except ImportError as error:
-            if isinstance(error.__cause__, UsageError):  # a package is missing, and the module has said which
+            if isinstance(error.__cause__, UsageError):  # a package is missing, and the module names it
                 raise error.__cause__ from None
             if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
                 raise wanted from None
             raise UsageError(f"_target_={target}: {_why_not_found(target, error)}") from error
     try:
-        # the default conversion hands over DictConfigs; plain containers are simpler to work with
-        return instantiate(_without_hashes(options), *positional, _convert_="all", **keywords)
+        # the default conversion passes DictConfigs; plain containers are simpler to work with
+        return instantiate(_remove_hashes(options), *positional, _convert_="all", **keywords)
     except InstantiationException as error:
         cause = error.__cause__
-        if isinstance(cause, UsageError):  # it names the key that was typed: the class says less
+        if isinstance(cause, UsageError):  # it already names the typed key
             raise cause from None
         if isinstance(cause, (ValueError, TypeError, AttributeError, OverflowError)):
-            raise UsageError(by_key(key or "", options, keywords, cause)) from cause
+            raise UsageError(reword_error(key or "", options, keywords, cause)) from cause
         if cause is not None and is_lack_of_memory(cause):
-            raise cause from None  # by its own name: who checks arms goes on without this one's model
+            raise cause from None  # not as a UsageError: the check of arms continues without this model
         raise
 
 
 def _why_not_found(target: str, error: ImportError) -> str:
-    """Why Hydra finds no class: it does not exist, or the import of its module failed, which says why."""
+    """Explain why Hydra finds no class: it does not exist, or the import of its module failed."""
     cause: BaseException | None = error
-    while cause is not None and cause.__cause__ is not None:  # its context is Hydra's own search
+    while cause is not None and cause.__cause__ is not None:  # its __context__ is Hydra's own search
         cause = cause.__cause__
     if isinstance(cause, AttributeError) and cause.name is not None:
         return "there is no such class or function"
@@ -139,20 +139,20 @@ def _why_not_found(target: str, error: ImportError) -> str:
     return f"its module cannot be imported: {type(cause).__name__}: {harmless_line(str(cause))}"
 
 
-def _without_hashes(node: Any) -> Any:
-    """The node without the hashes of sources and files, at any depth: they are not arguments."""
+def _remove_hashes(node: Any) -> Any:
+    """Remove the hashes of sources and files at any depth, because they are not arguments."""
     if isinstance(node, dict):
         hashes = {SOURCE_HASH, *(f"{key}{SHA256}" for key in node)}
-        return {key: _without_hashes(value) for key, value in node.items() if key not in hashes}
-    return [_without_hashes(value) for value in node] if isinstance(node, list) else node
+        return {key: _remove_hashes(value) for key, value in node.items() if key not in hashes}
+    return [_remove_hashes(value) for value in node] if isinstance(node, list) else node
 
 
-def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, object], error: Exception) -> str:
+def reword_error(group: object, options: Mapping[str, object], parts: Mapping[str, object], error: Exception) -> str:
     """Reword an error of a class or of torch so that it names the key that the user typed.
 
-    parts: what the class is built from besides its options, by group. The message follows the key that it begins with
-    (`channels=0` of convolutions.1.channels), else the keys whose values it mentions, else all. An error of Python's
-    becomes a line on the first value of another kind than in conf/.
+    parts: the class's other arguments, by group. The message follows the key that it begins with (`channels=0` of
+    convolutions.1.channels), else the keys whose values it mentions, else all keys. Python's own errors become a line
+    on the first value that differs in kind from conf/.
     """
     message, target = str(error), options.get("_target_")
     leaves = [(f"{group}.{key}" if group else key, value) for key, value in _leaves(options)]
@@ -164,20 +164,20 @@ def by_key(group: object, options: Mapping[str, object], parts: Mapping[str, obj
             kinds += _compare_kinds(name, {**built, **part.keywords})
     first, is_key, rest = message.partition("=")
     if is_key and (names := [(key, value) for key, value in leaves if key.rpartition(".")[2] == first]):
-        # of several keys of this name, the one with the value that is mentioned
+        # if several keys have this name, the one whose value is mentioned
         return f"{next((key for key, value in names if rest.startswith(f'{value}')), names[0][0])}={rest}"
     for value, line in kinds:
         if not isinstance(error, ValueError) and (value is not None or "NoneType" in message):
             return line
     mentioned = [(key, value) for key, value in leaves if _mentions(message, value)]
     values = ", ".join(f"{key}={value}" for key, value in mentioned or leaves)[:LONGEST]
-    if isinstance(error, (TypeError, AttributeError)):  # of Python's: the name of the class may help
+    if isinstance(error, (TypeError, AttributeError)):  # Python's own error: the name of the class may help
         return f"{target} with {values}: {message}"
     return f"{values or target}: {message}"
 
 
 def _compare_kinds(group: str, options: Mapping[str, object]) -> list[tuple[object, str]]:
-    """The values of another kind than in the file of the chosen option, each with a line that says so."""
+    """List values that differ in kind from the chosen option's file, each with an error line."""
     nodes = options_by_name(group).values() if group in groups() else ()
     same = [node for node in nodes if node["_target_"] == options.get("_target_") and node.keys() <= options.keys()]
     longest = max(map(len, same), default=0)
@@ -190,7 +190,7 @@ def _name_kind(place: str, value: object, example: object) -> Iterator[tuple[obj
     if kind is None or (isinstance(example, str) and "${" in example):
         return
     if KINDS.get(type(value)) != kind or value != value:
-        yield value, str(choices(place, value, f"{kind}, as {example}"))[:LONGEST]
+        yield value, str(choices(place, value, f"{kind}, such as {example}"))[:LONGEST]
     elif isinstance(value, dict) and isinstance(example, dict) and value.get("_target_") == example.get("_target_"):
         for key, entry in value.items():
             yield from _name_kind(f"{place}.{key}", entry, example.get(key))
@@ -200,7 +200,7 @@ def _name_kind(place: str, value: object, example: object) -> Iterator[tuple[obj
 
 
 def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Each value with its dotted key; of a list of values that build nothing, the list."""
+    """Yield each value with its dotted key; a list that builds nothing is one value."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key not in MARKS:
@@ -213,7 +213,7 @@ def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _mentions(message: str, value: object) -> bool:
-    """Return whether a value, or one in a list, is a word of the message."""
+    """Return whether a message contains a value, or an entry of a list, as a word."""
     if isinstance(value, list):
         return any(_mentions(message, entry) for entry in value)
     text = "NoneType" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Hydra's composition without a command line."""
+"""Compose configs with Hydra, and refuse words and keys that a command does not read."""
 
 import copy
 import re
@@ -30,34 +30,34 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.build import one_line
 from asr_ablations.config.keys import expect_keys, refuse_key, refuse_unread
 from asr_ablations.config.resolvers import look_up_in
-from asr_ablations.config.targets import own_folders
+from asr_ablations.config.targets import list_user_folders
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.layout import ALONE
 from asr_ablations.tools.files import CONF
 from asr_verdicts.config import flatten
 from asr_verdicts.errors import UsageError, choices
 
-SEVERAL = re.compile(r"logger=\[([\w\s,]*)\]")
+LOGGER_LIST = re.compile(r"logger=\[([\w\s,]*)\]")
 REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+)=(.*)")
-"""Hydra's messages for a key that is not there, with the advice to add it, and for a value in place of keys."""
+"""Hydra's messages for an unknown key, with the advice to add it, and for a value in place of keys."""
 
 
 class Repository(CachingConfigRepository):
-    """The files of a search path and what plugins have stored, each read once. defaults: lists of files, by overrides.
+    """The files of a search path and the nodes stored by plugins, each read once.
 
-    primary: the file of conf/ that the command or the user's file builds on; None for neither, and for other code.
+    defaults: lists of files, by overrides. primary: the file of conf/ that the command or the user's file builds on.
     """
 
     primary: str | None = None
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
-        self.delegate = ConfigRepository(search_path)  # Hydra's own copies one, with all that plugins have stored
+        self.delegate = ConfigRepository(search_path)  # Hydra's own class copies one, with all stored nodes
         self.cache: dict[str, ConfigResult | None] = {}
         self.defaults: dict[tuple[object, ...], DefaultsList] = {}
         self._groups: dict[str, bool] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
-        """A copy, into which Hydra merges. Raise UsageError with the file's name if it is not YAML."""
+        """Return a copy, because Hydra merges into it. Raise UsageError with the file's name if it is not YAML."""
         try:
             return copy.deepcopy(super().load_config(config_path))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -81,19 +81,19 @@ class Repository(CachingConfigRepository):
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader for one command: each file is read once, and a key that the command does not read is refused."""
+    """Hydra's loader for one command. It reads each file once, and refuses keys that the command does not read."""
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         path = config_search_path.get_path()
         folders = [Path(str(element.path).removeprefix("file://")).resolve() for element in path]
-        for folder in (folder for folder in own_folders() if folder.resolve() not in folders):
+        for folder in (folder for folder in list_user_folders() if folder.resolve() not in folders):
             path.insert(len(path) - 1, SearchPathElement("variants", f"file://{folder}"))  # Hydra's own must be last
         super().__init__(config_search_path)
         self._repositories: dict[tuple[str | None, str], Repository] = {}
         self._merged: dict[tuple[int, str], DictConfig] = {}
 
     def load_configuration(self, *words: Any, **options: Any) -> DictConfig:
-        """Raise UsageError for a key that the command does not read, with the nearest keys that it does."""
+        """Raise UsageError for a key that the command does not read; the message names the nearest keys."""
         try:
             cfg: DictConfig = super().load_configuration(*words, **options)
         except ConfigCompositionException as error:
@@ -108,9 +108,9 @@ class Loader(ConfigLoaderImpl):
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: list[str]
     ) -> tuple[list[Override], CachingConfigRepository]:
-        parsed = OverridesParser.create().parse_overrides(overrides=several(overrides))
+        parsed = OverridesParser.create().parse_overrides(overrides=separate_loggers(overrides))
         paths = [str(override.value()) for override in parsed if override.get_key_element() == "hydra.searchpath"]
-        key = config_name, str(paths[:1])  # of several, Hydra takes the first
+        key = config_name, str(paths[:1])  # Hydra uses the first one
         if key not in self._repositories:
             repository = Repository(self.config_search_path)
             self._process_config_searchpath(config_name, parsed, repository)
@@ -125,19 +125,19 @@ class Loader(ConfigLoaderImpl):
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
         self._defaults = defaults
-        key = id(repo), repr(defaults)  # values of the command line come later
+        key = id(repo), repr(defaults)  # values of the command line are set later
         if key not in self._merged:
             self._merged[key] = super()._compose_config_from_defaults_list(defaults, repo)
         return copy.deepcopy(self._merged[key])
 
 
 def _refuse_file(config_name: str | None, repository: Repository) -> None:
-    """Refuse a file with _self_ before its base, which would set its values, or whose logging calls a function."""
+    """Refuse a file with _self_ before its base, which would override its values, and logging that calls a function."""
     if (loaded := repository.load_config(config_name) if config_name else None) is None:
         return
     names = [getattr(entry, "path", None) for entry in loaded.defaults_list or []]
     if "_self_" in names and "/config" in names[names.index("_self_") :]:
-        raise UsageError(f"{config_name}.yaml: _self_ stands before /config, which sets its values; expected it last")
+        raise UsageError(f"{config_name}.yaml: _self_ before /config lets /config override this file; expected it last")
     for key in ("hydra.job_logging", "hydra.hydra_logging"):
         node = OmegaConf.select(loaded.config, key)
         if isinstance(node, DictConfig) and any(
@@ -146,19 +146,19 @@ def _refuse_file(config_name: str | None, repository: Repository) -> None:
             raise UsageError(f"{config_name}.yaml: {key}: refused, its () would call a function")
 
 
-def several(overrides: list[str]) -> list[str]:
-    """With logger=[a,b] as Hydra can compose it: each below a key of its own. Hydra would merge the two files."""
+def separate_loggers(overrides: list[str]) -> list[str]:
+    """Give each logger of logger=[a,b] a separate key, because Hydra would merge their files."""
     words: list[str] = []
     for word in overrides:
-        match = SEVERAL.fullmatch(word)
+        match = LOGGER_LIST.fullmatch(word)
         names = dict.fromkeys(filter(None, map(str.strip, match[1].split(",")))) if match else ()
         words += ["logger=several", *(f"+logger@logger.loggers.{name}={name}" for name in names)] if match else [word]
     return words
 
 
 def _refuse(override: Override, repository: Repository) -> None:
-    """Raise UsageError for =value; for a group whose value names no option (Hydra has a traceback for null and numbers,
-    and merges a list into one option); and for ~key: a class would use a default that no config shows.
+    """Raise UsageError for =value, for ~key, and for a group that lacks the option. After ~key, a class would use a
+    default that no config shows. Hydra prints a traceback for null and numbers, and merges lists into one option.
     """
     key = override.key_or_group
     if not key:
@@ -167,7 +167,7 @@ def _refuse(override: Override, repository: Repository) -> None:
     if override.is_delete():
         if not key.startswith("hydra"):
             expected = ", ".join(f"{key}={name}" for name in options) or f"{key}=<value>"
-            raise UsageError(f"~{key}: nothing can be taken away; expected {expected}")
+            raise UsageError(f"~{key}: keys cannot be removed; expected {expected}")
         return
     if options and override.value_type is ValueType.ELEMENT:
         value = override.value()
@@ -176,7 +176,7 @@ def _refuse(override: Override, repository: Repository) -> None:
 
 
 def list_files(repo: IConfigRepository, overrides_list: list[Override], **options: Any) -> DefaultsList:
-    """Hydra's `create_defaults_list`, once for all arms that choose the same files: it is half the time of an arm."""
+    """Call Hydra's `create_defaults_list` once for all arms with the same files: it takes half of an arm's time."""
     if not isinstance(repo, Repository):
         return create_defaults_list(repo, overrides_list=overrides_list, **options)
     groups = [override for override in overrides_list if repo.group_exists(override.key_or_group)]
@@ -187,7 +187,7 @@ def list_files(repo: IConfigRepository, overrides_list: list[Override], **option
 
 
 def use_loader() -> None:
-    """From now on Hydra composes with `Loader`. Hydra has no plugin for it: it names the two in its modules."""
+    """Make Hydra compose with `Loader` from now on. Hydra lacks a plugin for this, so two of its names are replaced."""
     hydra_core.ConfigLoaderImpl = Loader  # type: ignore[misc]
     hydra_loader.create_defaults_list = list_files  # type: ignore[assignment]
 
@@ -195,9 +195,7 @@ def use_loader() -> None:
 def compose(
     conf: Path, overrides: Sequence[str], *, name: str, folder: Path | None, with_hydra: bool = False
 ) -> DictConfig:
-    """The config that overrides make of the file `name` of conf/, or of `folder` (-cd); with_hydra: with Hydra's own
-    part.
-    """
+    """Compose the file `name` of conf/, or of `folder` (-cd), with overrides. with_hydra: keep Hydra's own part."""
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; the config was composed from its {name}.yaml")
     look_up_in(conf)
@@ -211,7 +209,7 @@ def compose(
 
 
 def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[str], number: int) -> DictConfig:
-    """The resolved config of one arm under its sweep's name, without Hydra's own part, for launchers."""
+    """Compose and resolve one arm for launchers, with its sweep's name, without Hydra's own part."""
     cfg = context.config_loader.load_sweep_config(config, list(overrides))
     hydra = HydraConfig.instance()
     outer = hydra.cfg
@@ -229,7 +227,7 @@ def compose_arm(context: HydraContext, config: DictConfig, overrides: Sequence[s
 
 
 def sweep_name(hydra: HydraConf | DictConfig | None) -> str:
-    """The name of a sweep that was given none: its file's, or what its command line varies; ALONE for one run."""
+    """Name a sweep after its file, or after the keys that its command line varies; ALONE for one run."""
     if hydra is None or hydra.mode != RunMode.MULTIRUN:
         return ALONE
     return str(hydra.job.config_name) if hydra.job.config_name != "config" else short_name(hydra.overrides.task)

@@ -1,4 +1,4 @@
-"""The start of every command with a config: Hydra, and one line instead of a traceback for a user's mistake."""
+"""Start a command with Hydra; a user's mistake gets one line instead of a traceback."""
 
 import functools
 import os
@@ -22,7 +22,7 @@ from asr_ablations.config.compose import sweep_name, use_loader
 from asr_ablations.config.keys import READS, read_command
 from asr_ablations.config.plain_keys import check
 from asr_ablations.config.resolvers import look_up_in
-from asr_ablations.config.targets import own_folders, use_folder
+from asr_ablations.config.targets import list_user_folders, use_folder
 from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, stop_before
@@ -32,10 +32,10 @@ from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_verdicts.errors import UsageError
 
 
-def arranged(words: Sequence[str], config_name: str) -> list[str]:
-    """The words with Hydra's options before the overrides: its parser takes none after an option that follows one.
+def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
+    """Put Hydra's options before the overrides, because its parser refuses overrides on both sides of an option.
 
-    config_name: the file of conf/ that the command begins with. Raise UsageError for a word that is neither.
+    config_name: the command's file in conf/. Raise UsageError for a word that is neither.
     """
     if {"-sc", "--shell-completion"}.intersection(words):
         return list(words)
@@ -43,7 +43,7 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
     for word in unknown:
         if "=" in word:
             raise UsageError(f"{word}: keys have no dashes; expected {word.lstrip('-')}")
-        raise UsageError(f"{word}: there is no such option; keys are set as dropout=0.2, and --help lists them")
+        raise UsageError(f"{word}: there is no such option; set keys like dropout=0.2 (--help lists them)")
     options = [name for name in ("run", "multirun", "cfg", "info") if getattr(parsed, name)]
     if len(options) > 1:
         raise UsageError(f"--{' and --'.join(options)}: expected one of them")
@@ -51,7 +51,7 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
     for word in parsed.overrides:
         key, is_set, _ = word.partition("=")
         if not is_set and not word.startswith("~"):  # likely a folder
-            example = f", as {'run' if 'run' in read_command(config_name)[0] else 'data.root'}={word}"
+            example = f", such as {'run' if 'run' in read_command(config_name)[0] else 'data.root'}={word}"
             is_path = "/" in word or Path(word).exists()
             raise UsageError(f"{word}: expected key=value{example if is_path else '; --help lists the keys'}")
         if key in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
@@ -63,9 +63,7 @@ def arranged(words: Sequence[str], config_name: str) -> list[str]:
 
 
 def _print_help(words: list[str], config_name: str) -> bool:
-    """Print the version, or the help on topics if no overrides are typed, of which Hydra shows the config. Return
-    whether.
-    """
+    """Print the version or help and return True, unless overrides are typed: Hydra then shows their config."""
     if words == ["--version"]:
         print(version())
         return True
@@ -75,22 +73,23 @@ def _print_help(words: list[str], config_name: str) -> bool:
     topics = [word for word in parsed.overrides if "=" not in word and not word.startswith("~")]
     if not parsed.help or unknown or parsed.config_name is not None or len(topics) != len(parsed.overrides):
         return False
-    page = Help(CONF / f"{config_name}.yaml", *read_command(config_name), config_name in READS, (CONF, *own_folders()))
+    folders = CONF, *list_user_folders()
+    page = Help(CONF / f"{config_name}.yaml", *read_command(config_name), config_name in READS, folders)
     print("\n\n".join(map(page.explain, topics)) or page.overview())
     return True
 
 
 Task = Callable[[Any], object]
-"""A command: a config, or all configs of a sweep, to whatever it returns."""
+"""A command: a function of a config, or of all configs of a sweep."""
 
 
 def entry(
     config_name: str, checked: Callable[[Any], None] = check, *, continues: bool = False
 ) -> Callable[[Task], Task]:
-    """Make `task(cfg)` a command line over conf/. Called with a config, it runs the task on it.
+    """Turn `task(cfg)` into a command with Hydra's command line; called with a config, it runs the task on it.
 
-    config_name: the file of conf/; checked: what checks a config, for configs that are no training config; continues:
-    the same command continues where it was interrupted.
+    config_name: the file of conf/. checked: the check of its configs, if they are not training configs.
+    continues: whether the same command continues after an interruption.
     """
 
     def decorate(task: Task) -> Task:
@@ -101,30 +100,30 @@ def entry(
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> object:
-            # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. Read when torch loads.
+            # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. torch reads this at import.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-            # Batches of every length leave gaps in a GPU's memory that no other fits. Read when torch loads, too.
-            if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name of older versions
+            # Batches of all lengths leave gaps in GPU memory that other batches do not fit. Also read at import.
+            if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name in older versions
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             handle_on_a_stack_of_their_own()
             prepare_command()
             use_loader()
-            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra would print a page and exit 1: errors are printed here
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are printed here; Hydra would print a page and exit 1
             try:
                 if cfg is None:
                     if _print_help(sys.argv[1:], config_name):
                         return None
-                    sys.argv[1:] = arranged(sys.argv[1:], config_name)
+                    sys.argv[1:] = arrange_words(sys.argv[1:], config_name)
                 return command(cfg)
             except _CarriedError as carried:
                 error = _explain(carried.error) if isinstance(carried.error, UsageError) else carried.error
-            except (Exception, KeyboardInterrupt, Stopped) as raised:  # of Hydra, or of a launcher
+            except (Exception, KeyboardInterrupt, Stopped) as raised:  # from Hydra or a launcher
                 error = _explain(raised)
             if isinstance(error, LeaseHeldError):
-                print(f"{error}: wait for it, or let the same command continue when it has ended", file=sys.stderr)
+                print(f"{error}: wait until it has ended; the same command then continues", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
             if (exit_code := getattr(error, "exit_code", None)) is not None:
-                sys.exit(exit_code)  # of a run that has diverged, or arms that failed: the reasons have been printed
+                sys.exit(exit_code)  # the run diverged, or arms failed; the reasons have been printed
             sys.exit(report_end(error, continues=continues))
 
         return main
@@ -133,14 +132,14 @@ def entry(
 
 
 class _CarriedError(BaseException):
-    """An error of the task on its way past Hydra, which prints lines of its own on every Exception."""
+    """Carries an error of the task past Hydra, which prints more lines for every Exception."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 def _carry_errors(task: Task, checked: Task) -> Task:
-    """The task after the check of its config, with each error in a _CarriedError."""
+    """Make the task check its config first, and raise each error in a _CarriedError."""
 
     @functools.wraps(task)
     def wrapped(cfg: DictConfig) -> object:
@@ -159,7 +158,7 @@ def _carry_errors(task: Task, checked: Task) -> Task:
 
 
 def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
-    """Raises UsageError for one run of a file that varies keys, unless the command line sets them all."""
+    """Raise UsageError if a file that varies keys is used for one run, unless the command line sets them all."""
     typed_keys = {word.partition("=")[0].lstrip("+") for word in hydra.overrides.task}
     varied = set(hydra.sweeper.get("params") or ()) - typed_keys
     if varied and hydra.mode == RunMode.RUN:
@@ -168,7 +167,7 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
 
 
 def _explain(error: BaseException) -> BaseException:
-    """A mistake in the command line or a user's file as a UsageError of one line; other errors as they are."""
+    """Turn a mistake in the command line or a user's file into a one-line UsageError; keep other errors."""
     if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
         return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
     if not isinstance(error, (UsageError, HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError)):
@@ -177,7 +176,7 @@ def _explain(error: BaseException) -> BaseException:
         return stop
     name = str(getattr(error, "missing_cfg_file", None) or "")
     if name and (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
-        # an installed package's command takes this word for its own sweeps
+        # in an installed package's command, this word means the package's sweeps
         folder = "sweeps" if REPOSITORY == CARRIED else os.path.relpath(REPOSITORY / "sweeps")
-        return UsageError(f"-cn {name}: it stands in another folder than conf/: -cd {folder} -cn {name}")
+        return UsageError(f"-cn {name}: this file is not in conf/; expected -cd {folder} -cn {name}")
     return UsageError(one_line(error))

@@ -1,4 +1,4 @@
-"""The keys that a command reads: a key that nothing reads would be a choice without effect, and is refused."""
+"""Refuse keys that a command does not read, because they would have no effect."""
 
 import difflib
 import re
@@ -18,14 +18,14 @@ READS = {
     "language_model": ("lm", "data", "alphabet", "seed", "outputs", "sweep", "force", "logger"),
     "prepare": ("data", "alphabet", "features", "model", "outputs"),
 }
-"""By the file that a command begins with, the groups and keys of a training config that it reads, if it does not read
-all of them. prepare: what reaches its table, and outputs, a folder for what comes later.
+"""Groups and keys of a training config that a command reads, by its file in conf/. Commands without an entry read all
+of them. prepare reads the keys that affect its table, and outputs.
 """
 FREE = ("ablation", "hydra")
-"""Keys below which others have their own check."""
+"""Keys whose content is checked elsewhere."""
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 NEAREST = 2
-"""Keys that are proposed in place of a wrong one."""
+"""Number of keys to propose in place of a wrong one."""
 ELSEWHERE = {
     "max_epochs": ("epochs", "num_epochs", "trainer.max_epochs"), "optimizer.lr": ("learning_rate", "optim.lr"),
     "weights": ("ckpt_path", "checkpoint_path", "finetune"), "batch.size": ("bs", "train_batch_size"),
@@ -36,12 +36,12 @@ ELSEWHERE = {
     "gradient.limit": ("gradient_clip_val", "trainer.gradient_clip_val"), "sweep": ("experiment_name", "task_name"),
     "-cd sweeps -cn <name>": ("experiment", "hparams_search"),
 }  # fmt: skip
-"""A key, or what is typed in its place, with what templates and toolkits of the field call it."""
+"""Keys, or the words to type, with the names that other templates and toolkits use for them."""
 
 
 @cache
 def read_keys(primary: str) -> tuple[dict[str, object], frozenset[str]]:
-    """The plain keys of a file of conf/ with values, and the groups that it chooses from, with those of its bases."""
+    """Return the plain keys (with values) and the groups of a file of conf/, including its bases."""
     content = yaml.safe_load((CONF / f"{primary}.yaml").read_text(encoding="utf-8"))
     plain = {key: value for key, value in content.items() if key not in ("defaults", "hydra")}
     chosen: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ def read_keys(primary: str) -> tuple[dict[str, object], frozenset[str]]:
 
 
 def read_command(primary: str) -> tuple[dict[str, object], list[str]]:
-    """The plain keys and the groups that a command reads."""
+    """Return the plain keys and the groups that a command reads."""
     plain, chosen = read_keys(primary)
     reads = READS.get(primary, (*plain, *chosen))
     return {key: value for key, value in plain.items() if key in reads}, [
@@ -65,31 +65,31 @@ def read_command(primary: str) -> tuple[dict[str, object], list[str]]:
 
 @cache
 def read_every_key() -> dict[str, object]:
-    """The plain keys of all files that a command begins with."""
+    """Return the plain keys of all commands' files in conf/."""
     files = sorted((file.stem for file in CONF.glob("*.yaml")), reverse=True)
     return {key: value for file in files for key, value in read_keys(file)[0].items()}
 
 
 def expect_keys(key: str, value: object) -> UsageError:
-    """The error for a value in place of the keys below a key."""
+    """Make the error for a value in place of the keys below a key."""
     below = read_every_key().get(key)
     name, first = next(iter(below.items()), ("", None)) if isinstance(below, dict) else ("", None)
-    example = f", as {key}.{name}={'<value>' if first is None else first}" if name else ""
+    example = f", such as {key}.{name}={'<value>' if first is None else first}" if name else ""
     return choices(key, value, f"keys below it{example}")
 
 
 def list_unread(overrides: object, primary: str) -> str | None:
-    """A line on typed keys that a command with fewer keys than a training does not read; None if it reads all."""
+    """Return a line on typed keys that only a training reads, not this command; None without such keys."""
     words = [str(word) for word in overrides] if isinstance(overrides, Sequence) else []
     typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in words)
     others = [key for key in typed if not key.startswith("hydra") and key.split(".")[0] not in READS[primary]]
-    return f"not read here: {', '.join(others)}; src/train.py does" if others else None
+    return f"not read here: {', '.join(others)} (src/train.py reads them)" if others else None
 
 
 def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefault], folders: Iterable[Path]) -> None:
-    """Raise UsageError for a key of a composed config that the command does not read, and that nothing refers to.
+    """Raise UsageError for a key that the command does not read, unless another value refers to it.
 
-    defaults: the files that were composed; folders: their places, whose options an arm may choose and may refer to it.
+    defaults: the composed files. folders: folders of options, because an arm may choose one that refers to the key.
     """
     plain, chosen = read_keys(primary)
     placed = {str(default.package).split(".")[0]: str(default.config_path) for default in defaults}
@@ -105,25 +105,25 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
     for key in wrong:
         if not any(reference == key or reference.startswith(f"{key}.") for reference in referred):
             if placed.get(key, "").split("/")[0] == key:
-                raise UsageError(f"{key}={placed[key].split('/')[-1]}: this command reads nothing of conf/{key}")
+                raise UsageError(f"{key}={placed[key].split('/')[-1]}: this command does not use conf/{key}")
             raise refuse_key(key, primary)
 
 
 def refuse_key(key: str, primary: str) -> UsageError:
-    """The error for a key that a command does not read: the nearest keys, or the options of a group to be added."""
+    """Make the error for a key that a command does not read. It names the nearest keys, or a group's options to add."""
     if files := sorted((CONF / key).glob("*.yaml")):
         added = [file.stem for file in files if "@package _global_" in file.read_text(encoding="utf-8")]
         if not added:
-            return UsageError(f"{key}: this command reads nothing of conf/{key}")
+            return UsageError(f"{key}: this command does not use conf/{key}")
         options = ", ".join(f"+{key}={name}" for name in added)
-        return UsageError(f"{key}: nothing is chosen from it by default; expected {options}")
+        return UsageError(f"{key}: not used by default; expected {options}")
     plain, chosen = read_command(primary)
     nodes = {group: {name: None for node in options_by_name(group).values() for name in node} for group in chosen}
     return UsageError(f"{key}: {propose_keys(key, [*_dotted({**plain, **nodes})])}")
 
 
 def propose_keys(key: str, names: Collection[str]) -> str:
-    """The end of the message for a wrong key. Its last part may be right in another place: lr is optimizer.lr."""
+    """Propose keys in place of a wrong one, whose last part may be right elsewhere: lr is optimizer.lr."""
     others = [name for name in names if name != key and not name.startswith(f"{key}.") and "._" not in name]
     usual = [name for name, alike in ELSEWHERE.items() if key in alike and (name in others or name.startswith("-"))]
     same = [name for name in others if name.rpartition(".")[2] == key.rpartition(".")[2]]

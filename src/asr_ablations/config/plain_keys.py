@@ -1,4 +1,4 @@
-"""Values of the plain keys of a training config."""
+"""Check the values of a training config's plain keys."""
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -9,19 +9,19 @@ from asr_ablations.tools.checks import a_path, label_or_null, number, switch, wh
 from asr_verdicts.errors import choices
 
 LARGEST_SEED = 2**63 - 1
-"""A signed integer of 64 bits: beyond it generators refuse a seed, or take it for another."""
+"""The largest signed 64-bit integer: generators refuse larger seeds, or confuse them with others."""
 MOST_PROCESSES = 1024
-"""Threads or processes of a run: more hang a machine before they say anything."""
+"""Most threads or processes of a run: more hang a machine before any message."""
 MOST_IN_A_BATCH = 10**6
-"""Utterances, or seconds of audio."""
+"""Most utterances, or seconds of audio, in a batch."""
 LONGEST = 10**6
-"""Minutes or seconds between two things that a run does: two years, or twelve days. No timer takes any number."""
+"""Most minutes (two years) or seconds (twelve days) between two actions of a run, because timers overflow."""
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 WHOLE = {
     "seed": (0, LARGEST_SEED), "max_epochs": (1, 10**6), "nodes": (1, 10**4), "workers": (0, MOST_PROCESSES),
     "batch.accumulate": (1, MOST_IN_A_BATCH), "transcripts.utterances": (1, None),
 }  # fmt: skip
-"""Plain keys with a whole number, and its bounds. The model checks width and layers, as others check what they use."""
+"""Bounds of plain keys with a whole number. Components check the keys that they use, such as width and layers."""
 WHOLE_OR_NULL = {
     **{f"seeds.{name}": (0, LARGEST_SEED) for name in ("init", "order", "augment", "dropout")},
     "ranks": (1, MOST_PROCESSES), "threads": (1, MOST_PROCESSES),
@@ -45,12 +45,12 @@ def check(cfg: DictConfig) -> None:
     if seconds is None:
         whole("batch.size", size, 1, MOST_IN_A_BATCH, also="batch.seconds set instead")
     else:
-        number("batch.seconds", seconds, above=0, most=MOST_IN_A_BATCH, also="null where batch.size is set")
+        number("batch.seconds", seconds, above=0, most=MOST_IN_A_BATCH, also="null if batch.size is set")
         if size is not None:
-            raise choices("batch.seconds", seconds, f"null beside batch.size={size}, or batch.size=null with it")
+            raise choices("batch.seconds", seconds, f"null because of batch.size={size}, or batch.size=null")
     for key in ("weights_parts", "weights_sha256"):
         if cfg.weights is None and cfg[key] is not None:
-            raise choices(key, cfg[key], "null, or with a run's folder or a .ckpt as weights")
+            raise choices(key, cfg[key], "null, or weights=<run folder or .ckpt> as well")
     if cfg.weights_parts is not None and not (OmegaConf.is_list(cfg.weights_parts) and cfg.weights_parts):
         raise choices("weights_parts", cfg.weights_parts, "null, or a list like [convolutions, recurrent.0]")
     if cfg.best not in FIGURES:

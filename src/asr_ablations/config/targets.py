@@ -1,10 +1,9 @@
-"""The classes that a config may build: those named in conf/ and in the user's own folders, each in its own group. A
-config can come from a stranger's run folder.
+"""Find the classes that a config may build: conf/ or a user's folder must name them. A config may be a stranger's.
 
-A user's own folder is laid out as conf/, and its files may name classes of the user's. It is named by -cd, by the
-environment variable ASR_ABLATIONS_CONF (folders, separated as in PATH), or by an entry point of an installed package
-in the group `asr_ablations.components`, whose value is the dotted name of a folder of configs, as my_package.conf.
-A node that builds a class of the user's carries the hash of its source in `_source_`: it is part of a run's identity.
+A user's folder has the layout of conf/, and its files may name the user's classes. It is set by:
+- -cd, or the environment variable ASR_ABLATIONS_CONF (folders, separated as in PATH);
+- an installed package's entry point in the group `asr_ablations.components`: the dotted name of a folder of configs.
+A node with a user's class carries the hash of its source in `_source_`, which is part of a run's identity.
 """
 
 import os
@@ -23,20 +22,20 @@ from asr_ablations.tools.files import CONF
 from asr_verdicts.errors import UsageError
 
 SOURCE_HASH = "_source_"
-"""The hash of the source of a target of the user's. It sets itself, and is not an argument."""
+"""Key with the source hash of a user's class. It is set automatically, and is not an argument."""
 MARKS = ("_target_", "_partial_", SOURCE_HASH)
-"""Hydra's keys that conf/ uses, and ours; with others a config would pass arguments that no option has."""
+"""Hydra's keys that conf/ uses, and ours. Other keys would pass arguments that no option has."""
 GROUP = re.compile(r"\$\{(\w+)\}")
-"""A value that is another group's choice."""
+"""A value that refers to another group."""
 BORROWED = re.compile(r"/(\w+)@")
-"""Start of an entry of a defaults list that puts an option of another group below a key."""
+"""Start of a defaults list's entry that puts another group's option below a key."""
 FOLDERS = "ASR_ABLATIONS_CONF"
-"""Environment variable with the user's folders: the processes of arms get it from the command."""
+"""Environment variable with the user's folders; the processes of arms inherit it."""
 ENTRY_POINTS = "asr_ablations.components"
 RECORDED = ("asr_ablations", "asr_benchmarks", "torch", "torchaudio", "pytorch_lightning")
 """Packages that the environment of a run records by version and commit: their source is not hashed."""
 YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader if it is installed: ten times as fast, and it runs before every run."""
+"""libyaml's loader if installed: it is ten times as fast, and every run waits for it."""
 
 
 @cache
@@ -46,14 +45,14 @@ def groups() -> list[str]:
 
 @cache
 def contents_by_name(group: str) -> dict[str, dict[str, object]]:
-    """The contents of a group's files by their names: a node, or keys of the whole config with the node among them."""
-    folders = [folder / group for folder in (CONF, *own_folders())]
+    """Return a group's files by name: each holds a node, or keys of the whole config that include the node."""
+    folders = [folder / group for folder in (CONF, *list_user_folders())]
     return {file.stem: _read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))}
 
 
 @cache
 def options_by_name(group: str) -> dict[str, dict[str, object]]:
-    """The nodes of a group's files, also of files that set keys of the whole config."""
+    """Return the nodes of a group's files by name, including files that set keys of the whole config."""
     contents = contents_by_name(group)
     nodes = {name: content if "_target_" in content else content.get(group) for name, content in contents.items()}
     return {name: node for name, node in nodes.items() if isinstance(node, dict) and "_target_" in node}
@@ -61,15 +60,16 @@ def options_by_name(group: str) -> dict[str, dict[str, object]]:
 
 @cache
 def null_option(group: str) -> str | None:
-    """The name of the option that sets the group to null, or None if the group has no such option."""
+    """Return the option that sets the group to null, or None without such an option."""
     contents = contents_by_name(group).items()
     return next((name for name, content in contents if group in content and content[group] is None), None)
 
 
 @cache
 def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The targets that a node of a group may have, and those below it: all that the group's files name, or groups in
-    them.
+    """Return the targets that a node of a group may have, and the targets that nodes below it may have.
+
+    The group's files name them, or the files of groups that they refer to.
     """
     nodes = options_by_name(group).values()
     files = [_read(file) for file in sorted((CONF / group).rglob("*.yaml"))]
@@ -83,7 +83,7 @@ def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_trusted(key: str | None, node: object) -> None:
-    """Raise UsageError for a node that would build what conf/ does not name in its group; key None: in any group."""
+    """Refuse a node that would build a class that conf/ does not name in group `key` (None: in any group)."""
     if key is None:
         anything = frozenset().union(*(read_allowed(group)[1] for group in groups()))
         _check(node, "", anything, anything)
@@ -97,13 +97,13 @@ def _check(node: object, place: str, allowed: frozenset[str], below: frozenset[s
             _check(value, place, allowed, below)
     elif isinstance(node, str) and "${" in node:
         # Hydra resolves once more when it instantiates, and nothing checks the result
-        raise UsageError(f"{node}: refused, an interpolation within a resolved config")
+        raise UsageError(f"{node}: refused, an interpolation in a resolved config")
     elif isinstance(node, dict):
         target = node.get("_target_")
         if "_target_" in node and not (isinstance(target, str) and target in allowed):
-            yours = f"a class of yours needs the folder with your {place or '<group>'}/<name>.yaml"
+            yours = f"for a class of yours, set the folder with your {place or '<group>'}/<name>.yaml"
             hint = "" if str(target).startswith(("asr_", "torch")) else f"; {yours}: -cd, or {FOLDERS}"
-            raise UsageError(f"_target_={target}: refused, no file in conf/{place} names it there{hint}")
+            raise UsageError(f"_target_={target}: refused, no file in conf/{place} names this class{hint}")
         for key, value in node.items():
             if str(key).startswith("_") and key not in MARKS:
                 raise UsageError(f"{key}={value}: refused, no option in conf/ has this key")
@@ -115,7 +115,7 @@ def _read(file: Path) -> dict[str, object]:
 
 
 def list_targets(node: object) -> Iterator[str]:
-    """The targets at any depth of a node."""
+    """Yield the targets at any depth of a node."""
     if isinstance(node, dict) and "_target_" in node:
         yield str(node["_target_"])
     if isinstance(node, (dict, list)):
@@ -124,8 +124,9 @@ def list_targets(node: object) -> Iterator[str]:
 
 
 def use_folder(folder: Path) -> None:
-    """From now on, in this process and those that it starts, the files of a folder of -cd may name classes of the
-    user's: of modules in the folder that holds it, or installed. A folder without an option of a group changes nothing.
+    """Let a -cd folder's files name the user's classes, in this process and its children.
+
+    Modules may be installed or next to the folder. A folder without an option of a group changes nothing.
     """
     named = os.environ.get(FOLDERS, "")
     path = str(folder.resolve())
@@ -133,16 +134,16 @@ def use_folder(folder: Path) -> None:
         os.environ[FOLDERS] = os.pathsep.join(filter(None, [named, path]))
 
 
-def own_folders() -> tuple[Path, ...]:
-    """The user's folders of configs. Raise UsageError for one that does not exist, or hides an option of this package.
+def list_user_folders() -> tuple[Path, ...]:
+    """List the user's folders of configs. Raise UsageError if one does not exist or hides an option of this package.
 
-    The folder that holds one of ASR_ABLATIONS_CONF is on Python's path from then on, at its end.
+    The parents of folders in ASR_ABLATIONS_CONF are appended to Python's path.
     """
-    return _own_folders(os.environ.get(FOLDERS, ""))
+    return _list_user_folders(os.environ.get(FOLDERS, ""))
 
 
 @cache
-def _own_folders(paths: str) -> tuple[Path, ...]:
+def _list_user_folders(paths: str) -> tuple[Path, ...]:
     named = [Path(path) for path in paths.split(os.pathsep) if path]
     for folder in named:
         if not folder.is_dir():
@@ -158,22 +159,22 @@ def _own_folders(paths: str) -> tuple[Path, ...]:
 
 
 def _find_folder(point: EntryPoint) -> Path:
-    """Find the folder that an entry point means, without importing its package."""
+    """Find the folder of an entry point without importing its package."""
     top, *below = point.value.split(".")
     for location in getattr(find_spec(top), "submodule_search_locations", None) or []:
         if (folder := Path(location, *below)).is_dir() and below:
             return folder
     place = f"entry point {point.name} = {point.value} of {ENTRY_POINTS}"
-    raise UsageError(f"{place}: expected a folder of configs, as my_package.conf")
+    raise UsageError(f"{place}: expected a folder of configs, such as my_package.conf")
 
 
 def source_hash(target: str) -> str | None:
-    """SHA-256 of the source behind a class of the user's; None in a RECORDED package."""
+    """Return the SHA-256 of the source of a user's class; None in a RECORDED package."""
     if target.partition(".")[0] in RECORDED:
         return None
     try:
         return hash_source(target)
     except ModuleNotFoundError as error:
-        folders = ", ".join(dict.fromkeys(str(folder.resolve().parent) for folder in own_folders()))
-        where = f"looked at in {folders} and among what is installed" if folders else "among what is installed"
-        raise UsageError(f"_target_={target}: {error} ({where})") from error
+        folders = ", ".join(dict.fromkeys(str(folder.resolve().parent) for folder in list_user_folders()))
+        where = f"{folders} and installed packages" if folders else "installed packages"
+        raise UsageError(f"_target_={target}: {error} (searched {where})") from error

@@ -12,7 +12,7 @@ from matplotlib.tri import Triangulation
 from omegaconf import DictConfig
 from rich.progress import Progress
 
-from asr_ablations.config.build import content_of
+from asr_ablations.config.build import read_content
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.log_probs import LogProbs
 from asr_ablations.evaluation.pool import Pool
@@ -120,7 +120,7 @@ def tune(
         "wer_untuned": trials[0]["wer"],
         "models": {key: str(file) for key, file in getattr(decoder, "files", {}).items()},
     }
-    key = content_key(8, summary=summary, decoder=content_of(cfg.decoder), log_probs=log_probs.file.name)
+    key = content_key(8, summary=summary, decoder=read_content(cfg.decoder), log_probs=log_probs.file.name)
     name = f"{decoder_name(cfg)}-{key}"
     target = folder / TUNING
     target.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What an earlier attempt at a run has left: a result, or damage. Seen without torch, which takes seconds to import."""
+"""Find the result or the damage of an earlier attempt at a run, without torch, which takes seconds to import."""
 
 import json
 import logging
@@ -20,41 +20,41 @@ from asr_verdicts.errors import UsageError
 log = logging.getLogger(__name__)
 
 
-def finished(configs: Sequence[DictConfig]) -> list[Run] | None:
-    """The runs of these configs if each has its result, done or diverged; None if any is left to do.
+def find_finished_runs(configs: Sequence[DictConfig]) -> list[Run] | None:
+    """Return the runs of these configs if all have a result, done or diverged; None if one has none.
 
-    Data are read only if the folders say that it would do. None also for data that cannot be read: training reports it.
+    Data are read only if every config has such a folder. If they cannot be read: None, and training reports it.
     """
     if not all(not cfg.force and any(map(_has_result, _earlier(cfg))) for cfg in configs):
         return None
-    known: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     runs = []
     try:
         for cfg in configs:
             key = json.dumps(OmegaConf.to_container(cfg.data, resolve=True), sort_keys=True)
-            if key not in known:
-                known[key] = fingerprint_of(cfg)
-            runs.append(Run(cfg, known[key]))
+            if key not in fingerprints:
+                fingerprints[key] = compute_fingerprint(cfg)
+            runs.append(Run(cfg, fingerprints[key]))
         return runs if all(run.status() and _has_result(run) and damage(run.folder) is None for run in runs) else None
     except UsageError:
         return None
 
 
 def print_finished(record: Run) -> None:
-    """Print that a run needs no training, with its results; of several ranks only the first does."""
+    """Print on the first rank that a run is already done, with its results."""
     if rank():
         return
     summary = read_summary(record.folder)
-    started = read_status(record.folder).started or "at a time that is not recorded"
+    started = read_status(record.folder).started or "at an unknown time"
     sets = ", ".join(f"{name} WER {100 * result.wer:.2f} %" for name, result in summary.sets.items())
     print(
         f"done already, started {started}: {sets}\nrun folder  {record.folder}\n"
-        "force=true trains it anew and keeps this folder under another name"
+        "force=true trains it again and keeps this folder under another name"
     )
 
 
 def is_finished(record: Run, cfg: DictConfig) -> bool:
-    """Return whether a run is done, or pruned with pruning on, and print it. Raise Diverged if it has diverged."""
+    """Return whether a run is done, or pruned while pruning is on, and print this. Raise Diverged if it diverged."""
     name = record.status()
     if name == DONE:
         print_finished(record)
@@ -71,20 +71,20 @@ def is_finished(record: Run, cfg: DictConfig) -> bool:
 
 
 def put_aside_damaged(record: Run) -> bool:
-    """Put the folder of an earlier attempt aside if its files are damaged. Return whether they were."""
+    """Put the folder of an earlier attempt aside if its files are damaged; return whether they were."""
     if (words := damage(record.folder)) is None:
         return False
     if not rank():
-        kept = record.keep_previous()
-        log.warning("%s; the run starts anew, and its folder is kept as %s", words, kept)
-        if kept is not None and (printed := kept / OUTPUT_LOG).exists():  # into which this process is printing
+        old_folder = record.keep_previous()
+        log.warning("%s; the run starts from scratch, and its old folder is now %s", words, old_folder)
+        if old_folder is not None and (printed := old_folder / OUTPUT_LOG).exists():  # this process prints into it
             record.folder.mkdir()
             printed.rename(record.folder / OUTPUT_LOG)
     return True
 
 
 def _earlier(cfg: DictConfig) -> Iterator[Run]:
-    """The runs of this config that have a folder, whatever their data and their name."""
+    """Yield the runs of this config that have a folder, whatever their data and name."""
     without_data = Run(cfg)
     by_data: dict[str, Run] = {}
     for folder in without_data.folder.parent.glob(f"*-{'?' * len(without_data.id)}"):
@@ -104,8 +104,8 @@ def _has_result(run: Run) -> bool:
     return fate_of(run.folder).state in RESULTS
 
 
-def fingerprint_of(cfg: DictConfig) -> str:
-    """The fingerprint of a config's data, which are prepared and read."""
+def compute_fingerprint(cfg: DictConfig) -> str:
+    """Prepare and read a config's data; return their fingerprint."""
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
     return fingerprint(corpus)

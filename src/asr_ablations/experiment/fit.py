@@ -1,4 +1,4 @@
-"""Training and evaluation of one run, and what it leaves in its folder."""
+"""Train and evaluate one run, and write the results into its folder."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -32,8 +32,8 @@ from asr_ablations.training.callbacks.transcripts import ExampleTranscripts
 from asr_ablations.training.callbacks.utilisation import Utilisation
 from asr_ablations.training.checkpoints import best_checkpoint
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.ddp import gathered
-from asr_ablations.training.model_summary import drawing
+from asr_ablations.training.ddp import gather_from_ranks
+from asr_ablations.training.model_summary import draw_model
 from asr_ablations.training.precision import notice
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
@@ -44,7 +44,7 @@ from asr_verdicts.terminal import bar
 
 
 class TrainingRun:
-    """The Trainer of a run with its callbacks and loggers. checkpoint: of an earlier attempt, to continue from."""
+    """A run's Trainer, callbacks and loggers. checkpoint: from an earlier attempt, to continue from."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class TrainingRun:
         self.cfg, self.record, self.task, self.data, self.stop = cfg, record, task, data, stop
         if (message := notice(cfg.precision, cfg.tf32, devices)) and not rank():
             print(message)
-        if not rank():  # before the loggers, which read them, and the table, too
+        if not rank():  # before the loggers and the table, which read these files
             write_json(record.folder / layout.DATA, data.describe())
-            write(record.folder / layout.MODEL, drawing(task.model, task.features.size))
+            write(record.folder / layout.MODEL, draw_model(task.model, task.features.size))
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
         self.planned = planned_run(record.folder, cast(Config, OmegaConf.to_container(cfg, resolve=True)))
         self.table = MetricsTable(record.folder, checkpoint["run"]["rows"] if checkpoint else 0)
@@ -74,11 +74,11 @@ class TrainingRun:
         self.fitter = trainer(cfg, devices, loggers, callbacks, configured=task.callbacks, folder=record.folder)
 
     def callbacks(self) -> list[pl.Callback]:
-        """All callbacks but the one that has to be the first and the one that has to be the last."""
+        """Build all callbacks except the first (LastCheckpoint) and the last (RestoreState)."""
         cfg, folder, first = self.cfg, self.record.folder, self.data.corpus.validation[0]
         every, count = cfg.transcripts.every, cfg.transcripts.utterances
         return [
-            # before the others: its time counts as a step's, and not as a wait for data
+            # before the others: its time counts as part of a step, not as waiting for data
             *([] if every is None else [ExampleTranscripts(folder, every, count)]),
             self.throughput,
             self.utilisation,
@@ -120,7 +120,7 @@ class TrainingRun:
                 raise
             raise failure from error
         self.record.phases["train"] = self.last.seconds
-        for received in gathered(self.stop.received):  # since the last batch: an evaluation may take long
+        for received in gather_from_ranks(self.stop.received):  # stops before evaluation, which may take long
             if received:
                 raise Stopped(received)
 
@@ -159,7 +159,7 @@ class TrainingRun:
         return replace(summary, phase_seconds=self.utilisation.phases, until=planned)
 
     def _checkpoint_record(self) -> dict[str, object]:
-        """The run's part of a checkpoint: enough to identify the run, and the number of rows in its table."""
+        """Return the run's part of a checkpoint: what identifies the run, and the number of rows in its table."""
         return {
             "id": self.record.id,
             "fingerprint": self.record.fingerprint,

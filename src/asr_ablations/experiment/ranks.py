@@ -1,4 +1,4 @@
-"""A run of several ranks: a process for each, under torchrun."""
+"""Run several ranks: one process each, under torchrun."""
 
 import sys
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
-from asr_ablations.experiment.finished import fingerprint_of
+from asr_ablations.experiment.finished import compute_fingerprint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.process import command, wait_for
 from asr_ablations.runs.status import Diverged, fate_of
@@ -27,7 +27,7 @@ def run_in_ranks(cfg: DictConfig) -> Path:
         Path(file.name).unlink()
     if code:
         sys.exit(code)
-    folder = Run(cfg, fingerprint_of(cfg)).folder
+    folder = Run(cfg, compute_fingerprint(cfg)).folder
     ended = fate_of(folder)
     if ended.diverged_at is not None:
         raise Diverged(ended.diverged_at, ended.reason)

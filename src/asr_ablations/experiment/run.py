@@ -31,8 +31,7 @@ from asr_verdicts.config import ranks
 def run(cfg: DictConfig) -> Path:
     """Train and evaluate one checked config; return the run's folder. An interrupted or failed run continues.
 
-    Raise UsageError for a mistake in the config, LeaseHeldError if another process works on the run, Diverged for a
-    loss that is not finite, with the reason printed.
+    Raise UsageError for a mistake in the config, LeaseHeldError if another process works on it, and Diverged.
     """
     refuse_changed_files(OmegaConf.to_container(cfg))
     if ranks(cfg) > 1 and "LOCAL_RANK" not in os.environ:
@@ -45,20 +44,20 @@ def run(cfg: DictConfig) -> Path:
         if not rank():
             print(diverged, file=sys.stderr, flush=True)
         if "LOCAL_RANK" in os.environ and LAUNCHER in os.environ:
-            sys.exit()  # no rank is to be stopped while another writes; who waits for them reads the status
+            sys.exit()  # torchrun must not stop a rank while another writes; the launcher reads the status
         raise
 
 
 def _run(cfg: DictConfig, stop: StopRequest) -> Path:
     devices = device_count(cfg)
     record, task, data = set_up(cfg)
-    anew = cfg.force or put_aside_damaged(record)
-    if not anew and is_finished(record, cfg):
+    from_scratch = cfg.force or put_aside_damaged(record)
+    if not from_scratch and is_finished(record, cfg):
         return record.folder
     if cfg.force and not rank():
         record.keep_previous()
     with record:
-        checkpoint = None if anew else read_last_checkpoint(record)
+        checkpoint = None if from_scratch else read_last_checkpoint(record)
         if checkpoint is not None:
             restore_threads(record)
         if not rank():
@@ -67,13 +66,13 @@ def _run(cfg: DictConfig, stop: StopRequest) -> Path:
         if not devices:
             keep_memory()
         training = TrainingRun(cfg, devices, record, task, data, stop, checkpoint)
-        del checkpoint  # as large as the weights and the optimizer; Lightning frees it once all is restored
+        del checkpoint  # as large as weights and optimizer state; Lightning frees it after restoring everything
         training.run()
     return record.folder
 
 
 class Setup(NamedTuple):
-    """A run that is ready for its first step. record: its folder, of which nothing is written yet."""
+    """A run that is ready for its first step. record: its folder; no file is written yet."""
 
     record: Run
     task: CTCTask
@@ -87,7 +86,7 @@ def set_up(cfg: DictConfig) -> Setup:
         torch.set_num_threads(cfg.threads)
     use_native(cfg, device_count(cfg))
     corpus: Corpus = build(cfg.data)
-    task, data = assemble(cfg, corpus)  # before the corpus is generated: a wrong value should not cost a minute
+    task, data = assemble(cfg, corpus)  # before the corpus is generated, so that wrong values are refused at once
     if cfg.weights is not None:
         start_from(task, weights_file(cfg.weights), cfg.weights_sha256, cfg.weights_parts)
     corpus.prepare()

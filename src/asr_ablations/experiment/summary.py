@@ -1,4 +1,4 @@
-"""The results of a run, in one mapping and for its loggers."""
+"""Summarise, log and print the results of a run."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from asr_ablations.runs.reader import read_metrics
 from asr_ablations.runs.sweep_history import PlannedRun
 from asr_ablations.tools.files import typed
 from asr_ablations.tools.machine import peak_memory
-from asr_ablations.training.assembly import STREAMS, seed_of
+from asr_ablations.training.assembly import STREAMS, get_seed
 from asr_ablations.training.callbacks.throughput import Throughput
 from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode, LoggerWithSummary, Recording
 from asr_ablations.training.task import CTCTask
@@ -27,7 +27,7 @@ from asr_verdicts.record import SetResult, Summary, UtteranceRow, rates
 from asr_verdicts.terminal import console
 
 EXAMPLES = 10
-"""Transcripts of each test set that a logger with tables shows."""
+"""Transcripts of each test set that go to a logger with tables."""
 EXAMPLE_COLUMNS = ["set", "id", "reference", "hypothesis"]
 
 
@@ -41,7 +41,7 @@ def summarise(
     losses: Mapping[str, float | None],
     throughput: Throughput,
 ) -> Summary:
-    """The content of summary.json, in seconds and bytes. losses: nats, the mean over the utterances of each set."""
+    """Build summary.json, in seconds and bytes. losses: mean nats of each set's utterances."""
     sets = dict.fromkeys(row["set"] for row in rows)
     on_gpu = fitter.strategy.root_device.type == "cuda"
     return Summary(
@@ -60,10 +60,10 @@ def summarise(
         train_hours=float(data.sets["train"].durations.sum()) / 3600,
         left_out=data.left_out,
         precision=fitter.precision,
-        seed_streams={name: seed_of(cfg, name) for name in STREAMS},
+        seed_streams={name: get_seed(cfg, name) for name in STREAMS},
         ranks=fitter.world_size,
         launch_seconds=_since_launch(throughput.first_step),
-        # the device's on a GPU, this process's on a CPU
+        # device memory on a GPU, this process's memory on a CPU
         peak_memory_bytes=int(torch.cuda.max_memory_reserved()) if on_gpu else peak_memory(),
         seconds=record.phases,
         audio_hours_seen=throughput.audio_hours,
@@ -73,7 +73,7 @@ def summarise(
 
 
 def _best_validation_wer(folder: Path, validation_set: str) -> float | None:
-    """The lowest WER of the first validation set, as a fraction, whatever best.ckpt follows; None if there is none."""
+    """Return the lowest WER (fraction) of the first validation set, or None if none is recorded."""
     if not (folder / METRICS).exists():
         return None
     rates = (row.get(f"validation/{validation_set}/wer") for row in read_metrics(folder))
@@ -81,13 +81,12 @@ def _best_validation_wer(folder: Path, validation_set: str) -> float | None:
 
 
 def log_result(logger: Logger | None, summary: Summary, rows: Sequence[UtteranceRow]) -> None:
-    """Log the final rates and losses, sizes and times, and example transcripts where the logger shows tables."""
+    """Log the final rates and losses, sizes and times, and example transcripts if the logger shows tables."""
     if logger is None:
         return
     for name in summary.sets:
         final = {key: summary.value(name, key) for key in ("wer", "cer", "cer_longer", "loss")}
-        known = {key: value for key, value in final.items() if value is not None}
-        logger.log_metrics({f"final/{name}/{key}": value for key, value in known.items()})
+        logger.log_metrics({f"final/{name}/{key}": value for key, value in final.items() if value is not None})
     if isinstance(logger, LoggerWithSummary):
         values = {
             "parameters": summary.parameters,
@@ -109,13 +108,13 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
 
 
 def log_planned(logger: Logger | None, planned: PlannedRun | None) -> None:
-    """Log what the plan of the sweep says of the run, where the logger keeps values of a whole run."""
+    """Log the run's part in the sweep's plan, if the logger keeps values of a whole run."""
     if planned is not None and isinstance(logger, LoggerWithSummary):
         logger.log_summary({f"until/{name}": value for name, value in planned.as_json().items()})
 
 
 def finish(logger: Logger | None, exit_code: int) -> None:
-    """End the logger's run with the exit code of ours, where it has such an end."""
+    """End the logger with the run's exit code, if it takes one."""
     if isinstance(logger, LoggerWithExitCode):
         logger.finish(exit_code)
 
@@ -155,7 +154,7 @@ def _table(summary: Summary) -> Table:
 
 
 def _since_launch(first_step: float) -> float | None:
-    """Seconds from the launch of an arm to its first step; None for a run that no launcher started."""
+    """Return the seconds from an arm's launch to its first step; None if no launcher started the run."""
     try:
         return first_step - float(os.environ[LAUNCHED])
     except (KeyError, ValueError):

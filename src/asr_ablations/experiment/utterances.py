@@ -1,4 +1,4 @@
-"""Decoding of whole sets, each utterance once, their loss and their error rates."""
+"""Decode whole sets, each utterance once, with their loss and error counts."""
 
 import math
 from collections.abc import Callable
@@ -9,16 +9,17 @@ import torch
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.training.ddp import gathered, share_buffers
+from asr_ablations.training.ddp import gather_from_ranks, share_buffers
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.error_counts import error_columns
 from asr_verdicts.record import UtteranceRow
 
 
 class Transcribed(NamedTuple):
-    """A decoded set. rows: in the order of the ids. loss: of the loss component, nats, the mean over utterances, or
-    over batches where it is their sum; None where it is not finite, as for an utterance with fewer frames than CTC
-    needs, or where the set is empty.
+    """A decoded set, with rows sorted by id.
+
+    loss: mean nats over utterances, or over batches if the loss component sums over utterances. None if the set is
+    empty or the mean is not finite, for example because an utterance has fewer frames than CTC needs.
     """
 
     rows: list[UtteranceRow]
@@ -32,8 +33,9 @@ def transcribe_set(
     precision: Callable[[], AbstractContextManager[object]],
     advance: Callable[[float], object],
 ) -> Transcribed:
-    """Decode one set; each of several ranks a share of it, of which all get the whole. precision: a context for the
-    forward pass; advance: is called with the utterances of each batch when they are decoded.
+    """Decode one set. Several ranks decode a share each, and all return the whole set.
+
+    precision: a context for the forward pass. advance: called with the number of utterances of each decoded batch.
     """
     task.eval()
     share_buffers(task.model)
@@ -48,14 +50,14 @@ def transcribe_set(
         for id_, reference, hypothesis in zip(batch.ids, batch.texts, task.decoder(log_probs, lengths), strict=True):
             rows.append(utterance_row(name, utterances[id_], reference, hypothesis))
         advance(len(batch.ids))
-    shares = gathered((rows, nats, weights))
+    shares = gather_from_ranks((rows, nats, weights))
     everything = sorted((row for share, _, _ in shares for row in share), key=lambda row: row["id"])
     loss = sum(nats for _, nats, _ in shares) / sum(weights for _, _, weights in shares) if everything else math.nan
     return Transcribed(everything, loss if math.isfinite(loss) else None)
 
 
 def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> UtteranceRow:
-    """One row of utterances.csv: transcripts, counts of words, characters and errors, and where the audio is."""
+    """Build a row of utterances.csv: transcripts, counts of words, characters and errors, and the audio's place."""
     return {
         "set": name,
         "id": utterance.id,
@@ -64,7 +66,7 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
         "reference": reference,
         "hypothesis": hypothesis,
         **error_columns(reference, hypothesis),  # type: ignore[typeddict-item]
-        "audio": str(utterance.audio.resolve()),  # with offset, duration and channel, what a report plays
+        "audio": str(utterance.audio.resolve()),  # a report plays it, with offset, duration and channel
         "offset": utterance.offset,
         "duration": utterance.duration,
         "channel": utterance.channel,

@@ -1,4 +1,4 @@
-"""Bit-for-bit comparison of the results of two runs of one config."""
+"""Compare the results of two runs of one config bit for bit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,12 +17,12 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.record import DataRecord, Environment, Record
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
-"""Beginnings of the keys of metrics.csv that do not depend on the speed of the machine."""
+"""Prefixes of the keys of metrics.csv that do not depend on the machine's speed."""
 
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first step, from 1, whose losses in nats differ; a loss is None where a run has no such step."""
+    """The first step, from 1, whose losses (nats) differ. A loss is None if the run ended before this step."""
 
     step: int
     steps_per_epoch: int
@@ -34,10 +34,10 @@ class FirstDifference:
 class BitComparison:
     """The compared files of two runs, and the differences.
 
-    first_difference: None where all losses are equal; metrics, hypotheses: what differs, as "key, epoch" and "set/id";
-    weights: SHA-256 of the last weights of the original and of the reproduction, "" without a checkpoint; rates:
-    (original, reproduction) WER as fractions by test set; missing: files that the original's folder no longer holds, so
-    that they could not be compared. exact: whether the same inputs give the same bits again: not on every GPU.
+    first_difference: None if all losses are equal. metrics, hypotheses: differences, as "key, epoch" and "set/id".
+    weights: SHA-256 of the last weights of original and reproduction, "" without a checkpoint. rates: WER (fraction) of
+    original and reproduction, by test set. missing: files that the original's folder no longer has, so that they could
+    not be compared. exact: whether equal inputs must give equal bits, which not every GPU does.
     """
 
     steps: int
@@ -52,12 +52,12 @@ class BitComparison:
 
     @property
     def equal(self) -> bool:
-        """True if everything that could be compared is equal bit for bit."""
+        """Whether everything that could be compared is equal bit for bit."""
         return not (self.first_difference or self.metrics or self.hypotheses) and len({*filter(None, self.weights)}) < 2
 
 
 def refuse_damaged(run: Record) -> None:
-    """Raises UsageError for an original whose losses or weights cannot be read: before it is trained again."""
+    """Raise UsageError, before training again, if the original's losses or weights cannot be read."""
     _losses(run)
     weights_hash(last_checkpoint(run.folder))
 
@@ -84,7 +84,7 @@ def compare_bits(original: Record, reproduction: Record) -> BitComparison:
 
 
 def _losses(run: Record) -> list[str]:
-    """The losses of every step; none where the folder has no table of them."""
+    """Read the losses of every step; empty if the folder lacks the table."""
     return read_losses(run.folder) if (run.folder / LOSSES).exists() else []
 
 
@@ -121,12 +121,12 @@ def _differing_hypotheses(original: Record, reproduction: Record) -> list[str]:
 
 
 DETERMINING = ("config", "data", "code")
-"""Kinds that make another experiment. The other kinds belong to the machine, and change the last bits only."""
+"""Kinds that make another experiment. Other kinds belong to the machine, and change only the last bits."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One difference. kind: config, data, code, versions, hardware or threads; what: a key, set, file or package."""
+    """One difference. kind: config, data, code, versions, hardware or threads. what: a key, set, file or package."""
 
     kind: str
     what: str
@@ -138,25 +138,25 @@ ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up
 """Two runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
 
 
-def causes(original: Original, reproduction: Record) -> list[Cause]:
-    """All differences; config, data and code come first."""
+def find_causes(original: Original, reproduction: Record) -> list[Cause]:
+    """Find all differences besides the results; config, data and code come first."""
     cfg = OmegaConf.create(reproduction.config)
     environment = original.record.environment
     result = [
-        *changed_since(original),
+        *find_edits(original),
         *_differing("config", content(original.cfg), content(cfg)),
         *_compare_data(original.record.data, reproduction.data),
     ]
     # a resumed run may have continued with other code, or on another machine
     for other in (*environment.sessions[1:], *reproduction.environment.sessions):
-        result += [cause for cause in environment_causes(environment, other) if cause not in result]
+        result += [cause for cause in compare_environments(environment, other) if cause not in result]
     if reproduction.config.get("gpus") != 0 and reproduction.environment.hardware.gpus:
         result.append(ANY_ORDER)
     return sorted(result, key=lambda cause: (*DETERMINING, cause.kind).index(cause.kind))
 
 
-def changed_since(original: Original) -> list[Cause]:
-    """Edits of config.yaml since the run: the differences to the config in the run's checkpoint, or to its identity."""
+def find_edits(original: Original) -> list[Cause]:
+    """Find edits of config.yaml since the run, by the config in its checkpoint, or else by the run's identity."""
     if (cfg := _checkpoint_config(original)) is not None:
         return _differing("config", content(cfg), content(original.cfg))
     environment = original.record.environment
@@ -167,7 +167,7 @@ def changed_since(original: Original) -> list[Cause]:
 
 
 def _checkpoint_config(original: Original) -> DictConfig | None:
-    """The config that the run's last checkpoint holds; None without a checkpoint, or for one that holds none."""
+    """Return the config in the run's last checkpoint, or None without a checkpoint or config."""
     path = last_checkpoint(original.folder)
     if not path.exists():
         return None
@@ -182,7 +182,7 @@ def _checkpoint_config(original: Original) -> DictConfig | None:
 
 
 def _compare_data(original: DataRecord, reproduction: DataRecord) -> list[Cause]:
-    """Differences of two data.json: one cause for each set, whatever differs in it, and one for each other key."""
+    """Compare two data.json: one cause for each differing set, and one for each other key."""
     result = []
     for name in dict.fromkeys([*original.sets, *reproduction.sets]):
         first, second = (as_json(data.sets[name]) if name in data.sets else None for data in (original, reproduction))
@@ -195,8 +195,8 @@ def _compare_data(original: DataRecord, reproduction: DataRecord) -> list[Cause]
     return result + _differing("data", letters, new_letters)
 
 
-def environment_causes(original: Environment, other: Environment) -> list[Cause]:
-    """Differences of two environment.json: code, versions, hardware, threads."""
+def compare_environments(original: Environment, other: Environment) -> list[Cause]:
+    """Compare two environment.json: code, versions, hardware, threads."""
     hardware, new_hardware = as_json(original.hardware), as_json(other.hardware)
     threads, new_threads = hardware.pop("threads", None), new_hardware.pop("threads", None)
     return [
@@ -208,7 +208,7 @@ def environment_causes(original: Environment, other: Environment) -> list[Cause]
 
 
 def _code(original: Environment, other: Environment) -> Iterator[Cause]:
-    """Compare source files by name, or commits if a record has no hashes of files: equal files are equal code."""
+    """Compare source files by name, or commits if a record lacks file hashes. Equal files are equal code."""
     yield from _differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour})
     files, new_files = original.code.files, other.code.files
     if files and new_files:

@@ -1,4 +1,4 @@
-"""The run that is to be reproduced, as its folder records it."""
+"""Load the run to reproduce, and its recorded code."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from asr_verdicts.record import Code, Record
 
 @dataclass(frozen=True)
 class Original:
-    """A finished run. cfg: its config.yaml; record: everything that its folder holds."""
+    """A finished run. cfg: its config.yaml. record: the contents of its folder."""
 
     folder: Path
     cfg: DictConfig
@@ -32,30 +32,30 @@ class Original:
 
     @property
     def sweep(self) -> Path:
-        """The folder of its sweep: its parent, whatever the config says, since folders are moved."""
+        """The folder of its sweep: its parent and not the config's, because folders are moved."""
         return self.folder.parent
 
     @property
     def threads(self) -> int | None:
-        """The recorded number of CPU threads; None in a record that does not have it."""
+        """The recorded number of CPU threads, or None."""
         threads = self.record.environment.hardware.threads
         return threads if is_whole(threads, 1) else None
 
 
 def load_original(folder: Path) -> Original:
-    """Read a finished run. Raises UsageError for any other folder, with one line that says what the folder is."""
+    """Read a finished run. Raise UsageError for any other folder; the message explains what the folder is."""
     folder = folder.resolve()
-    example = "expected a run's, like outputs/<sweep>/<run>-<hash>"
+    example = "expected a run folder, like outputs/<sweep>/<run>-<hash>"
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; {example}")
     if not is_run(folder):
         if runs := runs_in(folder):
-            raise UsageError(f"{folder}: is a sweep's folder; expected one of its runs, like {runs[0].name}")
-        raise UsageError(f"{folder}: is not the folder of a run, it has no {STATUS}; {example}")
+            raise UsageError(f"{folder}: this is a sweep's folder; expected one of its runs, like {runs[0].name}")
+        raise UsageError(f"{folder}: not a run folder (it has no {STATUS}); {example}")
     if reason := why_unfinished(folder):
         raise UsageError(
             f"{folder}: not finished ({reason}), so there is nothing to reproduce; "
-            "the command that started this run continues it"
+            "continue it with the command that started it"
         )
     try:
         record = read_run(folder)
@@ -64,13 +64,13 @@ def load_original(folder: Path) -> Original:
         raise UsageError(f"{folder / CONFIG}: cannot be read: {' '.join(str(error).split())}") from error
 
 
-MOST_NAMES = 20  # changed files that are named
+MOST_NAMES = 20  # changed files to name
 
 
 def announce(original: Original, repository: Path, *, trust: bool) -> None:
-    """Print which code `--checkout` will run. Raises UsageError for an untrusted folder of another user or machine."""
+    """Print which code `--checkout` will run. Raise UsageError for an untrusted folder of another user or machine."""
     commit, diff = _read_code(original.record.environment.code)
-    # as git quotes them; nothing is applied
+    # git quotes the names; nothing is applied
     listed = _git(repository, "apply", "--numstat", "-", text=diff).stdout if diff else ""
     files = [line.split("\t", 2)[-1] for line in listed.split("\n") if line]
     named = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if files[MOST_NAMES:] else "")
@@ -81,11 +81,11 @@ def announce(original: Original, repository: Path, *, trust: bool) -> None:
     if host != socket.gethostname():
         reason = f"written on the machine {host!r}"
     if reason and not trust:
-        raise UsageError(f"--checkout: {folder}: {reason}; --trust runs the code that it names all the same")
+        raise UsageError(f"--checkout: {folder}: {reason}; --trust runs its recorded code anyway")
 
 
 def _read_code(code: Code) -> tuple[str, str]:
-    """Return commit and uncommitted changes. Raises UsageError for no commit: git would take it for an option."""
+    """Return commit and uncommitted changes. Raise UsageError for anything else, which git might take for an option."""
     commit, diff = code.commit or "", code.dirty_diff or ""
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
         raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
@@ -101,7 +101,7 @@ def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator
     code = original.record.environment.code
     with checked_out(source, code) as tree:
         changes = ", with its uncommitted changes" if code.dirty_diff else ""
-        print(f"by the recorded code: commit {str(code.commit)[:8]}{changes}", flush=True)
+        print(f"runs the recorded code: commit {str(code.commit)[:8]}{changes}", flush=True)
         yield tree
 
 
@@ -109,11 +109,11 @@ def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator
 def checked_out(repository: Path, code: Code) -> Iterator[Path]:
     """Yield a folder with the recorded commit and its uncommitted changes; it is removed afterwards.
 
-    Raises UsageError outside git, for an unknown commit, and for changes that do not apply.
+    Raise UsageError outside git, for an unknown commit, and for changes that do not apply.
     """
     commit, diff = _read_code(code)
     if _git(repository, "rev-parse", "--git-dir").returncode:
-        raise UsageError(f"--checkout: {repository} is no git checkout, so commit {commit[:8]} cannot be taken from it")
+        raise UsageError(f"--checkout: {repository} is not a git checkout, so it cannot give commit {commit[:8]}")
     if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode:
         raise UsageError(f"--checkout: commit {commit[:8]} is not in {repository}; git fetch may bring it")
     with tempfile.TemporaryDirectory(prefix="reproduce-") as temporary:
@@ -131,7 +131,7 @@ def checked_out(repository: Path, code: Code) -> Iterator[Path]:
 def _git(
     folder: Path, *arguments: str, text: str | None = None, failure: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run git. failure: what its failing means, for the UsageError; without it the caller looks at the exit code."""
+    """Run git. failure: text of the UsageError if git fails; if None, the caller checks the exit code."""
     command = ["git", "-C", str(folder), "-c", "safe.directory=*", *arguments]
     given = (text or "").encode(errors="surrogateescape")  # as bytes: text would lose a diff's carriage returns
     try:

@@ -1,4 +1,4 @@
-"""A finished run once more, and the verdict on it."""
+"""Run a finished run again, and judge the result."""
 
 import itertools
 import os
@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.evidence import causes, changed_since, compare_bits, refuse_damaged
+from asr_ablations.reproduction.evidence import compare_bits, find_causes, find_edits, refuse_damaged
 from asr_ablations.reproduction.original import Original, code_folder
 from asr_ablations.reproduction.verdict import ReproductionVerdict, judge, measure_noise
 from asr_ablations.runs.identity import fill
@@ -28,18 +28,18 @@ from asr_verdicts.files import Json, write, write_json
 
 @contextmanager
 def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Iterator[Path]:
-    """Open the next free folder under `reproductions`, or that of an interrupted attempt, for this process alone.
+    """Open the next free folder under `reproductions`, or an interrupted attempt's, for this process only.
 
-    checkout: attempts with the recorded code are numbered on their own.
+    checkout: whether the recorded code runs; such attempts are numbered separately.
     """
     parent = reproductions / original.sweep.name / original.folder.name
     for number in itertools.count(1):
         home = parent / f"{number}{'-checkout' if checkout else ''}"
-        lease = Lease(home / REQUEST, lost=lambda reason: None)  # the run in it has its own
+        lease = Lease(home / REQUEST, lost=lambda reason: None)  # the run in it has another lease
         with suppress(LeaseHeldError):
             lease.take()
             try:
-                request, folder = request_text(original, home), next(iter(runs_in(home)), None)
+                request, folder = format_request(original, home), next(iter(runs_in(home)), None)
                 if not (home / REQUEST).exists():
                     write(home / REQUEST, request)
                 elif (
@@ -54,8 +54,8 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
                 lease.release()
 
 
-def request_text(original: Original, home: Path) -> str:
-    """Return the original's config as YAML with its own folder and threads, and without its W&B run."""
+def format_request(original: Original, home: Path) -> str:
+    """Return the original's config as YAML with a new folder, the original's threads, and no W&B run."""
     cfg = original.cfg.copy()
     machine: Json = {
         "outputs": str(home.parent),
@@ -66,8 +66,8 @@ def request_text(original: Original, home: Path) -> str:
         "threads": original.threads,
     }
     if not original.record.environment.hardware.gpus and cfg.get("gpus") == "auto":
-        machine["gpus"] = 0  # this machine may have GPUs where the original's had none
-    for key in machine.keys() & cfg.keys():  # a record of other code may lack some of them
+        machine["gpus"] = 0  # this machine may have GPUs although the original's had none
+    for key in machine.keys() & cfg.keys():  # records of other code may lack some keys
         cfg[key] = machine[key]
     make_absolute(cfg)
     return OmegaConf.to_yaml(cfg)
@@ -75,7 +75,7 @@ def request_text(original: Original, home: Path) -> str:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A finished reproduction. folder: the run's; result: the file that holds the verdict."""
+    """A finished reproduction. folder: the run folder. result: the file with the verdict."""
 
     verdict: ReproductionVerdict
     folder: Path
@@ -83,37 +83,36 @@ class Reproduction:
 
 
 def reproduce(original: Original, source: Path, reproductions: Path, *, checkout: bool) -> Reproduction:
-    """Run the original's config once more and compare the two runs. source: the folder of the checkout whose code runs;
-    with `checkout`, the recorded code of its repository runs.
+    """Run the original's config again and compare the two runs.
 
-    Raises UsageError for what cannot be run, RunFailedError for a run that fails, KeyboardInterrupt for one that was
-    interrupted.
+    source: the folder of the checkout whose code runs; with `checkout`, its repository's recorded commit runs.
+    Raise UsageError if the run is refused, RunFailedError if it fails, KeyboardInterrupt if it is interrupted.
     """
     refuse_damaged(original.record)
-    changed_since(original)  # reads the config in its checkpoint
+    find_edits(original)  # raises UsageError now if the config in the checkpoint is damaged
     with code_folder(original, source, checkout=checkout) as tree:
         if not checkout:
             check_trusted(original, source)
         with open_attempt(original, reproductions, checkout=checkout) as home:
             print(f"reproduces {original.folder}\n        in {home}", flush=True)
             exit_code = run_frozen(tree, home / REQUEST, original.threads)
-            folder = next(iter(runs_in(home)), None)  # the run's own
+            folder = next(iter(runs_in(home)), None)  # the run folder
             refuse_failure(exit_code, folder)
             assert folder is not None
             record = read_run(folder)
             evidence = compare_bits(original.record, record)
-            verdict = judge(evidence, causes(original, record), measure_noise(original.record, original.sweep))
+            verdict = judge(evidence, find_causes(original, record), measure_noise(original.record, original.sweep))
             runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
             write_json(home / REPRODUCTION, {**runs, **verdict.as_json()})
             return Reproduction(verdict, folder, home / REPRODUCTION)
 
 
 def check_trusted(original: Original, source: Path) -> None:
-    """Check a config that may be a stranger's. Raises UsageError for a wrong value, and for a config of other code."""
+    """Check a config that may be a stranger's. Raise UsageError for a wrong value, and for a config of other code."""
     path = original.folder / CONFIG
     defaults = compose(source / "conf", [], name="config", folder=None)
     if missing := [str(key) for key in defaults if key not in original.cfg]:
-        raise UsageError(f"{path}: has no key {', '.join(missing)}, so it belongs to other code; --checkout runs that")
+        raise UsageError(f"{path}: it lacks {', '.join(missing)}, so it belongs to other code; --checkout runs it")
     try:
         cfg = original.cfg.copy()
         fill(cfg)
@@ -123,7 +122,7 @@ def check_trusted(original: Original, source: Path) -> None:
 
 
 class RunFailedError(Exception):
-    """A run that finished before did not finish this time. exit_code: for the command that started it."""
+    """A run that finished before did not finish this time. exit_code: the command's."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -131,7 +130,7 @@ class RunFailedError(Exception):
 
 
 def make_absolute(cfg: DictConfig) -> None:
-    """Make data.root and weights absolute: the run starts in another folder. A root of null stands for this folder."""
+    """Make data.root and weights absolute, because the run starts in another folder. A null root is this folder."""
     if cfg.get("weights"):
         cfg.weights = str(Path(cfg.weights).absolute())
     data = cfg.get("data")
@@ -144,21 +143,21 @@ def run_frozen(source: Path, config: Path, threads: int | None) -> int:
     cfg = load_frozen(config)
     path = os.pathsep.join(filter(None, [str(source / "src"), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path}
-    if threads is not None and "threads" not in cfg:  # code from before that key
+    if threads is not None and "threads" not in cfg:  # older code lacks this key
         environment["OMP_NUM_THREADS"] = str(threads)
     line = command(source / "src" / "train.py", config.absolute(), ranks(cfg))
-    # not in the user's folder: if that is a src/, Python would import from there
+    # not in the user's folder: if it is a src/, Python would import from it
     return wait_for(line, environment, source)
 
 
 def refuse_failure(exit_code: int, folder: Path | None) -> None:
-    """Raises KeyboardInterrupt for an interrupted run, UsageError for a refused, RunFailedError for a failed one."""
+    """Raise KeyboardInterrupt for an interrupted run, UsageError for a refused one, RunFailedError for a failed one."""
     if not exit_code:
         return
     if exit_code in STOPPED_EXIT_CODES or -exit_code in STOPPING:
         raise KeyboardInterrupt
     if exit_code == 2:
-        raise UsageError("the run was refused (above); --checkout runs the recorded code")
+        raise UsageError("the run was refused (reason above); --checkout runs the recorded code")
     status = status_of(folder) if folder else None
     reason = (status and status.reason) or f"exit code {exit_code}"
     raise RunFailedError(f"the run did not finish this time: {reason}", 1)

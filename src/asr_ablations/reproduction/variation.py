@@ -1,4 +1,4 @@
-"""A new run that differs from an earlier one in the given overrides, and in nothing else."""
+"""Train a new run that differs from an earlier one only in the given overrides."""
 
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -22,16 +22,16 @@ from asr_ablations.runs.reader import UnreadableFileError, read_sweep
 from asr_verdicts.config import MACHINE_KEYS, differences
 from asr_verdicts.errors import UsageError
 
-OWN_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT")
-"""Variables of the environment that conf/ reads: where corpora lie, and where W&B's runs go."""
+TRUSTED_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT")
+"""Environment variables that conf/ reads, for the places of corpora and of W&B's runs."""
 
 
 def run_variation(
     original: Original, changes: Sequence[str], source: Path, outputs: Path | None, *, checkout: bool
 ) -> None:
-    """Train the original's config with `changes` on top, in its sweep. source, checkout: as for `reproduce`.
+    """Train the original's config with `changes` applied, in its sweep. source, checkout: as for `reproduce`.
 
-    Raises UsageError for what is refused, and if conf/ no longer gives the original's config.
+    Raise UsageError if the run is refused, and if conf/ no longer gives the original's config.
     """
     with code_folder(original, source, checkout=checkout) as tree:
         cfg = vary(original, changes, tree, source)
@@ -46,13 +46,13 @@ def run_variation(
 
 
 def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -> DictConfig:
-    """Return the original's config with `changes` on top, checked. tree: the folder of the code. Raises UsageError."""
+    """Return the original's config with `changes` applied and checked. tree: the folder of the code."""
     composed_again = composed(original, original.record.overrides, tree, source)
     if drift := differences(content(original.cfg), content(composed_again)):
         listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)
         raise UsageError(
             f"conf/ no longer gives the config of {original.folder.name} ({listed}); "
-            "--checkout takes the conf/ that it was made with"
+            "--checkout uses the conf/ of the original"
         )
     cfg = composed(original, replaced(original.record.overrides, changes), tree, source)
     _take_machine_keys(cfg, original, {key.split(".")[0] for key in keys(changes)})
@@ -62,7 +62,7 @@ def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -
 
 
 def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -> None:
-    """Give the config the original's machine keys, but for the top-level keys that are changed on purpose."""
+    """Give the config the original's machine keys, except the top-level keys that are changed on purpose."""
     names = {*MACHINE_KEYS} - {"overrides", *changed}
     with open_dict(cfg):
         for key in names & original.cfg.keys() & cfg.keys():
@@ -75,15 +75,15 @@ def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -
 
 
 def replaced(overrides: Sequence[str], changes: Sequence[str]) -> list[str]:
-    """The overrides, in which each change takes the place of an override of the same key, or comes last."""
-    by_key = {key: line for line in overrides for key in keys([line])}
-    by_key.update({key: line for line in changes for key in keys([line])})
-    return list(by_key.values())
+    """Replace the overrides of changed keys; append changes of other keys."""
+    lines = {key: line for line in overrides for key in keys([line])}
+    lines.update({key: line for line in changes for key in keys([line])})
+    return list(lines.values())
 
 
 @contextmanager
 def read_environment_only(names: Collection[str]) -> Iterator[None]:
-    """Within, ${oc.env:…} reads these variables. Raises UsageError for any other, without its value."""
+    """Let ${oc.env:…} read only these variables within the context; refuse others without printing their values."""
 
     def variable(name: str, *default: str | None) -> str | None:
         if name not in names:
@@ -98,7 +98,7 @@ def read_environment_only(names: Collection[str]) -> Iterator[None]:
 
 
 def composed(original: Original, overrides: Sequence[str], tree: Path, source: Path) -> DictConfig:
-    """The resolved config that conf/ of `tree` gives for the overrides."""
+    """Compose and resolve overrides with the conf/ of `tree`."""
     name, folder = composed_from(original)
     if folder is not None and folder.is_relative_to(source):
         folder = tree / folder.relative_to(source)
@@ -106,7 +106,7 @@ def composed(original: Original, overrides: Sequence[str], tree: Path, source: P
     with open_dict(cfg):
         cfg.overrides = list(overrides)
     try:
-        with read_environment_only(OWN_VARIABLES):  # the record names the folder of configs
+        with read_environment_only(TRUSTED_VARIABLES):  # the folder of configs comes from a record
             OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
@@ -114,7 +114,7 @@ def composed(original: Original, overrides: Sequence[str], tree: Path, source: P
 
 
 def composed_from(original: Original) -> tuple[str, Path | None]:
-    """Name of the file that the original's config was composed from, and the folder that -cd gave, or None."""
+    """Return the name of the original's config file, and the folder of -cd, or None."""
     if recorded := original.record.environment.composed:
         return str(recorded.config_name), Path(recorded.config_dir) if recorded.config_dir else None
     try:
@@ -126,7 +126,7 @@ def composed_from(original: Original) -> tuple[str, Path | None]:
 
 
 def keys(overrides: Sequence[str]) -> set[str]:
-    """The keys or groups that overrides set. Raises UsageError for what Hydra cannot read, and for several values."""
+    """Return the keys or groups that overrides set. Raise UsageError for several values, and if Hydra refuses them."""
     for line in overrides:
         if "=" not in line and not line.startswith("~"):
             raise UsageError(f"{line}: expected KEY=VALUE after the folder of one run")

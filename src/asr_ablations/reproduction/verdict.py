@@ -1,4 +1,4 @@
-"""The verdict on a reproduction: match, drift within noise, differs, or that it cannot be told; and why."""
+"""Judge a reproduction: match, drift within noise, differs, or cannot tell; and why."""
 
 import json
 import math
@@ -20,18 +20,18 @@ LIBRISPEECH_SEEDS = (0.0006, 0.0017)
 """WER of LibriSpeech test-clean varies by 0.06 to 0.17 points between seeds, in AlgoPerf's training logs."""
 
 FEWEST_SEEDS = 4
-"""With three seeds the limit would be 6 standard deviations, with two 18: nearly everything would lie within it."""
+"""With three seeds the limit would be 6 standard deviations, with two 18, so nearly every result would be drift."""
 
 ALPHA = 0.05
-"""The chance that a reproduction that differs in nothing but chance lies beyond the limit on any of its test sets."""
+"""The probability that seed noise alone exceeds the limit on at least one test set."""
 
 
 @dataclass(frozen=True)
 class SeedTolerance:
     """The seed noise of one test set, WER as fractions.
 
-    limit: the largest difference of two runs that counts as noise, None where too little is known to tell; deviation:
-    the standard deviation over seeds, None where it was not measured; source: where the numbers come from.
+    limit: the largest difference of two runs that counts as noise; None with too few seeds.
+    deviation: the standard deviation over seeds; None if not measured. source: the origin of the numbers.
     """
 
     limit: float | None
@@ -42,7 +42,7 @@ class SeedTolerance:
 def measure_noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
     """Measure the seed noise of every test set from the siblings of the original, FEWEST_SEEDS or more.
 
-    With fewer it is the published noise of LibriSpeech test-clean. The sets share ALPHA (Bonferroni).
+    With fewer, use the published noise for LibriSpeech test-clean. The sets share ALPHA (Bonferroni).
     """
     runs = {run.seed: run for run in find_siblings(original, sweep)}
     sets = original.summary.test_sets
@@ -59,20 +59,20 @@ def measure_noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
 
 
 def find_siblings(original: Record, sweep: Path) -> list[Record]:
-    """The original, and the finished runs of its sweep that differ from it in the seed alone."""
+    """Return the original, and the finished runs of its sweep that differ only in the seed."""
     try:
         runs = load([sweep]).runs
-    except UsageError:  # one of them is damaged: that does not keep the original from being reproduced
+    except UsageError:  # a damaged sibling must not prevent the reproduction
         return [original]
     return [original, *(run for run in runs if run.seed != original.seed and run.content == original.content)]
 
 
 def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:
-    """The noise of runs with several seeds: the differences of two runs stay below the limits of all `sets` test sets
-    in 95 of 100 pairs or more. Under FEWEST_SEEDS there is no limit.
+    """Estimate seed noise. In at least 95 of 100 pairs of runs, the differences on all `sets` test sets are within the
+    limits. With fewer than FEWEST_SEEDS seeds the limit is None.
 
-    The limit is t · √2 · sd, with Student's t for the seeds that sd was estimated from (ISO 5725-6's repeatability
-    limit, for few runs). grain: the WER of a single error; rates are rounded to it, and cannot be known better.
+    The limit is t · √2 · sd, with Student's t for the number of seeds (ISO 5725-6's repeatability limit, for few runs).
+    grain: the WER of a single error; rates are rounded to it, which bounds their precision.
     """
     deviation = mean_and_deviation(rates)[1] if rates else None
     source = f"{len(rates)} seed{'s' if len(rates) > 1 else ''} of this run's sweep"
@@ -83,7 +83,7 @@ def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> 
 
 
 def use_published(sets: int = 1) -> SeedTolerance:
-    """Use the upper end of the published noise of LibriSpeech test-clean: the limit is z · √2 · sd."""
+    """Use the upper end of the published noise on LibriSpeech test-clean; the limit is z · √2 · sd."""
     quantile = normal_bound(ALPHA / sets / 2)
     source = "too few seeds in this run's sweep; AlgoPerf's logs have sd 0.06 to 0.17 on LibriSpeech test-clean"
     return SeedTolerance(quantile * math.sqrt(2) * LIBRISPEECH_SEEDS[1], None, source)
@@ -94,7 +94,7 @@ MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "
 
 @dataclass(frozen=True)
 class ReproductionVerdict:
-    """name: MATCH, DRIFT, DIFFERS or CANNOT_TELL; why: the reason in one sentence; noise: by test set."""
+    """A verdict. name: MATCH, DRIFT, DIFFERS or CANNOT_TELL. why: the reason in one sentence. noise: by test set."""
 
     name: str
     why: str
@@ -103,7 +103,7 @@ class ReproductionVerdict:
     noise: Mapping[str, SeedTolerance]
 
     def as_json(self) -> dict[str, object]:
-        """The verdict as reproduction.json holds it."""
+        """Return the verdict for reproduction.json."""
         evidence = asdict(self.evidence)
         rates = {name: {"original": old, "reproduction": new} for name, (old, new) in evidence.pop("rates").items()}
         del evidence["exact"]
@@ -118,21 +118,21 @@ class ReproductionVerdict:
 
 
 def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> ReproductionVerdict:
-    """Judge a reproduction: bit for bit the same is a match, and within the seed noise it is drift.
+    """Judge a reproduction: equal bits are a match, and differences within the seed noise are drift.
 
-    A difference by another config, other data or other code is never drift. Without a known noise, none can be told.
+    With another config, data or code it is never drift. If the noise is unknown, the verdict is CANNOT_TELL.
     """
     name, why = _decide(evidence, causes, noise)
     return ReproductionVerdict(name, why, evidence, causes, noise)
 
 
 def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> tuple[str, str]:
-    """Name and reason of the verdict."""
+    """Return the name and reason of the verdict."""
     if evidence.equal:
         parts = [f"the losses of all {evidence.steps} steps"] if evidence.steps else []
         parts += ["metrics", f"hypotheses of {evidence.utterances} utterances"]
         parts += [f"weights (SHA-256 {evidence.weights[0][:8]}…)"] if evidence.weights[0] else []
-        missing = f" (not compared, since the original has no {' and no '.join(evidence.missing)})"
+        missing = f" (not compared, because the original lacks them: {', '.join(evidence.missing)})"
         compared = f"{', '.join(parts[:-1])} and {parts[-1]}{missing if evidence.missing else ''}"
         return MATCH, f"{compared} are equal bit for bit"
     difference = describe(evidence.first_difference)
@@ -142,22 +142,22 @@ def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str
     limits = {name: noise[name].limit for name in evidence.rates if name in noise}
     rates, measured = evidence.rates, {name: limit for name, limit in limits.items() if limit is not None}
     if not measured:
-        remedy = f"{FEWEST_SEEDS} or more seeds in the original's sweep would show the seed noise"
+        remedy = f"at least {FEWEST_SEEDS} seeds in the original's sweep are needed to know the seed noise"
         return CANNOT_TELL, f"{difference}; {remedy}"
     beyond = [name for name, limit in measured.items() if abs(rates[name][1] - rates[name][0]) > limit]
     if beyond:
         return DIFFERS, f"{difference}, and the WER on {', '.join(beyond)} differs by more than the seed noise"
     if evidence.exact and not causes:
-        return DIFFERS, f"{difference}, though nothing else differs: a file of the original may have been changed"
+        return DIFFERS, f"{difference}, although nothing else differs: a file of the original may have been changed"
     unknown = [name for name in rates if name not in measured]
-    rest = f"; on {', '.join(unknown)} that noise is unknown" if unknown else ""
+    rest = f"; the seed noise on {', '.join(unknown)} is unknown" if unknown else ""
     return DRIFT, f"{difference}, and the WER on {', '.join(measured)} differs by no more than the seed noise{rest}"
 
 
 def describe(difference: FirstDifference | None) -> str:
-    """The first step at which the losses differ, with its epoch and both losses."""
+    """Describe the first step at which the losses differ, with its epoch and both losses."""
     if difference is None:
-        return "the losses are equal at every step, but what follows from them differs"
+        return "the losses are equal at every step, but later results differ"
     epoch, batch = divmod(difference.step - 1, difference.steps_per_epoch)
     original, reproduction = (
         "no loss" if loss is None else repr(loss) for loss in (difference.original, difference.reproduction)
@@ -168,11 +168,11 @@ def describe(difference: FirstDifference | None) -> str:
     )
 
 
-LONGEST = 60  # characters of a value that are shown; reproduction.json holds all of them
+LONGEST = 60  # most characters to print of a value; reproduction.json has all of them
 
 
 def print_verdict(verdict: ReproductionVerdict) -> None:
-    """Print the error rates side by side, the seed noise, every difference, and last the verdict."""
+    """Print the error rates side by side, the seed noise, all differences, and finally the verdict."""
     terminal = console()
     table = Table("set", "original WER %", "reproduction WER %", "difference")
     for column in table.columns[1:]:
@@ -188,7 +188,7 @@ def print_verdict(verdict: ReproductionVerdict) -> None:
 
 
 def noise_line(name: str, noise: SeedTolerance) -> str:
-    """The seed noise of a test set in one line, in percent."""
+    """Format a test set's seed noise as a line, in percent."""
     deviation = "" if noise.deviation is None else f"sd {100 * noise.deviation:.2f}, "
     if noise.limit is None:
         return f"seed noise on {name}: {deviation}too few seeds to tell ({noise.source}; {FEWEST_SEEDS} are needed)"
@@ -196,8 +196,8 @@ def noise_line(name: str, noise: SeedTolerance) -> str:
 
 
 def cause_line(cause: Cause) -> str:
-    """One difference in one line."""
-    if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # hashes of files say nothing
+    """Format a difference as a line."""
+    if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # omits hashes of files
         fate = "is new" if cause.original is None else "is gone" if cause.reproduction is None else "has changed"
         return f"code: {cause.what} {fate}"
     return f"{cause.kind}: {cause.what}: {_short(cause.original)} then, {_short(cause.reproduction)} now"

@@ -27,10 +27,10 @@ from asr_verdicts.files import write, write_json
 
 @dataclass(frozen=True)
 class FrozenArm:
-    """An arm with its composed config, which later edits do not reach.
+    """An arm with its composed config, which later edits do not change.
 
-    config: its file once it starts; folder: of its run; gpus: None for one per rank if the machine has any; ranks:
-    processes that train together; overrides: what distinguishes it on the command line.
+    config: its file once it starts. folder: the run folder. gpus: None means one per rank if the machine has any.
+    ranks: processes that train together. overrides: its words on the command line.
     """
 
     name: str
@@ -44,27 +44,27 @@ class FrozenArm:
 
     @property
     def log(self) -> Path:
-        """The file that the output of the arm's process goes to."""
+        """The log file of the arm's process."""
         return self.folder / OUTPUT_LOG
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What the arms of all seeds have in common."""
+        """The overrides without the seed."""
         return tuple(word for word in self.overrides if not word.startswith("seed="))
 
     def write(self) -> None:
-        """Write the config as the run records it: an arm that never started is known by it."""
+        """Write the config as the run records it, so that an arm that never started can be identified."""
         self.config.parent.mkdir(parents=True, exist_ok=True)
         write(self.config, OmegaConf.to_yaml(self.cfg, resolve=True))
 
     def as_json(self) -> dict[str, object]:
-        """The arm as the sweep's manifest records it."""
+        """Return the arm as the sweep's manifest records it."""
         values = {key: value for key, value in vars(self).items() if key != "cfg"}
         return {**values, "config": str(self.config), "folder": str(self.folder), "overrides": list(self.overrides)}
 
 
 def freeze_arm(run: Run) -> FrozenArm:
-    """The arm of this run."""
+    """Make the arm of a run."""
     cfg, gpus = run.cfg, run.cfg.get("gpus")
     gpus = gpus if isinstance(gpus, int) else None
     return FrozenArm(
@@ -73,17 +73,17 @@ def freeze_arm(run: Run) -> FrozenArm:
 
 
 WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere"
-"""States that only a sweep knows, beside those of a run: DONE, DIVERGED, FAILED and RUNNING."""
+"""States that only a sweep has, in addition to a run's: DONE, DIVERGED, FAILED and RUNNING."""
 REFUSED = 2
-"""The exit code of an arm that its machine cannot run, such as one on a GPU where there is none."""
+"""Exit code of an arm that its machine cannot run, for example because it lacks a GPU."""
 OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 
 @dataclass
 class State:
-    """An arm in a sweep: a status of its run, or waiting, queued (handed to a cluster), stopped, or elsewhere.
+    """An arm in a sweep, with its run's status, or waiting, queued (handed to a cluster), stopped, or elsewhere.
 
-    skipped: it had its result before; not_before: the monotonic time before which it is not tried again.
+    skipped: whether it had its result before. not_before: monotonic time before which it is not tried again.
     """
 
     arm: FrozenArm
@@ -97,7 +97,7 @@ class State:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
     def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
-        """Set status and reason once the process has ended. kill_reason: why the launcher killed it, if it did."""
+        """Set status and reason after the process has ended. kill_reason: why the launcher killed it, if it did."""
         recorded = status_of(self.arm.folder) or Status(status="")
         if exit_code == LEASE_HELD_EXIT_CODE:
             self.status, self.reason = ELSEWHERE, "another launcher is running it"
@@ -108,7 +108,7 @@ class State:
         elif kill_reason is not None:
             self.status, self.reason = FAILED, kill_reason
             self._record(recorded)
-        # with several ranks the exit code is torchrun's own
+        # with several ranks the exit code is torchrun's
         elif exit_code in STOPPED_EXIT_CODES or (
             recorded.status == FAILED and (recorded.reason or "").startswith("interrupted")
         ):
@@ -121,12 +121,12 @@ class State:
             self._record(recorded)
 
     def _record(self, recorded: Status) -> None:
-        """Write the failure into the run's status, which the process could not do itself."""
+        """Write the failure into the run's status, because the process could not do this itself."""
         write_json(self.arm.folder / STATUS, as_json(replace(recorded, status=FAILED, reason=self.reason)))
 
 
 def memory_kills() -> int:
-    """Return the number of processes that the system has killed for lack of memory in this container."""
+    """Count the processes that the system has killed for lack of memory in this container."""
     try:
         lines = OOM_COUNTER.read_text().splitlines()
     except OSError:
@@ -135,7 +135,7 @@ def memory_kills() -> int:
 
 
 def _last_error(log: Path) -> str | None:
-    """The last line of an arm's output that says why it did not begin."""
+    """Return the last line of an arm's output that explains why it did not begin."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -156,10 +156,10 @@ Words = Sequence[str]
 Compose = Callable[[Words], DictConfig]
 
 
-def each_arm_of(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
-    """The overrides of all runs, arm by arm: what is stopped early has whole seeds. UsageError for a bad list.
+def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
+    """List the overrides of all runs, seed by seed, so that a sweep that is stopped early has whole seeds.
 
-    batch: overrides of the combinations; an arm's own value of a key takes the place of the one for all arms.
+    batch: overrides of the combinations; an arm's value of a key replaces theirs. Raise UsageError for a bad list.
     """
     listed = OmegaConf.to_container(compose(batch[0]))
     assert isinstance(listed, dict)
@@ -169,13 +169,13 @@ def each_arm_of(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
     varied = {key for words in batch for key, value in map(_pair, words) if (key, value) not in map(_pair, batch[0])}
     for arm in arms:
         if both := [key for key in arm.keys if key in varied]:
-            raise UsageError(f"{LIST}: {both[0]} is varied beside the list too; expected it in one of them")
+            raise UsageError(f"{LIST}: {both[0]} is also varied outside the list; expected it in one of them")
     configs = []
     for arm in arms:
         try:
             configs.append(compose(_together(batch[0], arm)))
         except MissingConfigException:
-            raise  # names the option and the choices by itself
+            raise  # it already names the option and the choices
         except (UsageError, HydraException, OmegaConfBaseException) as error:
             raise UsageError(f"arm {arm.name}: {one_line(error)}") from error
     refuse_equal(arms, configs)
@@ -192,7 +192,7 @@ def _together(words: Words, arm: ListedArm) -> list[str]:
 
 
 def refuse_equal(arms: Sequence[ListedArm], configs: Sequence[DictConfig]) -> None:
-    """Raises UsageError for two arms whose configs differ in nothing that can change a result."""
+    """Raise UsageError for two arms whose configs must have the same result."""
     names: dict[str, str] = {}
     for arm, cfg in zip(arms, configs, strict=True):
         other = names.setdefault(json.dumps(content(cfg), sort_keys=True, default=str), arm.name)

@@ -1,8 +1,8 @@
-"""Arms on Ray: a local one, or a cluster whose machines share the folders of the checkout, the data and the runs.
+"""Run arms on a local Ray, or on a cluster with shared folders for the checkout, the data and the runs.
 
-Each arm is an actor, which Ray places on a machine with enough CPUs and GPUs and starts again on another one when its
-worker or its machine is lost. The arm is a process of that actor's own: it continues from its last checkpoint, under
-the lease of its run.
+Each arm is an actor. Ray places it on a machine with enough CPUs and GPUs, and starts it again elsewhere if its worker
+or machine is lost. The actor starts the arm as a process, which continues from its last checkpoint, under its run's
+lease.
 """
 
 import atexit
@@ -36,23 +36,23 @@ from asr_ablations.tools.signals import STOPPED_EXIT_CODES, held_back, let_in
 from asr_verdicts.errors import UsageError, choices
 
 ATTEMPTS = 3
-"""To start a local Ray: some of its processes get 15 seconds, in which a busy machine may not even have read them."""
+"""Attempts to start a local Ray: some of its processes have 15 seconds, in which a busy machine may not load them."""
 PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
-"""How the names of those variables begin that arms take over from the command; all others are their machine's own."""
+"""Prefixes of environment variables that arms take over from the command; others come from their machine."""
 POLL = 0.1
-"""Seconds between two looks at the process of an arm."""
+"""Seconds between two polls of an arm's process."""
 ANSWER = 5.0
 """Seconds that a worker has to answer before it is killed."""
 GOING_DOWN = 5.0
-"""Seconds before an arm's end by a signal counts: if the whole machine goes down, the arm goes on elsewhere."""
+"""Seconds of delay after an arm's end by a signal: if its machine goes down meanwhile, the arm goes on elsewhere."""
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Cluster(Places):
     """Places on Ray, which is started or found when the first arm needs it, and kept until the command ends.
 
-    address: None for a Ray of this machine's own; jobs: the most arms at a time, None for as many as Ray takes; cpus:
-    of each rank, and its threads; retries: how often an arm is started again whose worker was lost.
+    address: None for a local Ray. jobs: the most arms at a time; None for as many as Ray takes.
+    cpus: CPUs and threads of each rank. retries: restarts of an arm whose worker was lost.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Cluster(Places):
         retries: int,
     ) -> None:
         whole("hydra.launcher.cpus", cpus, 1)
-        # auto measures this machine's GPUs, and the arms run on others
+        # not auto, which measures this machine's GPUs: the arms may run on others
         per_gpu = whole("hydra.launcher.per_gpu", per_gpu, 1)
         whole("hydra.launcher.retries", retries, 0)
         self.script, self.address, self.per_gpu, self.cpus, self.retries = script, address, per_gpu, cpus, retries
@@ -80,16 +80,16 @@ class Cluster(Places):
             return None
         if not ray.is_initialized():
             connect(self.address)
-        wanted = needed(arm, self.cpus, self.per_gpu, has_gpus=bool(ray.cluster_resources().get("GPU")))
+        wanted = list_resources(arm, self.cpus, self.per_gpu, has_gpus=bool(ray.cluster_resources().get("GPU")))
         self._check_fit(arm, wanted)
         environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         job = Job(self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
         self._running.add(arm.id)
-        # restarts alone are counted: calls fail several times before Ray knows that a machine is lost
+        # only restarts are counted: calls fail several times before Ray knows that a machine is lost
         return RemoteArm(job, {**wanted, "max_restarts": self.retries, "max_task_retries": -1})
 
     def _check_fit(self, arm: FrozenArm, wanted: Mapping[str, float]) -> None:
-        """Raises UsageError for an arm that no machine can ever take; a cluster may still get one that can."""
+        """Raise UsageError if an arm is too large for a local Ray; a cluster may still get a larger machine."""
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus, gpus = wanted["num_cpus"], wanted["num_gpus"]
         if any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in machines):
@@ -97,36 +97,36 @@ class Cluster(Places):
         message = f"arm {arm.name}: needs {cpus:g} CPUs and {gpus:g} GPUs, which no machine of this Ray has"
         if self.address is None:
             raise UsageError(message)
-        print(f"{message} yet: it waits", file=sys.stderr)
+        print(f"{message} yet: the arm waits", file=sys.stderr)
 
     def free(self, arm: FrozenArm) -> None:
         self._running.discard(arm.id)
 
 
-def needed(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:
-    """Return what an arm reserves: by default a GPU per rank if there are any. Arms share a GPU if each needs one."""
+def list_resources(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:
+    """Return an arm's CPUs and GPUs: by default a GPU per rank if there are any. Arms of one GPU each may share it."""
     gpus = arm.ranks * has_gpus if arm.gpus is None else arm.gpus
     return {"num_cpus": cpus * arm.ranks, "num_gpus": 1 / per_gpu if gpus == 1 else gpus}
 
 
 def connect(address: str | None) -> None:
-    """Connect to the Ray at this address, or to a local one, until the command ends. Raises UsageError without one."""
+    """Connect to the Ray at this address, or to a local one, until the command ends. Raise UsageError on failure."""
     if address is not None:
         _check_address(address)
     connection = contextlib.ExitStack()
     options = {"address": address} if address is not None else connection.enter_context(_local())
-    handler = signal.getsignal(signal.SIGTERM)  # Ray's own would end the command, and not its arms in order
+    handler = signal.getsignal(signal.SIGTERM)  # Ray's would end the command before its arms have stopped in order
     with held_back():
         _start(options, attempts=1 if address else ATTEMPTS)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
     connection.callback(ray.shutdown)
-    # registered after Ray's own, it comes before them: they end Ray's processes, and this would wait for their answers
+    # registered after Ray's, it runs before them: they end Ray's processes, for whose answers this would wait
     atexit.register(connection.close)
 
 
 def _check_address(address: object) -> None:
-    """Ray itself would try for minutes where nobody answers."""
+    """Raise UsageError if nothing answers at the address, because Ray itself would try for minutes."""
     host, _, port = str(address).rpartition(":")
     if address != "auto" and ("/" in host or not host or not port.isdigit()):
         raise choices("hydra.launcher.address", address, "auto or <host>:<port>, typed on a machine of the cluster")
@@ -142,32 +142,32 @@ def _start(options: Mapping[str, Any], attempts: int) -> None:
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
             return
-        except Exception as error:  # of any kind: where a process of Ray's took too long, it is a plain Exception
+        except Exception as error:  # if a process of Ray's takes too long, it is a plain Exception
             ray.shutdown()
-            _end_what_began(options.get("_temp_dir"))
+            _kill_leftovers(options.get("_temp_dir"))
             if attempt == attempts - 1:
                 raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
 
 
 @contextlib.contextmanager
 def _local() -> Iterator[dict[str, Any]]:
-    """The options of a Ray of this command's own, without dashboard, that leaves nothing behind."""
-    # the names of its sockets, which begin with this folder, have at most 107 characters
+    """Yield the options of a local Ray without dashboard that leaves nothing behind."""
+    # names of its sockets begin with this folder, and have at most 107 characters
     with tempfile.TemporaryDirectory(prefix="asr-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield {
             "address": "local",
             "num_cpus": cores(),
             "num_gpus": len(visible_gpus()),
             "include_dashboard": False,
-            "object_store_memory": 80 * 2**20,  # nothing is kept there; it takes no less
+            "object_store_memory": 80 * 2**20,  # the minimum: nothing is kept there
             "_temp_dir": folder,
-            # it would end the worker and not the arm, which holds the memory
+            # the monitor would end the worker, but the arm holds the memory
             "_system_config": {"memory_monitor_refresh_ms": 0, "prestart_worker_first_driver": False},
         }
 
 
-def _end_what_began(folder: str | None) -> None:
-    """Kill the processes of a local Ray that did not start, which Ray itself leaves until the command ends."""
+def _kill_leftovers(folder: str | None) -> None:
+    """Kill the processes of a local Ray that failed to start; Ray itself leaves them until the command ends."""
     if folder is None:
         return
     for process in psutil.Process().children(recursive=True):
@@ -178,7 +178,7 @@ def _end_what_began(folder: str | None) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """The start of an arm on any machine. folder: the current folder, to which relative paths refer."""
+    """All that a machine needs to start an arm. folder: the current folder, to which relative paths refer."""
 
     script: Path
     arm: FrozenArm
@@ -188,23 +188,23 @@ class Job:
 
 
 class Worker:
-    """The actor of an arm, on the machine that Ray has chosen. Its methods run in threads beside one another."""
+    """The actor of an arm, on the machine that Ray has chosen. Its methods run in parallel threads."""
 
     def __init__(self) -> None:
         self._process: ArmProcess | None = None
         self._stopped = False
 
     def begin(self) -> None:
-        """Returns once there is a machine."""
+        """Return once the actor has a machine."""
 
     def run(self, job: Job) -> tuple[int, int]:
-        """Return the arm's exit code, and how many processes this machine killed meanwhile for lack of memory."""
+        """Return the arm's exit code, and the number of processes that this machine killed for lack of memory."""
         os.chdir(job.folder)
-        os.environ.pop("OMP_NUM_THREADS", None)  # Ray's own number, where the user gives none
+        os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it if the user does not
         os.environ.update(job.environment)
         context = ray.get_runtime_context()
         gpus = ",".join(context.get_accelerator_ids().get("GPU", []))
-        # a worker that was lost leaves the arm's process, or its lease, behind for a moment
+        # a lost worker leaves the arm's process, or its lease, behind for a moment
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
         while True:
             code, kills = self._run(job, gpus)
@@ -217,14 +217,14 @@ class Worker:
         if self._stopped:
             return STOPPED_EXIT_CODE, 0
         settings = {"CUDA_VISIBLE_DEVICES": gpus}
-        with let_in():  # Ray's processes hold them back
+        with let_in():  # Ray's processes hold back signals
             process = ArmProcess(job.script, job.arm, settings, job.threads, fork=False)
         self._process = process
         if self._stopped:
             process.stop()
         while (code := process.exit_code()) is None:
             time.sleep(POLL)
-        process.kill()  # what it may have left behind in its session
+        process.kill()  # also ends processes left in its session
         if (code < 0 or code in STOPPED_EXIT_CODES) and not self._stopped:
             time.sleep(GOING_DOWN)
         return code, process.memory_kills
@@ -243,7 +243,7 @@ class Worker:
 
 
 class RemoteArm:
-    """An arm on Ray. options: what its actor needs, and how often it is started again."""
+    """An arm on Ray. options: its actor's resources and number of restarts."""
 
     place = ""
 
@@ -263,7 +263,7 @@ class RemoteArm:
 
     @property
     def seconds(self) -> float:
-        """Seconds since Ray had a machine for it."""
+        """Seconds since the arm got a machine."""
         return time.monotonic() - self._began if self.begun and self._began is not None else 0.0
 
     @property
@@ -298,6 +298,6 @@ def _is_ready(reference: Any) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """One line of an error of Ray's; what a worker raised stands behind its traceback."""
+    """Return one line of a Ray error; a worker's error follows its traceback."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1 if isinstance(error, RayTaskError) else 0]

@@ -1,4 +1,4 @@
-"""What the arms of a sweep differ in, said before the first one runs: later it would cost the runs."""
+"""Print how a sweep's arms differ before the first one runs, because a mistake seen later costs the runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ from asr_verdicts.errors import UsageError, choices
 
 
 def print_differences(configs: Sequence[DictConfig]) -> None:
-    """Print the keys in which each arm differs from the baseline; a warning if no arm is the baseline."""
+    """Print the keys in which each arm differs from the baseline, or a warning if no arm is the baseline."""
     try:
-        lines = [*_beyond_the_factor(configs), *difference_lines(differences_of(configs))]
+        lines = [*_warn_of_confounds(configs), *format_differences(find_differences(configs))]
     except UsageError as error:
         lines = [f"warning: ablation.{error}: `compare` will need --baseline"]
     for line in lines:
         print(line)
 
 
-def _beyond_the_factor(configs: Sequence[DictConfig]) -> list[str]:
-    """A warning where the arms differ in more than the declared factor, which `compare` refuses."""
+def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
+    """Warn if the arms differ in more than the declared factor, which `compare` refuses."""
     runs = _composed(configs)
     factor = declaration(runs).factor
     if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing(runs))):
@@ -39,7 +39,7 @@ def _beyond_the_factor(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError if no declared factor varies though others do, or if a baseline is nearly the name of an arm."""
+    """Raise UsageError if only undeclared keys vary, or if a baseline is nearly the name of an arm."""
     runs = _composed(configs)
     declared = declaration(runs)
     if len(runs) < 2 or not declared.factor or runs[0].config.get(LIST):
@@ -48,15 +48,15 @@ def refuse_misspelt(configs: Sequence[DictConfig]) -> None:
     varied = [key for key in confounds(runs, declared.factor, differ) if not within(key, ["seed", "seeds", OWN])]
     if varied and not any(within(key, declared.factor) for key in differ):
         roots = list(dict.fromkeys(key.removesuffix("._target_") for key in varied))
-        raise choices("ablation.factor", ", ".join(declared.factor), f"what varies: {', '.join(roots[:5])}")
+        raise choices("ablation.factor", ", ".join(declared.factor), f"a key that varies: {', '.join(roots[:5])}")
     arms = group(runs, declared.factor, list(differ))
     name = declared.baseline or ""
     if find_arm(name, arms) is None and (near := _nearest(name, arms, declared.factor)):
-        raise UsageError(f"ablation.baseline={name}: no arm is called so; nearest: {near}")
+        raise UsageError(f"ablation.baseline={name}: no arm has this name; nearest: {near}")
 
 
 def _nearest(name: str, arms: Sequence[Named], factor: Sequence[str]) -> str:
-    """The arm whose choice was likely meant; "" for an option of the factor, a number, or if no arm is similar."""
+    """Return the arm that was probably meant. "" for an option of the factor, a number, or without a similar arm."""
     choice = name.rpartition("=")[2]
     options = {option for root in factor if root in groups() for option in options_by_name(root)}
     by_choice = {choice: arm.name for arm in arms for choice in arm.levels.values()}
@@ -64,14 +64,14 @@ def _nearest(name: str, arms: Sequence[Named], factor: Sequence[str]) -> str:
     return by_choice[near[0]] if near and choice.isalpha() and choice not in {*options, "none"} else ""
 
 
-def difference_lines(differences: Sequence[ArmDifference]) -> list[str]:
-    """The differences in lines, and proposals of another baseline."""
+def format_differences(differences: Sequence[ArmDifference]) -> list[str]:
+    """Format the differences as lines, with proposals of another baseline."""
     proposals = [difference.proposal for difference in differences if difference.proposal]
     return [*(difference.text for difference in differences), *(f"warning: {proposal}" for proposal in proposals)]
 
 
-def differences_of(configs: Sequence[DictConfig]) -> list[ArmDifference]:
-    """The differences of all arms, if one factor explains them. Raise UsageError if no arm is the declared baseline."""
+def find_differences(configs: Sequence[DictConfig]) -> list[ArmDifference]:
+    """Find how all arms differ, if one factor explains it. Raise UsageError if no arm is the declared baseline."""
     runs = _composed(configs)
     declared, differ, listed = declaration(runs), differing(runs), runs[0].config.get(LIST)
     try:
@@ -88,7 +88,7 @@ def differences_of(configs: Sequence[DictConfig]) -> list[ArmDifference]:
 
 @dataclass(frozen=True)
 class ComposedRun:
-    """A run that has not begun. config: resolved; overrides: those that name its arm."""
+    """A run that has not begun. config: resolved. overrides: the words that name its arm."""
 
     config: Config
     overrides: list[str]
@@ -103,7 +103,7 @@ class ComposedRun:
 
 
 def plain(cfg: DictConfig) -> Config:
-    """The resolved config without OmegaConf's types."""
+    """Convert a config to resolved plain containers."""
     return cast(Config, OmegaConf.to_container(cfg, resolve=True))
 
 

@@ -1,4 +1,4 @@
-"""Assignment of GPUs and cores to arms."""
+"""Assign GPUs and cores to arms."""
 
 import os
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from asr_ablations.tools.machine import available_memory, cores, gpu_memory, mps
 from asr_verdicts.errors import choices
 
 MEMORY = 2 * 2**30
-"""Bytes of memory that an arm on a CPU is taken to need, if jobs is not set; the default model takes 0.7 GiB."""
+"""Assumed bytes of memory of an arm on a CPU, if jobs is not set; the default model takes 0.7 GiB."""
 
 
 @dataclass
 class Slots:
-    """Places for `jobs` arms at a time. A GPU takes up to `per_gpu` arms of one GPU; others have theirs alone.
+    """Places for `jobs` arms at a time. Up to `per_gpu` arms of one GPU share it; arms of several GPUs do not share.
 
-    gpus: their names in CUDA_VISIBLE_DEVICES; one_thread: whether an arm has one thread, and no share of the cores.
+    gpus: names in CUDA_VISIBLE_DEVICES. one_thread: whether each arm has one thread instead of a share of the cores.
     """
 
     gpus: Sequence[str]
@@ -27,7 +27,7 @@ class Slots:
     taken: dict[object, list[str]] = field(default_factory=dict)
 
     def free_gpus(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
-        """The least loaded GPUs for an arm, by default one per rank if there are any; None if it has to wait."""
+        """Return the least loaded GPUs for an arm, by default one per rank if available, or None if it has to wait."""
         gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
@@ -42,23 +42,23 @@ class Slots:
         self.taken[key] = gpus
 
     def free(self, key: object) -> None:
-        """Give back the place and the GPUs of `take(key)`."""
+        """Release the place and the GPUs of `take(key)`."""
         del self.taken[key]
 
     def threads(self, arms: int) -> int:
-        """Threads of an arm, for all its ranks together, where the sweep has `arms` of them."""
+        """Return the threads of an arm, for all its ranks together, in a sweep of `arms` arms."""
         return 1 if self.one_thread else share_of_cores(min(self.jobs, max(1, arms)))
 
 
 AUTO = "auto"
-"""The value of per_gpu by which arms share a GPU as far as its memory goes."""
+"""The value of per_gpu that lets as many arms share a GPU as its memory holds."""
 
 
 def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm]) -> Slots:
-    """Slots of this machine for these arms. per_gpu: arms that share a GPU; "auto" measures them.
+    """Return this machine's slots for these arms. per_gpu: arms that share a GPU; "auto" measures them.
 
-    jobs: arms at a time, by default as many as the GPUs take; on a CPU a rank per core, as far as the memory goes, with
-    a thread each: that is fastest together, and the last bits do not depend on the machine or on the other arms.
+    jobs: arms at a time. By default as many as the GPUs take; on a CPU one rank per core, with one thread each, if the
+    memory is large enough. This is fastest in total, and the last bits depend neither on the machine nor on other arms.
     """
     if jobs is not None:
         whole("hydra.launcher.jobs", jobs, 1)
@@ -76,15 +76,15 @@ def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm
 
 
 CONTEXT = 2**29
-"""Bytes that CUDA takes for itself in each process, beside what is measured: an assumption, measured on no GPU yet."""
+"""Bytes that CUDA takes in each process in addition to the measured memory: an assumption, not measured on a GPU."""
 RESERVE = 0.1
-"""Share of a GPU's memory that stays free: batches differ, and so does what an allocator keeps."""
+"""Share of a GPU's memory that stays free, because batches and allocators vary."""
 
 _fits: dict[tuple[str, ...], int] = {}
 
 
 def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
-    """Arms that share a GPU, by the memory of the largest, at most one per core. Each kind is measured once."""
+    """Return how many arms fit on a GPU, by the largest one's memory, at most one per core. Measure each kind once."""
     from asr_ablations.sweep.plan import measure_arms
 
     kinds = {arm.kind: arm for arm in arms if arm.gpus in (None, 1) and arm.ranks == 1}
@@ -98,15 +98,15 @@ def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
     if unknown:
         together = "at the same time (MPS is on)" if mps_is_on() else "in turn (MPS is off)"
         print(
-            f"hydra.launcher.per_gpu=auto: {count} arms to a GPU of {memory / 2**30:.1f} GiB, of which the largest "
-            f"takes {largest / 2**30:.1f}; they compute {together}",
+            f"hydra.launcher.per_gpu=auto: {count} arms per GPU of {memory / 2**30:.1f} GiB (the largest arm takes "
+            f"{largest / 2**30:.1f} GiB); they compute {together}",
             flush=True,
         )
     return count
 
 
 def share_of_cores(jobs: int) -> int:
-    """Threads for each of `jobs` arms that run at the same time, at most OMP_NUM_THREADS."""
+    """Return the threads for each of `jobs` arms at the same time, at most OMP_NUM_THREADS."""
     available = cores()
     limit = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(available // jobs, int(limit) if limit.isdigit() and int(limit) else available))

@@ -1,4 +1,4 @@
-"""From composed configs to arms that have run."""
+"""Freeze composed configs as arms, and run them."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.runs.wandb_run import sync_command
 from asr_ablations.sweep.arm import STOPPED, FrozenArm, State, freeze_arm
-from asr_ablations.sweep.live import LiveArms, what_varies
+from asr_ablations.sweep.live import LiveArms, label_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
 from asr_ablations.sweep.runner import DetachedError, Places, Runner
@@ -25,11 +25,11 @@ SHOW = "asr_ablations.sweep.live.print_arms"
 
 
 WORST = 1.0
-"""The WER of a run that diverged: no word is right, as in an empty transcript."""
+"""The WER of a diverged run, as of empty transcripts."""
 
 
 class ArmsFailedError(Exception):
-    """Some arms are not done; how each of them ended has been printed."""
+    """Some arms are not done. The end of each has been printed."""
 
     def __init__(self, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -41,9 +41,9 @@ def freeze(
     constant: Collection[str] | None = None,
     check_all: Callable[[Sequence[DictConfig]], None] | None = None,
 ) -> list[FrozenArm]:
-    """Check every arm; later edits of a config change nothing. Raise UsageError for the first wrong arm.
+    """Check every arm and freeze its config against later edits. Raise UsageError for the first wrong arm.
 
-    constant: overrides that all arms share; check_all: checks the arms together.
+    constant: overrides that all arms share. check_all: checks the arms together.
     """
     for cfg in configs:
         check(cfg)
@@ -53,12 +53,12 @@ def freeze(
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         record = Run(cfg, fingerprint, constant)
-        if cfg.get("force") or not is_training(cfg):  # a measurement is made anew each time
+        if cfg.get("force") or not is_training(cfg):  # a measurement is repeated each time
             record.keep_previous()
             if "force" in cfg:
                 cfg.force = False
             record = Run(cfg, fingerprint, constant)
-        record.status()  # refuses a folder of another content
+        record.status()  # refuses a folder with other content
         arms.append(freeze_arm(record))
     return arms
 
@@ -74,9 +74,9 @@ def run(
 ) -> list[State]:
     """Write the manifest, run the arms, display them and report each result; return states in the order of `arms`.
 
-    Arms of the same content, which a search may propose, are run once. metadata: how the sweep was started; places:
-    where arms run; timeout: minutes for each arm; show: the name of a function that prints the results. Raise
-    ArmsFailedError if a signal stopped the sweep, DetachedError if its arms go on without it.
+    Equal arms, which a search may propose, run once. Raise ArmsFailedError if a signal stopped the sweep, DetachedError
+    if its arms go on without it. metadata: how the sweep was started. places: where arms run. timeout: minutes for each
+    arm. show: the name of a function that prints the results.
     """
     different = list({arm.id: arm for arm in arms}.values())
     if timeout is not None and not (is_number(timeout) and timeout > 0):
@@ -93,7 +93,7 @@ def run(
         print(detached, flush=True)
         raise
     get_method(show or SHOW)([arm.folder for arm in different])
-    _say_where_logged(different)
+    _print_wandb(different)
     report_unfinished(states)
     if runner.stop_signal is not None:
         raise ArmsFailedError(128 + runner.stop_signal)
@@ -101,8 +101,8 @@ def run(
     return [by_id[arm.id] for arm in arms]
 
 
-def _say_where_logged(arms: Sequence[FrozenArm]) -> None:
-    """Print the address at which W&B has the arms, and the command that sends those that are offline."""
+def _print_wandb(arms: Sequence[FrozenArm]) -> None:
+    """Print the arms' address at W&B, and the command that sends offline arms."""
     folders = [arm.folder for arm in arms]
     printed = "".join(arm.log.read_text(encoding="utf-8", errors="replace") for arm in arms if arm.log.exists())
     for address in sorted({*re.findall(r"^W&B +(https?://\S+)/runs/", printed, re.MULTILINE)}):
@@ -112,7 +112,7 @@ def _say_where_logged(arms: Sequence[FrozenArm]) -> None:
 
 
 def objective(state: State) -> float:
-    """The best WER on the first validation set; WORST if the arm diverged, NaN for a measurement."""
+    """Return the best WER on the first validation set; WORST if the arm diverged, NaN for a measurement."""
     if state.status == DIVERGED:
         return WORST
     if state.status != DONE:
@@ -126,8 +126,8 @@ def objective(state: State) -> float:
 
 
 def report_unfinished(states: Sequence[State]) -> None:
-    """Print how many arms were skipped, and which diverged, failed or were stopped, with reasons and log files."""
-    names = what_varies([state.arm.overrides for state in states])
+    """Print how many arms were skipped, and which arms diverged, failed or were stopped, with reasons and log files."""
+    names = label_arms([state.arm.overrides for state in states])
     if skipped := sum(state.skipped and state.status == DONE for state in states):
         print(f"{skipped} of {len(states)} arms were already done")
     for status, head, stream in (

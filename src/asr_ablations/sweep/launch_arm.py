@@ -1,4 +1,4 @@
-"""Launch one arm: it waits for GPUs and a place of this machine, and gets a process of its own."""
+"""Launch one arm in a separate process, when this machine has a place and GPUs for it."""
 
 import os
 import signal
@@ -19,11 +19,11 @@ from asr_ablations.tools.signals import STOPPING
 from asr_verdicts.errors import UsageError
 
 Started: TypeAlias = tuple[int, Callable[[], int | None]]
-"""The id of a process, and a function that returns its exit code, None while it runs."""
+"""The id of a process, and a function that returns its exit code, or None while it runs."""
 
 
 class Machine(Places):
-    """Places on this machine. Raises UsageError for an arm that needs more GPUs than it has."""
+    """Places on this machine. Raises UsageError for an arm that needs more GPUs than the machine has."""
 
     def __init__(self, script: Path, arms: Sequence[FrozenArm], slots: Slots) -> None:
         self.script, self.slots, self.threads = script, slots, slots.threads(len(arms))
@@ -48,9 +48,9 @@ class Machine(Places):
 
 
 class ArmProcess:
-    """A running arm: forked from a process that has torch loaded, or an interpreter of its own, as with several ranks.
+    """A running arm: forked from a process with torch loaded, or (always with several ranks) a new interpreter.
 
-    It leads its own session, so that it and its children are stopped together. threads: for all its ranks together.
+    It leads its own session, so that it and its children stop together. threads: for all its ranks together.
     """
 
     begun = True
@@ -62,7 +62,7 @@ class ArmProcess:
     ) -> None:
         self.started, self._memory_kills = time.monotonic(), memory_kills()
         arm.folder.mkdir(parents=True, exist_ok=True)
-        # a forked process has the variables that its server was started with
+        # a forked process has the environment variables of its server
         if "WANDB_MODE" in os.environ:
             settings = {**settings, "WANDB_MODE": os.environ["WANDB_MODE"]}
         settings = {**settings, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
@@ -76,11 +76,11 @@ class ArmProcess:
 
     @property
     def memory_kills(self) -> int:
-        """Return the number of processes killed by the system for lack of memory since this one was started."""
+        """The number of processes killed by the system for lack of memory since this one was started."""
         return memory_kills() - self._memory_kills
 
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Return None while it runs."""
         return self._poll()
 
     def stop(self) -> None:
@@ -96,7 +96,7 @@ class ArmProcess:
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
-            # it has no session of its own yet, or has ended
+            # it does not lead its session yet, or has ended
             if self.exit_code() is None:
                 os.kill(self.pid, number)
 
@@ -110,9 +110,9 @@ def _fork(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: in
 
 
 def _run(script: str, config: str, log: str, settings: dict[str, str], threads: int | None) -> None:
-    """Runs in the forked process."""
+    """Run the arm in the forked process."""
     os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # its server holds these back
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     sys.stdout.flush()
     for stream in (1, 2):
@@ -121,14 +121,14 @@ def _run(script: str, config: str, log: str, settings: dict[str, str], threads: 
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
     os.environ.update(settings)
-    # A forked process ends without the finalizers by which W&B removes its temporary folders.
+    # a forked process ends without running W&B's finalizers, which remove its temporary folders
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         tempfile.tempdir = folder
         main(script, config, threads)
 
 
 def _start_interpreter(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None) -> Started:
-    """Start an arm in an interpreter of its own, under torchrun if it has several ranks."""
+    """Start an arm in a new interpreter, under torchrun if it has several ranks."""
     threads_per_rank = max(1, (threads or arm.ranks) // arm.ranks)
     limit = {"OMP_NUM_THREADS": str(threads_per_rank)} if arm.ranks > 1 else {}
     with arm.log.open("ab") as log:

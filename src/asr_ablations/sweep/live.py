@@ -1,4 +1,4 @@
-"""The arms of a sweep in a terminal: a table of their states, one line per change elsewhere, and the closing table."""
+"""Print the arms of a sweep: live (a table, or without a terminal a line per change), and at the end."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -26,13 +26,13 @@ from asr_verdicts.terminal import console
 
 
 def print_arms(folders: Sequence[Path]) -> None:
-    """Print one line per arm: its status and its error rates. folders: of the runs."""
+    """Print one line per run folder: the arm's status and error rates."""
     terminal = console()
     table = Table(title="arms", title_justify="left")
     for column in ("arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"):
         table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
     rows = [_cells(folder) for folder in folders]
-    for name, cells in zip(what_varies(list(map(read_words, folders))), rows, strict=True):
+    for name, cells in zip(label_arms(list(map(read_words, folders))), rows, strict=True):
         table.add_row(name, *cells)
     terminal.print(table)
     if folders:
@@ -41,8 +41,8 @@ def print_arms(folders: Sequence[Path]) -> None:
         terminal.print(f"compare them  {typed('compare', folders[0].parent)}", soft_wrap=True)
 
 
-def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
-    """The overrides that not all arms share, after the arm's name in a list of arms; "default" if none is left."""
+def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
+    """Label arms by their names in a list and by the overrides that not all share, or "default"."""
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}
@@ -57,7 +57,7 @@ def what_varies(overrides: Sequence[Sequence[str]]) -> list[str]:
 
 
 def read_words(folder: Path) -> list[str]:
-    """Return the overrides of an arm. An arm that did not start has them in its frozen config alone."""
+    """Return the overrides of an arm; if it did not start, only its frozen config has them."""
     try:
         return read_overrides(folder)
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def read_words(folder: Path) -> list[str]:
 
 
 def _cells(folder: Path) -> list[str]:
-    """Status, WER of the first validation set and of the test sets in percent, seconds of training, parameters."""
+    """Return status, WER % of the first validation set and of the test sets, seconds of training, parameters."""
     if reason := why_unfinished(folder):
         return [reason, "", "", "", ""]
     summary = read_summary(folder)
@@ -80,7 +80,7 @@ COLOURS = {DONE: "green", DIVERGED: "yellow", RUNNING: "cyan", FAILED: "red", ST
 
 
 class LiveArms(AbstractContextManager["LiveArms"]):
-    """A display of the arms' states as they change: a table in a terminal, elsewhere a line for each change."""
+    """Displays the arms' states as they change: a table in a terminal, elsewhere a line for each change."""
 
     def __init__(self) -> None:
         self.console = console(soft_wrap=True)
@@ -90,7 +90,7 @@ class LiveArms(AbstractContextManager["LiveArms"]):
 
     def __enter__(self) -> "LiveArms":
         if self.console.is_terminal:
-            # the table is made when it is drawn, twice a second, and not each time the processes are polled
+            # the table is made when it is drawn, twice a second, not at each poll of the processes
             self._live = Live(get_renderable=self._tabulate, console=self.console, refresh_per_second=2, transient=True)
             self._live.start()
         return self
@@ -106,7 +106,7 @@ class LiveArms(AbstractContextManager["LiveArms"]):
         self._states = states
         if self._live is not None:
             return
-        names = what_varies([state.arm.overrides for state in states])
+        names = label_arms([state.arm.overrides for state in states])
         for number, (name, state) in enumerate(zip(names, states, strict=True), start=1):
             if state.status != self._printed.get(state.arm.id, WAITING):
                 self._printed[state.arm.id] = state.status
@@ -117,7 +117,7 @@ class LiveArms(AbstractContextManager["LiveArms"]):
 
 
 class ArmState(NamedTuple):
-    """The state of an arm, for a table. folder: of its run; reason: why it has this status."""
+    """The state of an arm, for a table. folder: the run folder. reason: why it has this status."""
 
     folder: Path
     overrides: Sequence[str]
@@ -126,18 +126,18 @@ class ArmState(NamedTuple):
 
 
 def tabulate_states(arms: Sequence[ArmState]) -> Table:
-    """A table with the status of each arm, and the progress that its run has recorded."""
+    """Make a table of the arms' statuses, with the progress that their runs have recorded."""
     table = Table(title="arms", title_justify="left")
     for column in ("arm", "status", "epoch", "train loss", "WER %", "time left"):
         table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
-    for name, arm in zip(what_varies([arm.overrides for arm in arms]), arms, strict=True):
+    for name, arm in zip(label_arms([arm.overrides for arm in arms]), arms, strict=True):
         word, *cells = _read_cells(arm)
         table.add_row(name, Text.assemble((word, COLOURS.get(arm.status, "dim")), f" {arm.reason}".rstrip()), *cells)
     return table
 
 
 def _read_cells(arm: ArmState) -> list[str]:
-    """The cells of a row: status, epoch, training loss, WER % of the first validation set, time left (min:s)."""
+    """Return a row's cells: status, epoch, training loss, WER % of the first validation set, time left (min:s)."""
     try:
         progress = read_progress(arm.folder)
     except (FileNotFoundError, UnreadableFileError):

@@ -1,4 +1,4 @@
-"""The manifest of a sweep: its launches, its arms, and its plan where it has one."""
+"""Write the manifest of a sweep: its launches, its arms, and its plan, if any."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
     """Write the configs of the arms, and record them, this launch, and the newest declaration in the manifest.
 
-    A sweeper that hands out arms in portions calls more than once: `started` and `command` in metadata tell which calls
-    are one launch, `search` whether earlier results decide what the next arms are.
+    A sweeper that starts arms in portions calls this several times. Calls with equal `started` and `command` in
+    metadata are one launch; `search` means that earlier results decide the next arms.
     """
     for arm in arms:
         arm.write()
-    with _alone(sweep):
-        before = _recorded(sweep)
+    with _lock(sweep):
+        before = _read_manifest(sweep)
         rows = {arm["id"]: arm for arm in before.get("arms", [])} | {arm.id: arm.as_json() for arm in arms}
         earlier, ids = launches(sweep), [arm.id for arm in arms]
         if earlier and all(earlier[-1][key] == metadata[key] for key in ("started", "command")):
@@ -48,24 +48,24 @@ def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> No
 
 
 def _declared(cfg: DictConfig) -> object:
-    """The declaration of the sweep file that a config comes from; None without one."""
+    """Return the declaration in a config's sweep file, or None."""
     declared = cfg.get(ABLATION)
     return OmegaConf.to_container(declared, resolve=True) if OmegaConf.is_config(declared) else declared
 
 
 def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
-    """Record the declaration of a launch that may start no arm, since the sweep's plan has ended. cfg: of any arm."""
+    """Record the declaration of a launch, which may start no arm if the sweep's plan has ended. cfg: any arm's."""
     if (declared := _declared(cfg)) is not None:
-        with _alone(sweep):
-            write_json(sweep / SWEEP, {**_recorded(sweep), ABLATION: declared})
+        with _lock(sweep):
+            write_json(sweep / SWEEP, {**_read_manifest(sweep), ABLATION: declared})
 
 
 def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
-    """Write the plan into the manifest, or return the one that is there if it is the same; the outputs may have moved.
+    """Write the plan into the manifest, or return the recorded one if it is the same (outputs may have moved).
 
-    Raise UsageError if runs have begun under another plan: one that is changed after results are known is none.
+    Raise UsageError if runs have begun under another plan, because a plan must not change after results are known.
     """
-    with _alone(sweep):
+    with _lock(sweep):
         frozen = read_plan(sweep)
         different = [] if frozen is None else changes(frozen, plan)
         if frozen is not None and not different:
@@ -74,26 +74,26 @@ def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
         if frozen is not None and runs_in(sweep):
             raise UsageError(
                 f"{sweep}: its plan was frozen before the first run ({'; '.join(different)}); force=true begins "
-                "another plan beside it, with fresh seeds"
+                "another plan in a new folder, with fresh seeds"
             )
-        write_json(sweep / SWEEP, {**_recorded(sweep), KEY: plan.as_json()})
+        write_json(sweep / SWEEP, {**_read_manifest(sweep), KEY: plan.as_json()})
         return plan
 
 
-def _recorded(sweep: Path) -> Json:
-    """The manifest as it is; empty where there is none. One that is damaged is put aside."""
+def _read_manifest(sweep: Path) -> Json:
+    """Read the manifest; empty if there is none. Put a damaged one aside."""
     try:
         return read_sweep(sweep)
     except FileNotFoundError:
         return {}
     except UnreadableFileError as error:
-        log.warning("%s; it is kept as %s", error, error.path.rename(free_name(error.path)))
+        log.warning("%s; it is now %s", error, error.path.rename(free_name(error.path)))
         return {}
 
 
 @contextmanager
-def _alone(sweep: Path) -> Iterator[None]:
-    """While another launch may write the same file."""
+def _lock(sweep: Path) -> Iterator[None]:
+    """Keep other launches from writing the manifest within the context."""
     (sweep / LEASES).mkdir(parents=True, exist_ok=True)
     with one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch"):
         yield

@@ -1,4 +1,4 @@
-"""A table of the cost of a sweep on this machine. Every arm runs a few measured steps; nothing is trained."""
+"""Estimate the cost of a sweep on this machine from a few measured steps of every arm, without training."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.live import what_varies
+from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.machine import available_memory, device_clock, peak_memory
 from asr_ablations.training.assembly import device_count, trainer
@@ -32,7 +32,7 @@ from asr_verdicts.terminal import console
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate for one arm: optimizer steps, hours of speech, seconds in all, bytes of memory and of disk."""
+    """An estimate for one arm: optimizer steps, hours of speech, total seconds, bytes of memory and of disk."""
 
     steps: int
     speech: float
@@ -47,20 +47,20 @@ class Cost:
 
 
 RESERVE = 0.5
-"""What a time limit has beyond the measured time, as a share of it: machines differ, and others share them."""
+"""Share of the measured time that a time limit adds, because machines differ and may be shared."""
 START = 120
-"""Seconds until an arm trains: imports, and its data."""
+"""Seconds until an arm trains: for imports and data."""
 FEWER_EPOCHS = (
-    "fewer epochs cost less and decide less: of 7 verdicts after a third of them 4 came again after all, on the "
-    "built-in corpus (docs/short_runs.md)"
+    "fewer epochs cost less and decide less: of 7 verdicts after a third of the epochs, 4 were the same after all "
+    "epochs, on the built-in corpus (docs/short_runs.md)"
 )
-"""What the records short_runs_at_2 and short_runs show."""
+"""The result of the records short_runs_at_2 and short_runs."""
 STEPS = 5
-"""Batches that are timed, evenly spread over the durations of the training set, after one that is not timed."""
+"""Batches to time, evenly spread over the durations of the training set, after one warm-up batch."""
 
 
 def measure(request: tuple[DictConfig, int]) -> Cost:
-    """Measure an arm by its config and a number of threads, in a process whose peak memory it reports."""
+    """Measure the arm of a config with a number of threads. Needs a new process, because it reports its peak memory."""
     cfg, threads = request
     cfg.threads = cfg.threads or threads
     silence_lightning()
@@ -71,7 +71,7 @@ def measure(request: tuple[DictConfig, int]) -> Cost:
     validation = sum(sets[name] for name in data.corpus.validation)
     test = sum(sets[name] for name in data.corpus.test)
     recognised = cfg.max_epochs * validation + validation + test
-    together = ranks(cfg)  # they share the work of every step; that they talk to each other is taken to cost no time
+    together = ranks(cfg)  # they share the work of every step; their communication is assumed to be free
     seconds = cfg.max_epochs * sets["train"] * train / together + recognised * recognition
     gpus = together * int(next(task.model.parameters()).is_cuda)
     batches = -(-len(data.train_dataloader()) // together)
@@ -82,7 +82,7 @@ def measure(request: tuple[DictConfig, int]) -> Cost:
 
 
 class StepClock(pl.Callback):
-    """The time of every training step but the first, and the audio in them, both in seconds."""
+    """Measures the time of all training steps but the first, and their audio, both in seconds."""
 
     def __init__(self) -> None:
         self.seconds = self.audio = 0.0
@@ -103,7 +103,7 @@ class StepClock(pl.Callback):
 
 
 def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[float, int]:
-    """Seconds of training per second of audio, and bytes of a checkpoint, from real steps of Lightning's loop."""
+    """Return training seconds per second of audio, and a checkpoint's bytes, from real steps of Lightning's loop."""
     clock, batches = StepClock(), _spread_batches(data)
     pinned = device_count(cfg) > 0
     loader = SpeechLoader(data.sets["train"], [batches[-1], *batches], workers=0, pinned=pinned)
@@ -117,7 +117,7 @@ def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[fl
 
 
 def _spread_batches(data: SpeechData) -> Sequence[list[int]]:
-    """Some batches of the training set, from that with the shortest utterances to that with the longest."""
+    """Choose batches of the training set, from the shortest to the longest utterances."""
     durations, order = data.sets["train"].durations, data.train_dataloader().batch_sampler
     assert order is not None
     batches = sorted(order, key=lambda batch: max(durations[i] for i in batch))
@@ -125,7 +125,7 @@ def _spread_batches(data: SpeechData) -> Sequence[list[int]]:
 
 
 def _time_recognition(task: CTCTask, data: SpeechData) -> float:
-    """Seconds of recognition per second of audio, from the longest utterances of the first validation set."""
+    """Return seconds of recognition per second of audio, from the first validation set's longest utterances."""
     batch = next(iter(data.evaluation_dataloader(data.corpus.validation[0])))
     task.eval()
     seconds = 0.0
@@ -138,7 +138,7 @@ def _time_recognition(task: CTCTask, data: SpeechData) -> float:
 
 
 def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
-    """Print the cost of each arm without a result, and in total: `jobs` arms at a time, with `threads` threads each."""
+    """Print the cost of each arm without a result, and the total, for `jobs` arms of `threads` threads at a time."""
     fates = [fate_of(arm.folder).state for arm in arms]
     to_run = [arm for arm, state in zip(arms, fates, strict=True) if state not in RESULTS]
     costs = dict(zip([arm.id for arm in to_run], measure_arms(to_run, threads), strict=True))
@@ -146,7 +146,7 @@ def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
     table = Table(title="plan: nothing was trained", title_justify="left")
     for column in ("arm", "steps", "time", "GPU hours", "memory GiB", "disk MiB"):
         table.add_column(column, justify="left" if column == "arm" else "right", overflow="fold")
-    for name, arm, state in zip(what_varies([arm.overrides for arm in arms]), arms, fates, strict=True):
+    for name, arm, state in zip(label_arms([arm.overrides for arm in arms]), arms, fates, strict=True):
         if state in RESULTS:
             table.add_row(name, state)
             continue
@@ -164,20 +164,20 @@ def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
         terminal.print(FEWER_EPOCHS, soft_wrap=True)
 
 
-def minutes_of(arms: Sequence[FrozenArm], threads: int) -> int:
-    """Minutes that the longest of the arms takes at most: a few measured steps of it, the RESERVE, and the START."""
+def estimate_minutes(arms: Sequence[FrozenArm], threads: int) -> int:
+    """Return an upper bound in minutes for the slowest arm, from a few measured steps, plus RESERVE and START."""
     one_of_each = {arm.kind: arm for arm in arms}.values()  # seeds take as long
     seconds = max(cost.seconds for cost in measure_arms([*one_of_each], threads))
     return math.ceil((seconds * (1 + RESERVE) + START) / 60)
 
 
 def measure_arms(arms: Sequence[FrozenArm], threads: int) -> list[Cost]:
-    """The cost of each arm, from a few steps of it with so many threads, one arm after the other."""
+    """Measure the cost of each arm from a few steps with `threads` threads, one arm after the other."""
     return [in_subprocess(measure, (arm.cfg, threads)) for arm in track(arms, description="measuring", transient=True)]
 
 
 def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
-    """The costs of all arms that are still to run, in one line."""
+    """Sum the costs of all arms that are still to run, in one line."""
     seconds, side_by_side = sum(cost.seconds for cost in costs), max(1, min(jobs, len(costs)))
     return (
         f"to run: {len(costs)} of {arms} arms, {_clock(seconds)} in total, {_clock(seconds / side_by_side)} with "
@@ -188,15 +188,15 @@ def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
 
 
 def memory_warning(costs: Sequence[Cost], jobs: int, free: int | None) -> str | None:
-    """One line where the arms on a CPU that run at a time need more than the free bytes of memory; else None."""
+    """Return a warning if concurrent arms on a CPU need more than the free bytes of memory, else None."""
     largest = sorted((cost.memory for cost in costs if not cost.gpus), reverse=True)
     if free is None or sum(largest[:jobs]) <= free:
         return None
     fitting = max(1, next(n for n in range(jobs) if sum(largest[: n + 1]) > free))
-    return f"too little memory for so many at a time: hydra.launcher.jobs={fitting}"
+    return f"too little memory for {jobs} arms at a time: set hydra.launcher.jobs={fitting}"
 
 
 def _clock(seconds: float) -> str:
-    """Hours:minutes:seconds."""
+    """Format seconds as hours:minutes:seconds."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -1,4 +1,4 @@
-"""All arms of a sweep are checked before the first one starts: a wrong value shows now, and not at arm 7."""
+"""Check all arms of a sweep before the first starts, so that a wrong value shows at once."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build
 from asr_ablations.config.keys import propose_keys
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.experiment.finished import fingerprint_of, finished
+from asr_ablations.experiment.finished import compute_fingerprint, find_finished_runs
 from asr_ablations.runs.listed_arms import check_arm as check_arm_of_list
 from asr_ablations.runs.status import fate_of, reason
 from asr_ablations.runs.wandb_run import (
@@ -37,12 +37,12 @@ def refuse_plan_of_runs(configs: Sequence[DictConfig]) -> None:
         check_arm_of_list(cfg)
     if configs and configs[0].get("until") is not None:
         raise UsageError(
-            "until=verdict adds runs to the arms of a sweep: expected -m, several arms, and no hydra/sweeper beside it"
+            "until=verdict adds runs to the arms of a sweep: expected -m, several arms, and no other hydra/sweeper"
         )
 
 
 def check_declarations(configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError for a question that `compare` would not understand, and for a mode that W&B does not have."""
+    """Raise UsageError for a question that `compare` would not understand, and for an unknown mode of W&B."""
     refuse_mode(configs)
     contents = [
         cast(Config, OmegaConf.to_container(cfg, resolve=True)) for cfg in configs if cfg.get("ablation") is not None
@@ -64,7 +64,7 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
 
 
 def _held_out(data: dict[str, Any] | None) -> list[str]:
-    """The names of the test and validation sets; none where arms decode, and have no corpus of their own."""
+    """List the test and validation sets; none if arms only decode, without a corpus."""
     if not data:
         return []
     corpus: Corpus = build(OmegaConf.create({"data": data}).data)  # the config of a manifest has paths
@@ -72,11 +72,11 @@ def _held_out(data: dict[str, Any] | None) -> list[str]:
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
-    """The fingerprint of each arm's data. Raise UsageError that names the arm and its mistake.
+    """Return the fingerprint of each arm's data. Raise UsageError that names the arm and its mistake.
 
-    Corpora are generated here. Nothing is built if all arms have their results: they were checked before they ran.
+    Corpora are generated here. If all arms have results, nothing is built, because they were checked before they ran.
     """
-    if all(map(is_training, configs)) and (runs := finished(configs)) is not None:
+    if all(map(is_training, configs)) and (runs := find_finished_runs(configs)) is not None:
         return [run.fingerprint for run in runs]
     results = in_subprocess(check_arms, [OmegaConf.to_yaml(cfg) for cfg in configs])
     for cfg, result in zip(configs, results, strict=True):
@@ -86,16 +86,16 @@ def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def ask_wandb(arms: Sequence[FrozenArm]) -> None:
-    """Ask W&B's server once for all arms that are to be logged there: if it cannot be reached, they go on offline."""
+    """Ask W&B's server once for all arms that log there; if it does not answer, they log offline."""
     waiting = [arm for arm in arms if fate_of(arm.folder).state not in ("done", "diverged")]
     if not any(LOGGER in str(arm.cfg) for arm in waiting):
         return
     if mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
-        go_offline(silence, "the arms go on offline")
+        go_offline(silence, "the arms log offline")
 
 
 def check_arms(texts: Sequence[str]) -> list[str | UsageError]:
-    """The fingerprint of each arm's data, or what is wrong with the arm. Runs in a subprocess. texts: the configs."""
+    """Return the fingerprint of each arm's data, or the arm's error. Runs in a subprocess. texts: configs as YAML."""
     by_data: dict[str, str] = {}
     results: list[str | UsageError] = []
     for text in texts:
@@ -107,7 +107,7 @@ def check_arms(texts: Sequence[str]) -> list[str | UsageError]:
 
 
 def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
-    """Return the fingerprint of an arm's data, after its model is built. by_data: of earlier arms, by config."""
+    """Build an arm's model and return its data's fingerprint. by_data: fingerprints of earlier arms, by data config."""
     from asr_ablations.experiment.run import set_up
     from asr_ablations.training.assembly import assemble, check_nodes
 
@@ -115,23 +115,21 @@ def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
         return ""
     key = json.dumps(OmegaConf.to_container(cfg.data), sort_keys=True)
     try:
-        if (
-            key in by_data
-        ):  # the GPUs of the arm's machine, which may be another one, are checked where it gets its place
-            check_nodes(cfg.nodes)
+        if key in by_data:
+            check_nodes(cfg.nodes)  # the arm's machine may be another one: its GPUs are checked when it gets a place
             assemble(cfg, build(cfg.data))
         else:
             by_data[key] = set_up(cfg).data.fingerprint
     except (MemoryError, RuntimeError):
-        # too large for this machine, or broken: the arm itself reports it, in its own log, when it runs
+        # too large for this machine, or broken: the arm reports it in its log when it runs
         if key not in by_data:
             try:
-                by_data[key] = fingerprint_of(cfg)
+                by_data[key] = compute_fingerprint(cfg)
             except (MemoryError, RuntimeError) as error:
                 raise UsageError(reason(error)) from error
     return by_data[key]
 
 
 def is_training(cfg: DictConfig) -> bool:
-    """True if the arm trains a model. A measurement is repeated each time."""
+    """Return whether the arm trains a model; if not, it is a measurement."""
     return "max_epochs" in cfg and "benchmark" not in cfg

@@ -1,4 +1,4 @@
-"""Processes that are forked from one that has imported everything heavy already."""
+"""Fork processes from a server that has imported all heavy modules."""
 
 import multiprocessing
 import os
@@ -16,27 +16,27 @@ from asr_ablations.tools.signals import STOPPING, held_back
 from asr_verdicts.terminal import waiting
 
 PRELOAD = [
-    "asr_ablations.commands",  # first: it keeps what nobody uses out of the others
+    "asr_ablations.commands",  # first: it keeps unused packages out of the others
     "torch",
     "torchaudio",
     "pytorch_lightning",
     "torchmetrics.text",
     "wandb",
-    "wandb.sdk.launch.inputs.internal",  # which every wandb.init imports: 0.8 s
+    "wandb.sdk.launch.inputs.internal",  # every wandb.init imports it: 0.8 s
     "asr_ablations.experiment.run",
     "asr_ablations.components.data.synthetic",
     "asr_ablations.components.model.ds2",
     "asr_ablations.components.logger.wandb",
     "scipy.special",
 ]
-"""Modules that are imported once per sweep. None may touch CUDA: a process that is forked after that cannot use it."""
+"""Modules that are imported once per sweep. None may touch CUDA, because processes forked later could not use it."""
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
 def context() -> ForkServerContext:
-    """Multiprocessing over a server process that has imported PRELOAD."""
+    """Return multiprocessing's context with a server process that has imported PRELOAD."""
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(PRELOAD)
     # the server imports before anything sets its path
@@ -45,8 +45,8 @@ def context() -> ForkServerContext:
 
 
 def start_process(process: BaseProcess) -> None:
-    """Start a process, and its server before it if there is none."""
-    resource_tracker.ensure_running()  # the server would start it, and let the signals in again
+    """Start a process, and first its server if there is none."""
+    resource_tracker.ensure_running()  # the server would start it, and unblock the signals
     try:
         with held_back():
             process.start()
@@ -55,10 +55,10 @@ def start_process(process: BaseProcess) -> None:
 
 
 def in_subprocess(function: Callable[[Argument], Result], argument: Argument) -> Result:
-    """Return `function(argument)` from a new process with our standard output. RuntimeError if the process died."""
+    """Call `function(argument)` in a new process with our standard output. Raise RuntimeError if the process dies."""
     ours, theirs = multiprocessing.Pipe()
     process = context().Process(target=_send_result, args=(function, argument, theirs, announce_launcher()))
-    with _sign_of_life():
+    with _show_waiting():
         start_process(process)
     theirs.close()
     try:
@@ -77,8 +77,8 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
 _has_server = False
 
 
-def _sign_of_life() -> AbstractContextManager[object]:
-    """On a terminal, while the server of the processes starts, which takes seconds; nothing later."""
+def _show_waiting() -> AbstractContextManager[object]:
+    """Show on a terminal that the server of the processes starts, which takes seconds; later calls show nothing."""
     global _has_server
     first, _has_server = not _has_server, True
     return waiting("checking") if first else nullcontext()
@@ -87,11 +87,11 @@ def _sign_of_life() -> AbstractContextManager[object]:
 def _send_result(
     function: Callable[[Argument], object], argument: Argument, connection: Connection, launcher: str
 ) -> None:
-    """Runs in the new process. Nothing is printed of a result that nobody waits for any more, as after a Ctrl-C."""
+    """Send the result from the new process; print nothing if the launcher no longer waits, for example after Ctrl-C."""
     os.environ[LAUNCHER] = launcher
     follow_launcher()
     with suppress(BrokenPipeError, KeyboardInterrupt):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which its server holds back
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # its server holds these back
         try:
             connection.send(function(argument))
         except BrokenPipeError:

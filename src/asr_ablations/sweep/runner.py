@@ -1,4 +1,4 @@
-"""The loop that runs the arms of a sweep side by side; one that fails, hangs or dies leaves the others alone."""
+"""Run the arms of a sweep side by side. An arm that fails, hangs or dies does not affect the others."""
 
 import math
 import signal
@@ -16,20 +16,20 @@ from asr_ablations.sweep.arm import ELSEWHERE, QUEUED, STOPPED, WAITING, FrozenA
 from asr_ablations.tools.signals import stopping_signals
 
 POLL = 0.1
-"""Seconds between two looks at the processes."""
+"""Seconds between two polls of the processes."""
 RETRY = 5.0
 """Seconds until an arm that another launcher is running is tried again."""
 
 LAST = 3
-"""The last arms are those of which at most so many are left for each place."""
+"""Arms per place that may be left when the order changes to longest first."""
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
-"""What handles a signal."""
+"""A handler of a signal."""
 
 
 class Process(Protocol):
-    """A started arm. begun: false while it waits for its machine; seconds: since then; memory_kills: processes that the
-    system killed there meanwhile; failure: why it ended, if its exit code does not say; place: where, "" for here.
+    """A started arm. begun: false while it waits for its machine. seconds: time since it has begun. memory_kills:
+    processes that the system killed there. failure: why it ended, if no exit code explains it. place: "" for here.
     """
 
     @property
@@ -44,17 +44,17 @@ class Process(Protocol):
     def place(self) -> str: ...
 
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Return None while it runs."""
 
     def stop(self) -> None:
         """Ask the process to write its checkpoint and end."""
 
     def kill(self) -> None:
-        """End the process and its children now, and what it may have left behind."""
+        """End the process, its children and any leftovers now."""
 
 
 class Places(ABC):
-    """Gives places to arms. detach: the command ends once each has its place."""
+    """Gives places to arms. detach: whether the command ends when each arm has its place."""
 
     detach = False
 
@@ -67,12 +67,12 @@ class Places(ABC):
         """Take back the place of an arm that has ended."""
 
     def left(self) -> str | None:
-        """What to print if the command ends and its arms go on without it; None if they end with it."""
+        """Return a message if the arms continue after the command ends; None if they end with it."""
         return None
 
 
 class DetachedError(Exception):
-    """The command ends, and its arms go on without it. The message says how to come back."""
+    """The command ends, and its arms continue without it. The message explains how to attach again."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -80,9 +80,10 @@ class DetachedError(Exception):
 
 
 class Runner:
-    """Gives places to arms in their order, so that a sweep that is stopped early has whole seeds; the last arms get
-    them longest first, so that no place stands empty while the longest arm runs alone. While an arm waits for
-    several GPUs, no later one passes it: it would wait for ever. timeout: minutes that an arm may take.
+    """Gives places to arms in order, so that a sweep that is stopped early has whole seeds.
+
+    The last arms start longest first, so that no place is empty while the longest arm runs alone. An arm that waits for
+    several GPUs is not overtaken, because it might wait for ever. timeout: minutes that an arm may take.
     """
 
     def __init__(self, arms: Sequence[FrozenArm], places: Places, *, timeout: float | None, fail_fast: bool) -> None:
@@ -96,7 +97,7 @@ class Runner:
         self._seconds: dict[tuple[str, ...], float] = {}
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
-        """Run all arms to their end; show gets the states after each look. DetachedError if arms go on without us."""
+        """Run all arms to their end; `show` gets the states after each poll. Raise DetachedError if arms continue."""
         previous_handlers = self._handle_signals()
         try:
             for state in self.states:
@@ -136,14 +137,14 @@ class Runner:
             self._side_by_side = max(self._side_by_side, len(self._running))
 
     def _in_order(self) -> list[int]:
-        """The waiting arms in order; the last ones longest first, by an arm of another seed, or first if unknown."""
+        """Return the waiting arms in order. The last ones start longest first, as timed with other seeds."""
         waiting = [index for index, state in enumerate(self.states) if state.status in (WAITING, ELSEWHERE)]
         if len(waiting) > LAST * self._side_by_side:
             return waiting
         return sorted(waiting, key=lambda index: -self._seconds.get(self.states[index].arm.kind, math.inf))
 
     def _still_elsewhere(self, state: State) -> bool:
-        """True if there is nothing to do: another launcher still runs the arm, or has finished it."""
+        """Return whether another launcher still runs the arm, or has finished it."""
         _skip_if_ended(state)
         state.not_before = time.monotonic() + RETRY
         return state.ended or owner(state.arm.folder) is not None
@@ -157,14 +158,14 @@ class Runner:
             self._kill_all()
 
     def _collect(self) -> None:
-        """Record the beginning of every process that has begun, and the end of every one that has ended."""
+        """Record which processes have begun, and which have ended."""
         for index, process in list(self._running.items()):
             state = self.states[index]
             state.status, state.reason = RUNNING if process.begun else QUEUED, process.place
             exit_code = process.exit_code()
             if exit_code is None:
                 continue
-            process.kill()  # what it may have left behind in its session
+            process.kill()  # also ends processes left in its session
             del self._running[index]
             self.places.free(state.arm)
             state.finish(exit_code, self._kill_reasons.get(index, process.failure), process.memory_kills)
@@ -172,18 +173,18 @@ class Runner:
             if state.status == DONE:
                 self._seconds[state.arm.kind] = process.seconds
             if state.status == ELSEWHERE and self._stopping_since is not None:
-                state.status = STOPPED  # it is not tried again
+                state.status = STOPPED  # not tried again
             if state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
     def _leave(self, exit_code: int) -> None:
-        """Raises DetachedError where the arms go on without this command."""
+        """Raise DetachedError if the arms continue without this command."""
         if self._running and (message := self.places.left()) is not None:
-            self._running.clear()  # or they would be ended below
+            self._running.clear()  # otherwise run() would end them
             raise DetachedError(message, exit_code)
 
     def _stop_all(self, reason: str) -> None:
-        """Ask every arm to write its checkpoint and end, and start no other."""
+        """Ask every arm to write its checkpoint and end, and start no more arms."""
         self._stopping_since = time.monotonic()
         for process in self._running.values():
             process.stop()
@@ -196,7 +197,7 @@ class Runner:
             process.kill()
 
     def _handle_signals(self) -> dict[int, Handler]:
-        """Let a signal end the arms in order, and a second one this process at once. Return the previous handlers."""
+        """Let a signal stop the arms in order, and a second one end this process. Return the previous handlers."""
         if threading.current_thread() is not threading.main_thread():
             return {}
 
@@ -209,7 +210,7 @@ class Runner:
 
 
 def _skip_if_ended(state: State) -> None:
-    """Take over a result that is there. A run that diverged has one: from the same content it would diverge again."""
+    """Take over an existing result. Divergence is a result, because the same content would diverge again."""
     earlier = fate_of(state.arm.folder)
     if earlier.state == "done":
         state.skipped = state.status == WAITING

@@ -1,4 +1,4 @@
-"""A search: a sampler of Optuna's proposes runs, some at a time, and their results decide what it proposes next."""
+"""Search with Optuna: a sampler proposes some runs at a time, and their results decide its next proposals."""
 
 import math
 import warnings
@@ -20,46 +20,46 @@ if TYPE_CHECKING:
     import optuna
 
 BEST = "best.yaml"
-"""In the sweep's folder: the best run so far."""
+"""File in the sweep's folder: the best run so far."""
 Launch = Callable[[Sequence[Sequence[str]], int], Sequence[JobReturn]]
-"""What runs overrides side by side; given with the number of the first of them."""
+"""Runs overrides side by side; the second argument is the number of the first run."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """drawn: what is drawn from, by key as an override has it; fixed: the other overrides."""
+    """A search space. drawn: distributions by the key of an override. fixed: the other overrides."""
 
     drawn: "dict[str, optuna.distributions.BaseDistribution]"
     fixed: list[str]
 
 
-def imported() -> Any:
-    """The module optuna, quiet. Raises UsageError where it is not installed."""
+def import_optuna() -> Any:
+    """Import optuna, silenced. Raise UsageError if it is not installed."""
     require("search", "a search", "optuna")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # other packages' next versions
+        warnings.simplefilter("ignore")  # about future versions of other packages
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
-def sampler(kind: str, **options: Any) -> "optuna.samplers.BaseSampler":
-    """Optuna's sampler of this name, with its options. Raises UsageError for a name or an option that it has not."""
-    samplers = imported().samplers
+def build_sampler(kind: str, **options: Any) -> "optuna.samplers.BaseSampler":
+    """Build Optuna's sampler of this name. Raise UsageError for an unknown name or option."""
+    samplers = import_optuna().samplers
     names = [name for name in samplers.__all__ if name.endswith("Sampler") and not name.startswith("Base")]
     if kind not in names:
         raise choices("hydra.sweeper.sampler.kind", kind, names)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # options that Optuna calls experimental
+            warnings.simplefilter("ignore")  # about options that Optuna calls experimental
             made: optuna.samplers.BaseSampler = getattr(samplers, kind)(**options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"hydra.sweeper.sampler: {kind}: {error}") from error
     return made
 
 
-def space_of(overrides: Sequence[Override]) -> Space:
-    """Raises UsageError for a space with nothing to draw, and for bounds that are none."""
+def build_space(overrides: Sequence[Override]) -> Space:
+    """Build the search space of overrides. Raise UsageError if nothing varies, or for wrong bounds."""
     drawn, fixed = {}, []
     for override in overrides:
         if override.is_sweep_override():
@@ -67,12 +67,12 @@ def space_of(overrides: Sequence[Override]) -> Space:
         else:
             fixed.append(override.input_line or "")
     if not drawn:
-        raise UsageError("a search: nothing to draw; expected intervals or choices, as lr=interval(1e-4,1e-2)")
+        raise UsageError("a search: nothing to draw; expected intervals or choices, such as lr=interval(1e-4,1e-2)")
     return Space(drawn, fixed)
 
 
 def _distribution(override: Override) -> "optuna.distributions.BaseDistribution":
-    distributions, value = imported().distributions, override.value()
+    distributions, value = import_optuna().distributions, override.value()
     logarithmic = "log" in getattr(value, "tags", ())
     try:
         if isinstance(value, IntervalSweep):
@@ -92,13 +92,13 @@ def _distribution(override: Override) -> "optuna.distributions.BaseDistribution"
 def search(
     space: Space, draw: "optuna.samplers.BaseSampler", launch: Launch, *, trials: int, at_once: int, maximise: bool
 ) -> list[Any]:
-    """The numbered trials with their results. The same seed proposes the same runs, so the same command continues.
+    """Run a search and return its trials. The same seed proposes the same runs, so the same command continues.
 
-    Raise what a run without a result raised: the next proposals depend on it.
+    An error of a run ends the search, because the next proposals depend on its result.
     """
     whole("hydra.sweeper.n_trials", trials, 1)
     whole("hydra.sweeper.n_jobs", at_once, 1)
-    study = imported().create_study(sampler=draw, direction="maximize" if maximise else "minimize")
+    study = import_optuna().create_study(sampler=draw, direction="maximize" if maximise else "minimize")
     while len(study.trials) < trials:
         drawn = [study.ask(space.drawn) for _ in range(min(at_once, trials - len(study.trials)))]
         words = [[*space.fixed, *(f"{key}={_text(value)}" for key, value in trial.params.items())] for trial in drawn]
@@ -106,7 +106,7 @@ def search(
         for trial, result in zip(drawn, results, strict=True):
             value = float(result.return_value)
             if math.isnan(value):
-                raise UsageError("a search: its runs have no figure to minimise; expected trainings")
+                raise UsageError("a search: its runs have no WER to minimise; expected trainings")
             study.tell(trial, value)
         _keep_best(study, results, trials)
     return list(study.trials)
@@ -117,7 +117,7 @@ def _text(value: object) -> str:
 
 
 def _keep_best(study: "optuna.Study", results: Sequence[JobReturn], trials: int) -> None:
-    """Write the best so far into the sweep's folder, and say it."""
+    """Print the best run so far, and write it into the sweep's folder."""
     best, done = study.best_trial, len(study.trials)
     chosen = " ".join(f"{key}={_text(value)}" for key, value in best.params.items())
     print(

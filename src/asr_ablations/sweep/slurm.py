@@ -1,12 +1,11 @@
-"""Arms on Slurm: each is a task of a job array that outlives the command, over sbatch, squeue, scontrol and scancel
-alone.
+"""Run arms on Slurm as tasks of job arrays, which outlive the command, with sbatch, squeue, scontrol and scancel only.
 
-The machines share the folders of the checkout, the data and the runs. The folder of a run has the number of its task:
-so the same command finds what it has queued before. Before its time limit a task gets SIGUSR1, writes a checkpoint and
-is queued again; a preempted one is queued again by Slurm.
+The machines share the folders of the checkout, the data and the runs. A run's folder records the number of its task, so
+that the same command finds the tasks that it queued. A task gets SIGUSR1 before its time limit, writes a checkpoint and
+is queued again. Slurm queues preempted tasks again.
 
-submitit, the library, does not do here: it knows the states of jobs by sacct alone, which a Slurm without a database of
-accounts refuses (every job is UNKNOWN then, and one that died without a result is never done), and no reasons to wait.
+The library submitit does not fit: it gets job states only from sacct, which fails if Slurm has no accounting database.
+Every job is then UNKNOWN, and one that died without a result is never done. It also gives no reasons for waiting.
 """
 
 import os
@@ -31,22 +30,22 @@ from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError, choices
 
 TASK = "slurm_task"
-"""In a run's folder: the number of its task, as 17_3."""
+"""File in a run's folder with the number of its task, such as 17_3."""
 OUTPUT = ".slurm"
-"""A folder in the sweep's, with what Slurm itself says of each task."""
+"""Folder in the sweep's folder with Slurm's output of each task."""
 SECONDS = 2.0
-"""Between two looks at the queue, for all jobs together: a controller serves many."""
+"""Seconds between two queries of the queue, for all jobs together, because a controller serves many users."""
 ANSWER = 60
-"""Seconds that a command of Slurm's has."""
+"""Seconds that a Slurm command may take."""
 BEFORE_THE_LIMIT = int(GRACE) + 60
-"""Seconds before its time limit at which a job gets its signal; Slurm looks at limits once a minute."""
+"""Seconds before its time limit at which a job gets its signal; Slurm checks limits once a minute."""
 PLAN = "plan"
-"""The value of `minutes` that takes the time limit from measured steps."""
+"""The value of `minutes` that computes the time limit from measured steps."""
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 GOES_ON = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 MOST_TASKS = 1000
-"""Of an array, as Slurm is set up by default."""
+"""Most tasks of an array, by Slurm's default."""
 SCRIPT = """\
 #!/bin/bash
 unset {launcher}
@@ -65,19 +64,19 @@ done
 [ -n "$again" ] && [ "$code" -ne 0 ] && scontrol requeue "$SLURM_JOB_ID" && sleep {grace}
 exit "$code"
 """
-"""Bash handles a signal while it waits, and not while a program runs in its foreground."""
+"""The job script. The arm runs in the background, because bash handles signals only while it waits."""
 
 
 class Task(NamedTuple):
-    """A task in the queue, and why it waits, as Slurm words both."""
+    """A task's state in the queue, and the reason why it waits, in Slurm's words."""
 
     state: str
     reason: str
 
 
 class Slurm(Places):
-    """Places on Slurm. jobs: the most tasks of an array at a time; cpus: of each rank; minutes: the time limit, `plan`
-    to measure it; options: of sbatch, by their names; sbatch: further ones as they are; detach: leave at once.
+    """Places on Slurm. jobs: most tasks of an array at a time. cpus: CPUs of each rank. minutes: time limit, or `plan`
+    to measure it. options: sbatch's, by name. sbatch: further options as typed. detach: whether to leave at once.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Slurm(Places):
     ) -> None:
         for program in ("sbatch", "squeue", "scontrol", "scancel"):
             if shutil.which(program) is None:
-                raise UsageError(f"hydra/launcher=slurm: there is no {program} here; type it where Slurm is installed")
+                raise UsageError(f"hydra/launcher=slurm: there is no {program} here; run this where Slurm is installed")
         if jobs is not None:
             whole("hydra.launcher.jobs", jobs, 1)
         whole("hydra.launcher.cpus", cpus, 1)
@@ -111,15 +110,15 @@ class Slurm(Places):
         self._has_gpus: bool | None = None
 
     def start(self, arm: FrozenArm) -> "SlurmArm":
-        """Take over an arm's task that waits or runs already, or queue the arm, with all others that need as much."""
+        """Take over an arm's waiting or running task, or queue the arm with others that need the same resources."""
         self._to_start.pop(arm.id, None)
-        if (task := self._task_of(arm)) is None:
+        if (task := self._find_task(arm)) is None:
             alike = [
                 other
                 for other in self._to_start.values()
                 if (other.gpus, other.ranks) == (arm.gpus, arm.ranks)
                 and fate_of(other.folder).state not in RESULTS
-                and self._task_of(other) is None
+                and self._find_task(other) is None
             ]
             task = self._submit([arm, *alike][:MOST_TASKS])
         self._running[arm.id] = SlurmArm(self, arm, task)
@@ -129,15 +128,15 @@ class Slurm(Places):
         self._running.pop(arm.id, None)
 
     def left(self) -> str:
-        """What to print if the command ends before its jobs."""
+        """Return the message if the command ends before its jobs."""
         arrays = list(dict.fromkeys(arm.job.partition("_")[0] for arm in self._running.values()))
         return (
             f"left with Slurm: {len(self._running)} jobs; the same command attaches again\n"
             f"squeue --array --jobs={','.join(arrays)} shows them, scancel {' '.join(arrays)} ends them"
         )
 
-    def _task_of(self, arm: FrozenArm) -> str | None:
-        """The task of an arm that waits or runs."""
+    def _find_task(self, arm: FrozenArm) -> str | None:
+        """Return an arm's task if it waits or runs, else None."""
         try:
             task = (arm.folder / TASK).read_text()
         except FileNotFoundError:
@@ -146,7 +145,7 @@ class Slurm(Places):
         return task if queued is not None and queued.state in (*WAITS, *GOES_ON) else None
 
     def queue(self) -> dict[str, Task]:
-        """The user's tasks by number, also those that have ended lately. An old answer if none comes."""
+        """Return the user's tasks by number, including recently ended ones. If Slurm fails, return the last answer."""
         if time.monotonic() - self._looked > SECONDS:
             user = f"--user={getuser()}"
             listed = _slurm("squeue", "--array", user, "--states=all", "--noheader", "--format=%F_%K|%T|%r")
@@ -157,9 +156,9 @@ class Slurm(Places):
         return self._queue
 
     def _submit(self, arms: Sequence[FrozenArm]) -> str:
-        """Queue arms that need as much as the first. Returns the first one's task."""
+        """Queue arms that need the same resources as the first; return the first one's task."""
         gpus = self._gpus(arms[0])
-        minutes = self._limit(arms, gpus)  # before anything is written: it may be refused
+        minutes = self._limit(arms, gpus)  # may raise UsageError, so nothing is written before
         sweep = arms[0].folder.parent.absolute()
         (sweep / OUTPUT).mkdir(parents=True, exist_ok=True)
         cases = []
@@ -194,22 +193,22 @@ class Slurm(Places):
         return f"{array}_0"
 
     def _limit(self, arms: Sequence[FrozenArm], gpus: int) -> int | None:
-        """The time limit in minutes; None for the partition's. Raises UsageError where it cannot be measured here."""
+        """Return the time limit in minutes, or None for the partition's. Raise UsageError if it cannot be measured."""
         if not isinstance(self.minutes, str):
             return None if self.minutes is None else max(1, round(self.minutes))
         if gpus and not visible_gpus():
             raise UsageError(
-                f"hydra.launcher.minutes={PLAN}: the arms run on GPUs, and this machine, which is to measure them, has "
-                f"none; type it within salloc --gres=gpu:{gpus}, or give minutes"
+                f"hydra.launcher.minutes={PLAN}: the arms run on GPUs, and this machine, which should measure them, "
+                f"has none; run this command within salloc --gres=gpu:{gpus}, or set minutes"
             )
-        from asr_ablations.sweep.plan import minutes_of
+        from asr_ablations.sweep.plan import estimate_minutes
 
-        limit = minutes_of(arms, self.cpus * arms[0].ranks) + ceil(BEFORE_THE_LIMIT / 60)
-        print(f"time limit of a job: {limit} minutes, by some steps of the arms on this machine", flush=True)
+        limit = estimate_minutes(arms, self.cpus * arms[0].ranks) + ceil(BEFORE_THE_LIMIT / 60)
+        print(f"time limit of a job: {limit} minutes, from a few measured steps of the arms here", flush=True)
         return limit
 
     def _gpus(self, arm: FrozenArm) -> int:
-        """How many to ask for: by default one for each rank, where the partition has any."""
+        """Return the number of GPUs to request: by default one per rank if the partition has any."""
         if arm.gpus is not None:
             return arm.gpus
         if self._has_gpus is None:
@@ -219,7 +218,7 @@ class Slurm(Places):
 
 
 class SlurmArm:
-    """A job, as its sweep sees it."""
+    """An arm's job."""
 
     memory_kills = 0
     seconds = 0.0
@@ -239,7 +238,7 @@ class SlurmArm:
 
     @property
     def place(self) -> str:
-        """The job's number, and why it waits."""
+        """The job's number, and the reason if it waits."""
         waits = self._task.state in WAITS and self._task.reason not in ("", "None")
         return f"job {self.job}" + (f" ({self._task.reason})" if waits else "")
 
@@ -249,7 +248,7 @@ class SlurmArm:
         return self._ended
 
     def _code(self, state: str) -> int:
-        """The exit code of a job in a final state; "" for one that the controller has forgotten."""
+        """Return the exit code of a job in a final state ("" if the controller has forgotten it)."""
         described = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
         state = state or (match[1] if (match := re.search(r"JobState=(\S+)", described)) else "")
         if state == "COMPLETED":
@@ -267,7 +266,7 @@ class SlurmArm:
         return int(code[1]) or (-int(code[2]) if int(code[2]) else int(state != ""))
 
     def stop(self) -> None:
-        """Cancel the job: it writes its checkpoint first."""
+        """Cancel the job, which first writes its checkpoint."""
         _slurm("scancel", self.job)
 
     def kill(self) -> None:
@@ -278,7 +277,7 @@ class SlurmArm:
 def _slurm(
     program: str, *words: str, given: str = "", environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command of Slurm's. One that does not answer counts as one that fails."""
+    """Run a Slurm command. A command that does not answer counts as failed."""
     try:
         return subprocess.run(
             [program, *words],

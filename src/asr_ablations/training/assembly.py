@@ -1,4 +1,4 @@
-"""From a config to the task, the data and the Trainer."""
+"""Build the task, the data and the Trainer from a config."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from asr_ablations.config.build import build, by_key, content_of
+from asr_ablations.config.build import build, read_content, reword_error
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
@@ -34,36 +34,36 @@ from asr_ablations.training.contracts import (
     TrainingCallbacks,
 )
 from asr_ablations.training.learning_rate import StepOnValidation
-from asr_ablations.training.optimizer_steps import LossScale, optimizer_of
+from asr_ablations.training.optimizer_steps import LossScale, build_optimizer
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
-from asr_ablations.training.utterance_chunks import cutting_order
+from asr_ablations.training.utterance_chunks import find_cutting_order
 from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
 
 STREAMS = ("init", "order", "augment", "dropout")
-"""Random streams: each has a seed of its own in `seeds`, or takes `seed`."""
+"""Random streams. Each uses its seed in `seeds`, or `seed` if that is null."""
 
 
 def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
-    """Task and data of a config. The weights depend on (seed, model) only. alphabet: of a trained model, if given."""
+    """Build task and data; `alphabet` replaces the config's. Initial weights depend on the seed and the model only."""
     alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
-    torch.manual_seed(stream(seed_of(cfg, "init"), "init"))
+    torch.manual_seed(stream(get_seed(cfg, "init"), "init"))
     features: Features = build(cfg.features)
     model = _initialised_model(cfg, features.size, alphabet.outputs)
     callbacks = build_callbacks(cfg)
-    # once to see wrong values before the corpus is prepared: the real ones need the device and the steps of an epoch
+    # refuses wrong values before the corpus is prepared; the real calls need the device and the steps of an epoch
     assert isinstance(model, torch.nn.Module)
     _called(cfg.schedule, _called(cfg.optimizer, model.parameters()), total_steps=10)
-    torch.manual_seed(stream(seed_of(cfg, "dropout"), "dropout", rank()))
+    torch.manual_seed(stream(get_seed(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
     task = CTCTask(
         model=model,
         features=features,
         augment=augment,
         decoder=build(cfg.decoder)(alphabet),
-        optimizer=partial(optimizer_of, build(cfg.optimizer), scaled=cfg.precision in SCALED),
+        optimizer=partial(build_optimizer, build(cfg.optimizer), scaled=cfg.precision in SCALED),
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),
         loss=build(cfg.loss),
@@ -71,11 +71,11 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         alphabet=alphabet,
         validation_sets=corpus.validation,
         seed=cfg.seed,
-        augment_seed=seed_of(cfg, "augment"),
+        augment_seed=get_seed(cfg, "augment"),
     )
     order = build(cfg.order)
     order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a function checks its values when it is called
-    task.cutting = cutting_order(order, task.loss)
+    task.cutting = find_cutting_order(order, task.loss)
     task.sixteen_bit_copies = cfg.precision == MASTER
     task.callbacks = callbacks
     data = SpeechData(
@@ -85,8 +85,8 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         task.output_frames,
         batch_count=cfg.batch.size,
         batch_seconds=cfg.batch.seconds,
-        seed=seed_of(cfg, "order"),
-        augment_seed=seed_of(cfg, "augment"),
+        seed=get_seed(cfg, "order"),
+        augment_seed=get_seed(cfg, "augment"),
         workers=cfg.workers,
         cache=build(cfg.cache),
         augment=augment,
@@ -108,15 +108,15 @@ def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> Acoustic
 
 @contextmanager
 def _within_memory(node: DictConfig) -> Iterator[None]:
-    """Raise MemoryError, with the model's sizes, before its weights fill the memory and the system kills us."""
+    """Raise MemoryError, with the model's sizes, before its weights fill the memory and the system kills the run."""
     free, total = available_memory(), 0
-    sizes = " ".join(f"model.{key}={value}" for key, value in content_of(node).items() if is_whole(value))
+    sizes = " ".join(f"model.{key}={value}" for key, value in read_content(node).items() if is_whole(value))
 
     def add(_: torch.nn.Module, name: str, weights: torch.nn.Parameter | None) -> None:
         nonlocal total
         total += 0 if weights is None or weights.is_meta else weights.nbytes
         if free is not None and total > free:
-            raise MemoryError(f"{sizes}: the weights take more than the {amount(free)} of memory that are free")
+            raise MemoryError(f"{sizes}: the weights need more than the {amount(free)} of free memory")
 
     added = register_module_parameter_registration_hook(add)
     try:
@@ -129,31 +129,31 @@ def _within_memory(node: DictConfig) -> Iterator[None]:
         added.remove()
 
 
-def seed_of(cfg: DictConfig, name: str) -> int:
-    """The seed of a random stream: seeds.<name> where it is set, else `seed`."""
-    own = cfg.seeds[name]
-    return int(cfg.seed if own is None else own)
+def get_seed(cfg: DictConfig, name: str) -> int:
+    """Return the seed of a random stream: seeds.<name> if set, else `seed`."""
+    stream_seed = cfg.seeds[name]
+    return int(cfg.seed if stream_seed is None else stream_seed)
 
 
 def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
-    """The callbacks that the config names."""
+    """Build the callbacks that the config names."""
     optional = (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug)
     return TrainingCallbacks(build(cfg.trainer), *(_build_optional(node) for node in optional))
 
 
 def _build_optional(node: DictConfig | None) -> Any:
-    """The object that a node describes; None for a group without a choice (null)."""
+    """Build the object of a config node; None if the group has no choice (null)."""
     return None if node is None else build(node)
 
 
 def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """Call a group's partial. Raises UsageError for values that its class refuses."""
+    """Call a group's partial. Raise UsageError for values that its class refuses."""
     try:
         return build(node)(*positional, **keywords)
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
-        raise UsageError(by_key(node._key(), content_of(node), {}, error)) from error
+        raise UsageError(reword_error(node._key(), read_content(node), {}, error)) from error
 
 
 def trainer(
@@ -166,11 +166,11 @@ def trainer(
     folder: Path | None = None,
     **limits: Any,
 ) -> pl.Trainer:
-    """Lightning's Trainer without anything that would print, shuffle or relaunch on its own.
+    """Build a Lightning Trainer that does not print, shuffle or relaunch by itself.
 
-    devices: GPUs that the run uses on this machine; 0 is the CPU. configured: those of the task that is trained, None
-    to build them. folder: the run's, None without one. limits: Lightning's, as max_epochs, which is the config's by
-    default, and -1 for none.
+    devices: GPUs to use on this machine; 0 means the CPU.
+    configured: the task's callbacks; None builds them from the config.
+    limits: Lightning's, such as max_epochs (-1: no limit), which defaults to the config's.
     """
     use_native(cfg, devices)
     ranks = int(os.environ.get("WORLD_SIZE", 1))
@@ -180,7 +180,7 @@ def trainer(
     each = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, debug]
     ours = [callback for callback in each if callback is not None]
     options = trainer_options(cfg.precision, devices)
-    # Lightning would take a job of Slurm's for ranks that srun started, and refuse the variables of any other
+    # in a Slurm job, Lightning would expect ranks started by srun, and refuse other variables of Slurm
     environment = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
@@ -190,7 +190,7 @@ def trainer(
         accumulate_grad_batches=cfg.batch.accumulate,
         **{"max_epochs": cfg.max_epochs, **limits},
         logger=list(loggers),
-        # the first callback saves the state before a batch, the last one restores it: ours stand between them
+        # the first callback saves the state before a batch, the last one restores it; ours go in between
         callbacks=[*callbacks[:1], *ours, *callbacks[1:]],
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -203,12 +203,12 @@ def trainer(
 
 
 def use_native(cfg: DictConfig, devices: int) -> str:
-    """Use the native library as the key `native` says, on a CPU; returns its target, or none."""
+    """Use the native library on a CPU, as the key `native` asks; return its target, or none."""
     return native.use(False if devices else cfg.native)
 
 
 def device_count(cfg: DictConfig) -> int:
-    """GPUs that the key `gpus` asks for; 0: the CPU. auto is one per rank: a batch must not depend on the machine."""
+    """Return the GPUs to use, 0 for the CPU. auto: one per rank, so that batches do not depend on the machine."""
     check_nodes(cfg.nodes)
     if cfg.gpus == 0:
         return 0
@@ -221,7 +221,7 @@ def device_count(cfg: DictConfig) -> int:
 
 
 def check_nodes(nodes: int) -> None:
-    """Raises UsageError unless torchrun has started as many machines as the key `nodes` says."""
+    """Raise UsageError unless torchrun has started this run on `nodes` machines."""
     ranks, local_ranks = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if ranks // local_ranks != nodes:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Writing and reading of checkpoints."""
+"""Write and read checkpoints."""
 
 import os
 from collections.abc import Callable
@@ -14,14 +14,13 @@ from asr_ablations.training.contracts import Checkpoint
 from asr_verdicts.files import whole_file
 
 FOR_TRAINING_ONLY = ("optimizer_states", "trained_weights", "averaging", "workers")
-"""Entries of a checkpoint that evaluation does not need: no run continues from its best checkpoint."""
+"""Checkpoint entries that only a resumed run needs. best.ckpt omits them: runs resume from last.ckpt."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes checkpoints under a temporary name until they are on disk; reads tensors and plain data, and executes
-    nothing.
+    """Writes checkpoints under a temporary name until they are on disk. Reads only tensors and plain data.
 
-    content: of the checkpoint from which a run continues, read once: another process may have replaced the file since.
+    content: the checkpoint to resume from, read once because another process may replace the file.
     """
 
     content: Checkpoint | None = None
@@ -29,7 +28,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.name == BEST:  # a third of the size, and so of the time for which training waits
+        if target.name == BEST:  # a third of the size, so training waits a third of the time
             checkpoint = {key: value for key, value in checkpoint.items() if key not in FOR_TRAINING_ONLY}
         with whole_file(target) as temporary, temporary.open("wb") as file:
             torch.save(checkpoint, file)
@@ -42,7 +41,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         map_location: Callable[..., object] | None = lambda storage, _: storage,
         weights_only: bool | None = None,
     ) -> Checkpoint:
-        """Load onto the CPU, from where each rank takes its part to its device: no rank opens the first GPU."""
+        """Load onto the CPU, so that no rank opens the first GPU; each rank moves its part to its device."""
         content, self.content = self.content, None
         if content is not None:
             return content
@@ -50,7 +49,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelCheckpoint:
-    """Keep `folder`/best.ckpt: after the epoch with the lowest figure (one of FIGURES) of a validation set."""
+    """Keep `folder`/best.ckpt of the epoch with the lowest `figure` (of metrics_files.FIGURES) on a validation set."""
     return ModelCheckpoint(
         dirpath=folder,
         filename=BEST.removesuffix(".ckpt"),

@@ -10,7 +10,7 @@ from torch import distributed, nn
 
 @atexit.register
 def _leave_the_group() -> None:
-    """End gloo's threads before the process ends: they live on in it otherwise, and once in many runs abort it."""
+    """Stop gloo's threads before the process exits; otherwise they rarely, but sometimes, abort it."""
     if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
         distributed.destroy_process_group()
 
@@ -18,14 +18,14 @@ def _leave_the_group() -> None:
 Value = TypeVar("Value")
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     """Return whether this process is one of several ranks."""
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
-def gathered(value: Value) -> list[Value]:
-    """The values of all ranks in their order, on every rank."""
-    if not several():
+def gather_from_ranks(value: Value) -> list[Value]:
+    """Return the values of all ranks, in rank order, on every rank."""
+    if not is_distributed():
         return [value]
     values: list[Value | None] = [None] * distributed.get_world_size()
     distributed.all_gather_object(values, value)
@@ -34,18 +34,18 @@ def gathered(value: Value) -> list[Value]:
 
 @torch.no_grad()
 def share_buffers(model: nn.Module) -> None:
-    """Set the running statistics of every rank to the first one's: in a step each moves its own."""
-    if several():
+    """Copy the first rank's running statistics to every rank, because each rank updates its own in a step."""
+    if is_distributed():
         for buffer in model.buffers():
             distributed.broadcast(buffer, src=0)
 
 
 class UnhurriedRanks(DDPStrategy):
-    """DDP that keeps the values of a training step on their rank until the mean of the epoch is taken.
+    """DDP that keeps a training step's logged values on their rank until the epoch's mean is taken.
 
-    Lightning would take the mean of each logged value at once: a barrier and an all-reduce in every step, for which the
-    host waits until the device has caught up, while it writes every tenth value only. Buffers are not broadcast before
-    each step either: a step reads none that ranks move apart, and share_buffers sets them before a validation.
+    Lightning would average each logged value at once. Every step would need a barrier and an all-reduce, for which the
+    host waits for the device, although only every tenth value is written. Buffers are not broadcast before each step
+    either: no step reads buffers that differ between ranks, and share_buffers aligns them before a validation.
     """
 
     _stepping = False

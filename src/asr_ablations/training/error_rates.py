@@ -1,4 +1,4 @@
-"""Error rates of validation as torchmetrics' objects, which Lightning gathers over ranks and resets each epoch."""
+"""Validation error rates as torchmetrics objects, which Lightning gathers over ranks and resets each epoch."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from asr_verdicts.error_counts import Errors, character_errors, sum_errors, word
 
 
 class WordErrors(WordErrorRate):
-    """torchmetrics' word error rate with our counts: its edit distance is written in Python, and 160 times slower."""
+    """torchmetrics' word error rate with our counts, because its edit distance, in Python, is 160 times slower."""
 
     def update(self, preds: str | list[str], target: str | list[str]) -> None:
         _add(self, (word_errors(r, h) for r, h in zip(_listed(target), _listed(preds), strict=True)))

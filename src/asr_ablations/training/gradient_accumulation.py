@@ -9,13 +9,14 @@ def ends_update(trainer: pl.Trainer, batch_idx: int) -> bool:
 
 
 def missing_share(trainer: pl.Trainer, batch_idx: int) -> float:
-    """Factor that makes gradients the mean over an update's batches: Lightning divides by batch.accumulate even at an
-    epoch's end.
+    """Return the factor that makes gradients the mean over an update's batches.
+
+    Lightning divides by batch.accumulate even if an epoch's last update has fewer batches.
     """
     full = trainer.accumulate_grad_batches
     return full / (batch_idx % full + 1)
 
 
-def trained_batches(trainer: pl.Trainer) -> int:
-    """Batches that the training has gone through, those before a resume included."""
+def count_trained_batches(trainer: pl.Trainer) -> int:
+    """Count the batches trained so far, including batches before a resume."""
     return int(trainer.fit_loop.epoch_loop.total_batch_idx) + 1

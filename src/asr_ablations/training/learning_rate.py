@@ -1,4 +1,4 @@
-"""Learning rate: a schedule is stepped after each step of the optimizer, or after each validation that it follows."""
+"""Step learning rate schedules: after each optimizer step, or after each validation."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from asr_ablations.training.contracts import MonitoredSchedule
 
 
 def step_after_optimizer(schedule: object) -> None:
-    """Step a schedule, unless it follows validations."""
+    """Step a schedule, unless it is stepped on validations."""
     if not isinstance(schedule, MonitoredSchedule):
         cast(LRScheduler, schedule).step()
 
@@ -18,8 +18,8 @@ def step_after_optimizer(schedule: object) -> None:
 class StepOnValidation(pl.Callback):
     """Steps a MonitoredSchedule after each validation within training, with the figure that its `monitor` names.
 
-    Lightning itself would step it after the epoch's checkpoint is written, and leave out the step when a run is resumed
-    from that checkpoint. Callbacks that write checkpoints come after this one: they see the stepped schedule.
+    Lightning itself would step it after writing the epoch's checkpoint, and a run resumed from that checkpoint would
+    miss the step. Callbacks that write checkpoints come after this one, so they save the stepped schedule.
     """
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -28,5 +28,5 @@ class StepOnValidation(pl.Callback):
         for config in trainer.lr_scheduler_configs:
             schedule: object = config.scheduler
             if isinstance(schedule, MonitoredSchedule):
-                first = cast(Any, pl_module).validation_sets[0]  # of the task, which imports this module
+                first = cast(Any, pl_module).validation_sets[0]  # the task's; task.py imports this module
                 schedule.step(float(trainer.callback_metrics[f"validation/{first}/{schedule.monitor}"]))

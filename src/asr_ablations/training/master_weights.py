@@ -1,4 +1,4 @@
-"""A model in 16 bits over master weights in 32 (Ambroszczyk2019 §2.1; Micikevicius et al. 2018, §3.1)."""
+"""A 16-bit model with 32-bit master weights (Ambroszczyk2019 §2.1; Micikevicius et al. 2018, §3.1)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -10,11 +10,11 @@ from torch import nn
 
 @contextmanager
 def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
-    """Within the context every parameter is a copy of this type. Buffers stay.
+    """Replace every parameter by a copy of this dtype within the context. Buffers stay.
 
-    Gradients that were computed through a copy reach the parameter itself, in float32: the optimizer, clipping and
-    checkpoints see the master weights only, and an update that 16 bits would round away is kept. The copies are made
-    anew in each context, so that they are the master weights of that step, rounded.
+    Gradients through a copy reach the parameter itself, in float32. The optimizer, clipping and checkpoints see only
+    the master weights, so updates that 16 bits would round away are kept. Each context makes new copies: the master
+    weights of that step, rounded.
     """
     owned = [
         (part, name, weights)
@@ -36,13 +36,13 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
 
 
 def sixteen_bit_copies(model: nn.Module) -> AbstractContextManager[None]:
-    """Copies in float16 on a GPU, in bfloat16 on a CPU."""
+    """Replace the parameters by copies within the context: float16 on a GPU, bfloat16 on a CPU."""
     return copies_in(torch.float16 if next(model.parameters()).is_cuda else torch.bfloat16, model)
 
 
 def _make_copies(dtype: torch.dtype, model: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
-    """The copy of each parameter. A layer's are made together, and so are their gradients: in one launch, after the
-    layer's backward pass, so that ranks can exchange them meanwhile.
+    """Copy each parameter. A layer's gradients come in one launch after its backward pass, as its copies did; ranks
+    exchange them meanwhile.
     """
     layers: dict[tuple[str, ...], list[nn.Parameter]] = {}
     for name, weights in model.named_parameters():
@@ -54,12 +54,12 @@ def _make_copies(dtype: torch.dtype, model: nn.Module) -> dict[nn.Parameter, tor
 
 
 class Copies(torch.autograd.Function):
-    """Tensors in another type, and their gradients in that of the tensors."""
+    """Converts tensors to another dtype, and their gradients back."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ctx.dtypes = [tensor.dtype for tensor in weights]
-        ctx.set_materialize_grads(False)  # what a forward pass did not use has no gradient, as ever
+        ctx.set_materialize_grads(False)  # gradients of unused parameters stay None
         return _convert([dtype] * len(weights), weights)
 
     @staticmethod
@@ -78,6 +78,6 @@ def _convert(dtypes: Sequence[torch.dtype], tensors: Sequence[torch.Tensor]) -> 
 
 
 def _refresh_weight_lists(recurrent: list[nn.RNNBase]) -> None:
-    """torch's recurrent layers keep a list of their weights beside them."""
+    """Update the lists that torch's recurrent layers keep of their weights."""
     for part in recurrent:
         part._flat_weights = [getattr(part, name) for name in part._flat_weights_names]

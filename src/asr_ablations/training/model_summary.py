@@ -1,4 +1,4 @@
-"""A drawing of a model in text: its layers in the order of a forward pass, with shapes and parameters."""
+"""Draw a model as text: layers in the order of a forward pass, with shapes and parameters."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,17 +9,17 @@ from torch import nn
 from asr_ablations.training.contracts import AcousticModel
 
 PROBES = ((2, 400), (3, 600))
-"""Utterances and frames of two forward passes: what differs between them is the batch or the time."""
+"""Utterances and frames of two forward passes; sizes that differ between them are batch or time."""
 
 Shape = tuple[int, ...]
 Line = tuple[str, str, str, str]
 
 
-def drawing(model: AcousticModel, features: int) -> str:
-    """A line for each layer, its parts indented below it: name, class, shape of its output, parameters.
+def draw_model(model: AcousticModel, features: int) -> str:
+    """Return a line per layer, with its parts indented below: name, class, output shape, parameters.
 
-    B is the batch, T the frames of features; T/4 is about a quarter of them, however a convolution treats the ends. The
-    model is left as it is: it is evaluated without gradients, and nothing is drawn at random.
+    B is the batch, T the feature frames; T/4 is about a quarter of them, because convolutions treat the ends
+    differently. The model and the random state do not change.
     """
     assert isinstance(model, nn.Module)
     shapes, order = _outputs(model, features)
@@ -40,7 +40,7 @@ def _count(module: nn.Module) -> int:
 
 
 def _lines(model: nn.Module, name: str, label: str, shapes: dict[str, str]) -> Iterator[Line]:
-    """The lines of a layer and of its parts. label: the name within the part that holds it, indented."""
+    """Yield the lines of a layer and its parts. label: its indented name within its parent."""
     layer = model.get_submodule(name)
     count = _count(layer)
     yield label, type(layer).__name__, shapes.get(name, ""), f"{count:,}" if count else ""
@@ -50,7 +50,7 @@ def _lines(model: nn.Module, name: str, label: str, shapes: dict[str, str]) -> I
 
 
 def _layers(module: nn.Module, prefix: str = "") -> Iterator[str]:
-    """The names of a module's parts; lists of modules stand for what they hold."""
+    """Yield the names of a module's parts; lists of modules are replaced by their members."""
     for name, part in module.named_children():
         if isinstance(part, (nn.ModuleList, nn.Sequential)):
             yield from _layers(part, f"{prefix}{name}.")
@@ -59,7 +59,7 @@ def _layers(module: nn.Module, prefix: str = "") -> Iterator[str]:
 
 
 def _outputs(model: nn.Module, features: int) -> tuple[dict[str, str], dict[str, int]]:
-    """The shapes of what all parts give, with letters, and the place of each in the order of their first calls."""
+    """Return, by part, the output shape with letters, and the place in the order of first calls."""
     seen: list[dict[str, Shape]] = []
     order: dict[str, int] = {}
 

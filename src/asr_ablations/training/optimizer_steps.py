@@ -1,4 +1,4 @@
-"""Steps of the optimizer: fused where they can be, and with a scaled loss that no step waits for."""
+"""Optimizer steps: fused if possible, and never waiting for the overflow check of a scaled loss."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -15,42 +15,42 @@ from asr_ablations.training.contracts import Checkpoint, OptimizerFactory
 from asr_ablations.training.gradient_accumulation import ends_update
 
 FUSED = (Adam, AdamW)
-"""Those that take the step of all weights in one pass, and on a GPU leave it out there. Not SGD, which cannot begin
-the momentum of a weight that is trained later than others, nor Adagrad, which torch fuses on CPUs alone (torch 2.11).
+"""Optimizers that update all weights in one pass, and that skip an overflowed step on the GPU itself. Not SGD, which
+cannot start the momentum of weights that begin training later, nor Adagrad, which torch 2.11 fuses on CPUs only.
 """
 WAYS = ("fused", "foreach", "capturable", "differentiable")
-"""Options that say how a step is computed, and not what."""
+"""Options that change how a step is computed, but not its meaning."""
 
 
 class DeviceScaler(torch.amp.GradScaler):
-    """torch's scaler, which reads after each backward pass whether a gradient is no finite number: the host waits until
-    the device has computed it. Here a fused optimizer leaves the step out by itself; with any other, weights and state
-    get their values of before it back, bit for bit, of which there is a copy during the step.
+    """Scales the loss as torch's scaler does, without making the host wait for each backward pass's overflow check.
 
-    The first step of a weight is waited for: only the optimizer knows what its state begins with. What is counted on
-    the host, as Adagrad counts steps for its lr_decay, counts those that are left out, as schedules do.
+    A fused optimizer skips an overflowed step by itself. For any other, weights and state are copied before the step,
+    and restored bit for bit after an overflow. The host waits only for a weight's first step, because only the
+    optimizer knows the initial state. Counters on the host, such as Adagrad's for its lr_decay, and schedules include
+    skipped steps.
     """
 
     def __init__(self, device: str, **options: Any) -> None:
         super().__init__(device, **options)
-        self._known: set[nn.Parameter] = set()
+        self._initialised: set[nn.Parameter] = set()  # parameters with an optimizer state
 
     def step(self, optimizer: Optimizer, *arguments: Any, **keywords: Any) -> float | None:
         """Take the optimizer's step unless a gradient has overflowed. Gradients must be unscaled already."""
         trained = {p for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
-        if self._enabled and not trained <= self._known:
+        if self._enabled and not trained <= self._initialised:
             state = self._per_optimizer_states[id(optimizer)]
             if any(overflow.item() for overflow in state["found_inf_per_device"].values()):
                 state["stage"] = OptState.STEPPED
                 return None
-            self._known |= trained
+            self._initialised |= trained
         return super().step(optimizer, *arguments, **keywords)
 
     def _maybe_opt_step(
         self, optimizer: Optimizer, optimizer_state: dict[str, Any], *arguments: Any, **keywords: Any
     ) -> float | None:
-        """torch's hook for an optimizer that does not leave a step out by itself."""
-        (overflow,) = optimizer_state["found_inf_per_device"].values()  # of the device that all weights are on
+        """torch's hook for an optimizer that does not skip steps by itself."""
+        (overflow,) = optimizer_state["found_inf_per_device"].values()  # all weights are on one device
         before = {place: tensor.clone() for place, tensor in _changing(optimizer)}
         result = optimizer.step(*arguments, **keywords)
         for place, tensor in _changing(optimizer):
@@ -60,7 +60,7 @@ class DeviceScaler(torch.amp.GradScaler):
 
 
 def _changing(optimizer: Optimizer) -> Iterator[tuple[tuple[nn.Parameter, str], torch.Tensor]]:
-    """Tensors on the weights' device that a step changes, with places: weights with a gradient, and their state."""
+    """Yield tensors on the weights' device that a step changes, with keys: weights with a gradient, and their state."""
     for group in optimizer.param_groups:
         for weights in group["params"]:
             if weights.grad is None:
@@ -71,10 +71,11 @@ def _changing(optimizer: Optimizer) -> Iterator[tuple[tuple[nn.Parameter, str], 
                     yield (weights, name), value
 
 
-def optimizer_of(make: OptimizerFactory, parameters: Iterable[nn.Parameter], *, scaled: bool) -> Optimizer:
-    """The optimizer, on a CPU fused where it can be, which takes a third of the time. For a scaled loss on a GPU it is
-    fused as well, or else counts its steps on the device where torch can. A way that the config sets is kept, and so is
-    its own when another device's checkpoint is loaded.
+def build_optimizer(make: OptimizerFactory, parameters: Iterable[nn.Parameter], *, scaled: bool) -> Optimizer:
+    """Build the optimizer, on a CPU fused if possible, which takes a third of the time.
+
+    For a scaled loss on a GPU it is fused too, or counts its steps on the device if torch can. Options in WAYS that the
+    config sets are kept, and so are the optimizer's when a checkpoint of another device is loaded.
     """
     parameters = list(parameters)
     optimizer = partial(make, **_way(make, parameters[0].device.type, scaled=scaled))(parameters)
@@ -93,16 +94,14 @@ def _way(make: OptimizerFactory, device: str, *, scaled: bool) -> dict[str, bool
 
 
 def _keep_way(optimizer: Optimizer, state: Checkpoint) -> Checkpoint:
-    """A hook before a checkpoint's state is loaded: put the optimizer's own ways into it."""
-    own = [{way: group[way] for way in WAYS if way in group} for group in optimizer.param_groups]
-    groups = [{**saved, **ways} for saved, ways in zip(state["param_groups"], own, strict=True)]
+    """Put the optimizer's WAYS into a checkpoint's state before it is loaded."""
+    current = [{way: group[way] for way in WAYS if way in group} for group in optimizer.param_groups]
+    groups = [{**saved, **ways} for saved, ways in zip(state["param_groups"], current, strict=True)]
     return {**state, "param_groups": groups}
 
 
 class LossScale(pl.Callback):
-    """Logs train/loss_scale and train/overflow_share, the share of skipped steps, in each epoch in which a loss is
-    scaled.
-    """
+    """Logs train/loss_scale and train/overflow_share (skipped steps) of each epoch, if the loss is scaled."""
 
     def __init__(self) -> None:
         self._before: torch.Tensor | None = None
@@ -114,7 +113,7 @@ class LossScale(pl.Callback):
         if scaler is None or not ends_update(trainer, batch_idx):
             return
         scale = scaler._get_scale_async().clone()  # get_scale would wait for the device
-        # the scale falls after an overflow and never otherwise; a resumed scaler has its own _init_scale
+        # the scale falls only after an overflow; the _init_scale of a resumed scaler is its restored scale
         before = torch.full_like(scale, scaler._init_scale) if self._before is None else self._before
         pl_module.log("train/overflow_share", (scale < before).float(), on_step=False, on_epoch=True, batch_size=1)
         pl_module.log("train/loss_scale", scale, on_step=False, on_epoch=True, batch_size=1)

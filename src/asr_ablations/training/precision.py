@@ -1,4 +1,4 @@
-"""The key `precision`: how many bits weights, activations and gradients have."""
+"""The key `precision`: the bits of weights, activations and gradients."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,36 +16,35 @@ from asr_ablations.training.optimizer_steps import DeviceScaler
 from asr_ablations.training.task import task_of
 
 Name = Literal["32-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
-"""A precision as Lightning names it."""
+"""Lightning's names of precisions."""
 MASTER = "16-master"
-"""Master weights in float32, copies of them in 16 bits for each forward and backward pass: Apex's level O2."""
+"""Master weights in float32, with 16-bit copies for each forward and backward pass: Apex's level O2."""
 SCALED = (16, MASTER)
-"""Those that scale the loss on a GPU."""
+"""Precisions that scale the loss on a GPU."""
 
 SLOW_ON_A_GPU = (
     "precision=32 without tf32=true leaves most of a GPU unused: tf32=true is about 2.5 times as fast, precision=16 "
     "about 4 times (predicted from data sheets, not measured)"
 )
 
-
 RECURRENT = {
     NONE: "recurrent layers stay in float32, which is faster there",
-    "rounds": "recurrent layers round what they multiply to bfloat16, and are no faster, since this processor has no "
-    "instruction for it",
+    "rounds": "recurrent layers round the factors of products to bfloat16, but are not faster, because this processor "
+    "lacks bfloat16 instructions",
     "multiplies": "recurrent layers multiply in bfloat16, and keep sums, states and weights in float32",
 }
-"""What bfloat16 means for recurrent layers, by the native library's target."""
+"""How recurrent layers use bfloat16 on a CPU, by the ability of the native library's target."""
 
 
 def lightning_precision(precision: int | str, devices: int) -> Name:
-    """Lightning's name for the key `precision`; on a CPU, 16 is bfloat16."""
+    """Return Lightning's name for the key `precision`; on a CPU, 16 is bfloat16."""
     mixed: Name = "16-mixed" if devices else "bf16-mixed"
     names: dict[int | str, Name] = {32: "32-true", 16: mixed, "bf16": "bf16-mixed"}
     return names.get(precision, cast(Name, precision))
 
 
 def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
-    """The Trainer's arguments: Lightning's name of a precision, or our plugin for it."""
+    """Return the Trainer's arguments: Lightning's name of a precision, or our plugin for it."""
     if precision == MASTER:
         return {"plugins": [ScaledMaster("cuda") if devices else UnscaledMaster()]}
     name = lightning_precision(precision, devices)
@@ -57,7 +56,7 @@ def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
 
 
 def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
-    """One line about a precision that a CPU replaces by another, or that is slow on the device; else None."""
+    """Return a line for users if the precision is replaced or slow on the device, else None."""
     if devices:
         return SLOW_ON_A_GPU if precision == 32 and not tf32 else None
     target = resolved()
@@ -73,14 +72,14 @@ def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
 
 
 def set_tf32(on: bool) -> None:
-    """Set whether CUDA rounds inputs of float32 products to 10 bits. torch's default: in cuDNN, not in cuBLAS."""
+    """Set whether CUDA rounds inputs of float32 products to 10-bit mantissas; torch's default: in cuDNN only."""
     torch.backends.cuda.matmul.allow_tf32 = on
     torch.backends.cudnn.allow_tf32 = on
 
 
 class Scaled(MixedPrecision):
-    """16 bits under autocast. The loss is scaled, since small gradients round to 0 in float16. As Lightning's plugin,
-    but the gradients are unscaled before they are treated for fused optimizers, too, and no step waits for the device.
+    """16 bits under autocast, with a scaled loss because small gradients round to 0 in float16. Unlike in Lightning's
+    plugin, gradients are unscaled before their treatment for fused optimizers too, and no step waits for the device.
     """
 
     scaler: DeviceScaler
@@ -112,7 +111,7 @@ class ScaledMaster(Scaled):
 
 
 class UnscaledMaster(Precision):
-    """The same without a scaled loss, which bfloat16 does not need."""
+    """16-bit copies of master weights without a scaled loss, which bfloat16 does not need."""
 
     precision = MASTER  # type: ignore[assignment]
 
@@ -120,7 +119,7 @@ class UnscaledMaster(Precision):
 class HalfModel(HalfPrecision):
     """Weights, gradients and optimizer state in 16 bits, without a scaled loss.
 
-    Features, running statistics and the loss stay in float32: Lightning's plugin would convert them too, and power
+    Features, running statistics and the loss stay in float32. Lightning's plugin would convert them too, although power
     spectra do not fit into 16 bits.
     """
 
@@ -134,7 +133,7 @@ class HalfModel(HalfPrecision):
         return module
 
     def convert_input(self, data: object) -> object:
-        """The batch as it is: its features are float16, and would lose bits in bfloat16."""
+        """Return the batch unchanged: its float16 features would lose bits in bfloat16."""
         return data
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Signals that tell a run to stop."""
+"""Signals that ask a run to stop."""
 
 import signal
 import threading
@@ -9,14 +9,14 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own, stopping_signals
 
 Handler = Callable[[int, FrameType | None], object] | int | None
-"""Result of signal.getsignal: a function, SIG_DFL or SIG_IGN, or None for a handler of C."""
+"""Result of signal.getsignal: a function, SIG_DFL or SIG_IGN, or None for a handler in C."""
 
 
 class StopRequest:
-    """SIGINT, SIGTERM and SIGHUP as a request while `holding`; at any other time, and when one comes a second time,
-    they end the run at once. Under nohup, SIGHUP stays ignored.
+    """Holds SIGINT, SIGTERM or SIGHUP as a request to stop while `holding`.
 
-    received: the number of the signal that came first, or None.
+    At other times a signal ends the run at once; so does a second one. Under nohup, SIGHUP stays ignored.
+    received: number of the first signal, or None.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class StopRequest:
         self.close()
 
     def listen(self) -> None:
-        """Install the handlers; does nothing outside the main thread, which alone may do so."""
+        """Install the handlers. Python allows this in the main thread only; elsewhere it does nothing."""
         if threading.current_thread() is not threading.main_thread():
             return
         handle_on_a_stack_of_their_own()

@@ -37,7 +37,7 @@ from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.utterance_chunks import Chunks
 
 Sums: TypeAlias = dict[str, tuple[torch.Tensor, torch.Tensor]]
-"""The sum () of what steps of an epoch have logged, and their number (), by name."""
+"""By name: the sum () of an epoch's logged step values, and the number () of these steps."""
 NOTHING = torch.zeros(()), torch.zeros((), dtype=torch.int64)
 
 
@@ -51,22 +51,22 @@ class ScoredBatch(NamedTuple):
 
 
 class CTCTask(pl.LightningModule):
-    """Training and validation of one model. seed and augment_seed feed the noise of gradients and of features."""
+    """Trains and validates one model. seed and augment_seed feed the noise of gradients and of features."""
 
     ranks_step_together = True
-    """False where workers are independent between two averagings of their weights."""
+    """False if workers train independently between two averagings of their weights."""
 
     sixteen_bit_copies = False
     """True if the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
 
     gradient_norm: torch.Tensor | None = None
-    """The latest norm that the treatment of the gradient has logged, () on the device, before clipping."""
+    """The latest gradient norm () before clipping, on the device, as the gradient treatment logged it."""
 
     cutting: CuttingOrder | None = None
     """Cuts training utterances into chunks; None trains on whole utterances."""
 
     callbacks: TrainingCallbacks
-    """Those that the config names, for the Trainer."""
+    """Callbacks that the config names, for the Trainer."""
 
     def __init__(
         self,
@@ -101,24 +101,24 @@ class CTCTask(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Lightning's hook before the first step: prepare the loss."""
-        data = getattr(self.trainer, "datamodule", None)  # none where only the time is measured
+        data = getattr(self.trainer, "datamodule", None)  # None if only time is measured
         if data is not None:
             self.loss.prepare(data.sets, self.trainer.strategy.root_device)  # the model is moved to it later
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities (B, T, V) in nats, float32, and their lengths (B,) on the CPU."""
+        """Compute log-probabilities (B, T, V) in nats, float32, and their lengths (B,) on the CPU."""
         features, lengths = self.normalised_features(batch)
         return self.log_probs(features, lengths)
 
     def output_frames(self, samples: torch.Tensor) -> torch.Tensor:
-        """Output frames (B,) for lengths in samples (B,)."""
+        """Return output frames (B,) for lengths in samples (B,)."""
         return self.model.output_lengths(self.features.frames(samples))
 
     def normalised_features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Features (B, T, F) with mean 0 and deviation 1 in each bin of each utterance, and lengths (B,) in frames.
-        Features that say so keep their deviation.
+        """Compute features (B, T, F), normalised in each bin of each utterance, and lengths (B,) in frames.
 
-        They are float32 whatever the precision, tf32 too: power spectra do not fit into 16 bits.
+        The mean is 0 and the standard deviation 1, or unchanged if the features ask for it. The precision is always
+        float32, without tf32: power spectra do not fit into 16 bits.
         """
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False), exact_products():
             if batch.features is None:
@@ -129,15 +129,15 @@ class CTCTask(pl.LightningModule):
             return normalise_utterances(features, lengths, getattr(self.features, "variance", True)), lengths
 
     def log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """From normalised features (B, T, F) to log-probabilities (B, T', V) in nats, float32, and their lengths."""
+        """Map normalised features (B, T, F) to log-probabilities (B, T', V) in nats, float32, and their lengths."""
         with sixteen_bit_copies(self.model) if self.sixteen_bit_copies else nullcontext():
-            # where the weights are in 16 bits, their input must be
+            # 16-bit weights need 16-bit input
             logits, lengths = self.model(features.to(next(self.model.parameters()).dtype), lengths)
         with torch.autocast(self.device.type, enabled=False):
             return logits.float().log_softmax(dim=-1), lengths
 
     def scored(self, batch: Batch) -> ScoredBatch:
-        """The loss of a training batch, as augmented in this epoch, and what it is computed from."""
+        """Augment a training batch as in this epoch, and compute its loss."""
         features, lengths = self.normalised_features(batch)
         with exact_products():
             features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
@@ -150,11 +150,11 @@ class CTCTask(pl.LightningModule):
         return ScoredBatch(self.loss(log_probs, lengths, batch), log_probs, lengths, batch)
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        """The loss of a batch and the penalty of the weights, in nats; train/loss is the loss alone."""
+        """Return the loss of a batch plus the penalty of the weights, in nats; train/loss is the loss alone."""
         padding = batch.padding()
         loss, log_probs, lengths, batch = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
-        # the mean over ranks; where ranks must not wait for each other, the first one's
+        # the mean over ranks, or the first rank's loss if ranks must not wait for each other
         together = self.ranks_step_together
         weight = self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
@@ -166,7 +166,7 @@ class CTCTask(pl.LightningModule):
         return loss + penalty
 
     def on_validation_epoch_start(self) -> None:
-        """Lightning's hook after the callbacks' own: all ranks validate the first one's model."""
+        """Lightning's hook after the callbacks' hooks: make all ranks validate the first rank's model."""
         share_buffers(self.model)
 
     def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:
@@ -183,11 +183,11 @@ class CTCTask(pl.LightningModule):
             metric = metrics[dataloader_idx]
             assert isinstance(metric, Metric)
             metric.update(texts, batch.texts)
-            # The metric object, not its value: Lightning resets it each epoch and gathers it over ranks.
+            # the metric object, not its value: Lightning resets it each epoch and gathers it over ranks
             self.log(f"{name}/{key}", metric, batch_size=size, add_dataloader_idx=False, on_epoch=True)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimizer of the model's parameters, and its schedule (learning_rate.py)."""
+        """Build the optimizer of the model's parameters, and its schedule (learning_rate.py)."""
         optimizer = self.make_optimizer(self.model.parameters())
         schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
@@ -197,7 +197,7 @@ class CTCTask(pl.LightningModule):
         step_after_optimizer(scheduler)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Lightning's hook before the treatment of the gradients: make them the mean over the update's batches."""
+        """Lightning's hook before the gradient treatment: make gradients the mean over the update's batches."""
         share = missing_share(self.trainer, self.trainer.fit_loop.epoch_loop.batch_idx)
         if share != 1:
             torch._foreach_mul_([p.grad for p in self.model.parameters() if p.grad is not None], share)
@@ -229,10 +229,8 @@ class CTCTask(pl.LightningModule):
         self._log_step(name, value)
 
     def _log_step(self, name: str, value: float | torch.Tensor) -> None:
-        """Add to the mean over an epoch, without steps that are not finite, and so not taken. Lightning's log takes 0.2
-        ms.
-        """
-        # a number stays on the CPU: to move it would wait for the device
+        """Add to the epoch's mean, unless not finite: the step is then skipped. Lightning's log would take 0.2 ms."""
+        # numbers stay on the CPU: moving them would wait for the device
         value = torch.as_tensor(value).detach().float()
         finite = value.isfinite()
         total, steps = self.sums.get(name, NOTHING)
@@ -245,26 +243,27 @@ class CTCTask(pl.LightningModule):
         self.sums = {}
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Add the alphabet, which a model is of no use without."""
+        """Add the alphabet, without which a model is useless."""
         checkpoint["alphabet"], checkpoint["separation"] = self.alphabet.characters, self.alphabet.separation
         if type(self.alphabet) is not Alphabet:
             checkpoint["alphabet_class"] = type(self.alphabet).__qualname__
 
     def on_load_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Raises ValueError for a checkpoint of another alphabet."""
+        """Raise ValueError for a checkpoint of another alphabet."""
         characters, separation = checkpoint.get("alphabet"), checkpoint.get("separation", "")
         if (characters, separation) != (self.alphabet.characters, self.alphabet.separation):
-            raise ValueError(f"checkpoint of the alphabet {characters!r}, this run's is {self.alphabet.characters!r}")
+            expected = self.alphabet.characters
+            raise ValueError(f"the checkpoint was trained with the alphabet {characters!r}, this run uses {expected!r}")
 
     def _log_frame_rates(
         self, name: str, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch, **options: Any
     ) -> None:
-        """Log rates over frames, each frame weighing the same."""
+        """Log rates over frames, with equal weight for each frame."""
         frames = max(1, int(lengths.sum()))
         for key, rate in self.loss.frame_rates(log_probs.detach(), lengths, batch).items():
             self.log(f"{name}/{key}", rate, on_epoch=True, batch_size=frames, sync_dist=True, **options)
 
 
 def task_of(module: pl.LightningModule) -> CTCTask:
-    """The task behind Lightning's module. A cast: a benchmark may hand over another module with its attributes."""
+    """Cast Lightning's module to a task. A benchmark may pass another module with the same attributes."""
     return cast(CTCTask, module)

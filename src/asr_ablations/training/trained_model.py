@@ -1,4 +1,4 @@
-"""Loading of a trained model from a run folder. The folder can be a stranger's: nothing in it is executed."""
+"""Load a trained model from a run folder, which may be a stranger's: nothing in it is executed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,21 +38,21 @@ class Trained(NamedTuple):
 
 
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
-    """The trained run of a run folder or of a .ckpt in it. root: where the corpus is now, in place of data.root.
+    """Load the trained model of a run folder, or of a .ckpt in it. root: the corpus folder, in place of data.root.
 
-    Raise UsageError for an unfinished run, unless a .ckpt is named, for a config that is not trusted, and for a
-    checkpoint that does not fit, is damaged, or holds more than weights.
+    Raise UsageError for an unfinished run (unless a .ckpt is named) and for an untrusted config. The checkpoint must
+    fit, be undamaged and hold only weights; otherwise UsageError is raised too.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
     if root is not None:
         cfg.data.root = root
-    # an optimizer's state is twice as large as the weights: it goes before the model is built
+    # an optimizer's state is twice as large as the weights, so it is freed before the model is built
     weights = {key: value for key, value in read_checkpoint(file).items() if key not in FOR_TRAINING_ONLY}
     try:
         task, data = assemble(cfg, build(cfg.data), _restore_alphabet(cfg, weights))
     except (OmegaConfBaseException, AttributeError) as error:
-        raise UsageError(f"{folder / CONFIG}: of another version, or incomplete: {first_line(error)}") from error
+        raise UsageError(f"{folder / CONFIG}: from another version, or incomplete: {first_line(error)}") from error
     try:
         task.on_load_checkpoint(weights)
         if problems := _compare(_select_tensors(task.state_dict()), _select_tensors(weights["state_dict"])):
@@ -64,16 +64,16 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
 
 
 def _restore_alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
-    """Restore a checkpoint's alphabet that the config does not spell. Raises UsageError for one of another class."""
+    """Restore a checkpoint's alphabet, unless the config spells it. Raise UsageError if it is not an Alphabet."""
     if "characters" in cfg.alphabet or "alphabet" not in weights:
         return None
     if kind := weights.get("alphabet_class"):
-        raise UsageError(f"alphabet: this run's is a {kind}, which cannot be restored; only Alphabet can")
+        raise UsageError(f"alphabet: this run uses {kind}, which cannot be restored; only Alphabet can")
     return Alphabet(str(weights["alphabet"]), str(weights.get("separation", "")))
 
 
 def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
-    """The run folder and the checkpoint that a path means. Raises UsageError where one of them is missing."""
+    """Return the run folder and the checkpoint of a path. Raise UsageError if one of them is missing."""
     if checkpoint not in KINDS:
         raise choices("checkpoint", checkpoint, KINDS)
     if path.suffix == ".ckpt":
@@ -81,43 +81,43 @@ def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
         if not path.is_file():
             raise UsageError(f"{path}: there is no such checkpoint")
         if not folders:
-            raise UsageError(f"{path}: no {CONFIG} beside it or in the folder above, as in a run folder")
+            raise UsageError(f"{path}: not in a run folder (no {CONFIG} next to it or in the folder above)")
         return folders[0], path
     if not (path / CONFIG).is_file():
-        raise UsageError(f"{path}: no run's folder (there is no {CONFIG} in it); expected outputs/<sweep>/<run>")
+        raise UsageError(f"{path}: not a run folder (it has no {CONFIG}); expected outputs/<sweep>/<run>")
     if reason := why_unfinished(path):
-        raise UsageError(f"{path}: this run is not finished: {reason} (to use it all the same, name a .ckpt in it)")
+        raise UsageError(f"{path}: this run is not finished: {reason} (to use it anyway, name a .ckpt in it)")
     file = path / CHECKPOINTS / f"{checkpoint}.ckpt"
     if not file.is_file():
-        raise UsageError(f"{path}: no {CHECKPOINTS}/{checkpoint}.ckpt in it")
+        raise UsageError(f"{path}: it has no {CHECKPOINTS}/{checkpoint}.ckpt")
     return path, file
 
 
 def checked_config(folder: Path) -> DictConfig:
-    """The checked config of a run. Raises UsageError for one that is damaged or builds what is no component."""
+    """Read and check a run's config. Raise UsageError if it is damaged or builds anything but components."""
     cfg, file = OmegaConf.create(read_config(folder)), folder / CONFIG
     try:
         if "model" not in cfg or "data" not in cfg:
-            raise UsageError(f"{file}: no config of a run: it names no model or no data")
+            raise UsageError(f"{file}: not the config of a run: it names no model or no data")
         fill(cfg)
         check(cfg)
     except (OmegaConfBaseException, AttributeError) as error:
-        raise UsageError(f"{file}: no config of a run: {first_line(error)}") from error
+        raise UsageError(f"{file}: not the config of a run: {first_line(error)}") from error
     return cfg
 
 
-NAMED = 4  # weights that a message names; it counts the rest
-EXTRA = "_extra_state"  # state of a model beside its tensors; it follows from the config and not from the weights
+NAMED = 4  # weights that a message names; the rest are counted
+EXTRA = "_extra_state"  # non-tensor state of a model, which follows from the config
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
-    """Give the task's model the weights and running statistics of a checkpoint, of the whole or of some parts.
+    """Copy weights and running statistics from a checkpoint to the task's model, all of them or some parts.
 
-    expected: the SHA-256 of the file; parts: names of layers as model.txt has them, `recurrent` or `recurrent.0`. Raise
-    UsageError for another file, and for weights that do not fit.
+    expected: the SHA-256 of the file. parts: names of layers as in model.txt, for example `recurrent` or `recurrent.0`.
+    Raise UsageError for another file, and for weights that do not fit.
     """
     if (actual := sha256(file)) != expected:
-        raise UsageError(f"weights_sha256={expected}: of {file}, the SHA-256 is {actual}")
+        raise UsageError(f"weights_sha256={expected}: the SHA-256 of {file} is {actual}")
     checkpoint = read_checkpoint(file)
     state = _select_tensors(checkpoint["state_dict"])
     given = {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
@@ -132,8 +132,8 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     characters = str(checkpoint.get("alphabet", ""))
     if any(key.startswith(f"{last}.") for key in chosen) and characters != task.alphabet.characters:
         raise UsageError(
-            f"{file}: its output is of the alphabet {characters!r}, this run's is {task.alphabet.characters!r}; "
-            f"weights_parts takes the parts without {last}"
+            f"{file}: its output layer uses the alphabet {characters!r}, this run {task.alphabet.characters!r}; "
+            f"name the parts without {last} in weights_parts"
         )
     task.model.load_state_dict({key: given[key] for key in chosen}, strict=False)
 
@@ -141,7 +141,7 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
 def _choose_parts(
     state: Mapping[str, torch.Tensor], parts: Sequence[str] | None, names: Iterable[str] | None = None
 ) -> dict[str, torch.Tensor]:
-    """The entries of these parts. Raises UsageError for a part that no entry of `names`, by default of these, has."""
+    """Return the entries of these parts. Raise UsageError for a part without an entry in `names` (default: state)."""
     if parts is None:
         return dict(state)
     names = list(names or state)
@@ -157,17 +157,17 @@ def _select_tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
 
 
 def _compare(model: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
-    """Why the given weights cannot replace the model's, the first ones by name; empty if they can."""
+    """Say why the given weights cannot replace the model's, naming the first few; empty if they can."""
     problems = [
-        f"{key} is {list(given[key].shape)} there and {list(value.shape)} here"
+        f"{key} is {list(given[key].shape)} in the file and {list(value.shape)} in the model"
         for key, value in model.items()
         if key in given and given[key].shape != value.shape
     ]
-    problems += [f"{key} is not in it" for key in model if key not in given]
-    problems += [f"{key} is only there" for key in given if key not in model]
+    problems += [f"{key} is not in the file" for key in model if key not in given]
+    problems += [f"{key} is only in the file" for key in given if key not in model]
     for key, value in model.items() if not problems else ():
         if (given[key].is_floating_point(), given[key].is_complex()) != (value.is_floating_point(), False):
-            problems.append(f"{key} is of {given[key].dtype} there and of {value.dtype} here")
+            problems.append(f"{key} is {given[key].dtype} in the file and {value.dtype} in the model")
         elif value.isfinite().all() and not given[key].isfinite().all():
             problems.append(f"{key} holds values that are not finite")
     more = f"; and {len(problems) - NAMED} more" if problems[NAMED:] else ""

@@ -1,4 +1,4 @@
-"""Chunks of utterances in place of whole ones: features and frame labels cut alike."""
+"""Train on chunks of utterances: features and frame labels are cut alike."""
 
 from dataclasses import replace
 
@@ -27,8 +27,9 @@ class Chunks:
         self._batch = batch
 
     def labelled(self, lengths: torch.Tensor, frames: int) -> Batch:
-        """The chunks as a batch for the loss, each output frame with the label (N, frames) of the feature frame at its
-        share of the chunk. lengths: output frames (N,) on the CPU.
+        """Return the chunks as a batch for the loss, with frame labels (N, frames). lengths: output frames (N,), CPU.
+
+        An output frame takes the label of the feature frame at the same relative position in the chunk.
         """
         place = torch.arange(frames) * self.lengths[:, None] // lengths.clamp(min=1)[:, None]
         place = place.minimum(self.lengths.clamp(min=1)[:, None] - 1).to(self._labels.device, non_blocking=True)
@@ -38,14 +39,14 @@ class Chunks:
         return replace(self._batch, ids=ids, texts=texts, frame_labels=self._labels.gather(1, place))
 
 
-def cutting_order(order: object, loss: Loss) -> CuttingOrder | None:
-    """The order, if it cuts utterances. Raises UsageError for a loss without a label for each frame."""
+def find_cutting_order(order: object, loss: Loss) -> CuttingOrder | None:
+    """Return the order if it cuts utterances, else None. Raise UsageError if the loss lacks frame labels."""
     if not isinstance(order, CuttingOrder):
         return None
     if not isinstance(loss, FrameLoss):
         raise UsageError(
-            "order=chunked: CTC cannot train on chunks, since its labels belong to a whole utterance and nothing says "
-            "in which chunk one is spoken: expected a loss with a label for each frame (loss=framewise, loss=aligned), "
-            "or order=bucketed, shuffled, sortagrad or sorted"
+            "order=chunked: CTC cannot train on chunks, because its labels belong to a whole utterance and not to "
+            "frames: expected a loss with a label for each frame (loss=framewise, loss=aligned), or order=bucketed, "
+            "shuffled, sortagrad or sorted"
         )
     return order

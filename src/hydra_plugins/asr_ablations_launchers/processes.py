@@ -1,4 +1,4 @@
-"""Hydra launcher: every arm is composed and frozen first, then each runs in a fresh process."""
+"""Hydra launcher that composes and freezes all arms first, then runs each in a new process."""
 
 import sys
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OPTIONS = {
     "jobs": None,  # arms at a time; by default one per GPU, or without GPUs one per core
-    "per_gpu": 1,  # arms that share a GPU; auto: as many as its memory takes
+    "per_gpu": 1,  # arms that share a GPU; auto: as many as its memory holds
     "timeout": None,  # minutes that an arm may take
     "show": None,  # a function of the folders that prints the results; by default one line per arm
     "fail_fast": False,  # true: the first arm that fails stops the others
@@ -28,9 +28,7 @@ OPTIONS = {
 
 
 DECLARING = (".ArmsSweeper", ".BasicSweeper", ".VerdictSweeper")
-"""Sweepers that declare all arms beforehand, or by what rule runs are added; any other lets the results of some arms
-decide what the next ones are.
-"""
+"""Sweepers that declare all arms, or the rule that adds runs, beforehand. With others, results decide the next arms."""
 
 
 class ComposingLauncher(Launcher):
@@ -45,25 +43,24 @@ class ComposingLauncher(Launcher):
         self.task_function = task_function
 
     def compose(self, arms: Sequence[Sequence[str]], first: int) -> list[DictConfig]:
-        """The configs of arms by their overrides; first: the number of the first one."""
+        """Compose the arms' configs from their overrides. first: the number of the first arm."""
         from asr_ablations.config.compose import compose_arm
 
         return [compose_arm(self.hydra_context, self.config, words, first + i) for i, words in enumerate(arms)]
 
 
 class ProcessesLauncher(ComposingLauncher):
-    """Runs each arm in a process of its own: arms share no seed, no environment and no memory, and one that dies leaves
-    the others alone.
+    """Runs each arm in a separate process. Arms share no seed, environment or memory; a crash affects one arm only.
 
-    The options are those of OPTIONS; jobs and per_gpu are for what gives the arms their places.
+    OPTIONS lists the arguments; jobs and per_gpu are options of the places.
     """
 
-    def __init__(self, *, show: str | None, fail_fast: bool, timeout: float | None = None, **of_places: Any) -> None:
-        self.show, self.fail_fast, self.timeout, self.of_places = show, fail_fast, timeout, of_places
+    def __init__(self, *, show: str | None, fail_fast: bool, timeout: float | None = None, **placing: Any) -> None:
+        self.show, self.fail_fast, self.timeout, self.placing = show, fail_fast, timeout, placing
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        if not initial_job_idx:  # of a search the first batch alone
-            say_that_it_begins(len(job_overrides))
+        if not initial_job_idx:  # a search has several batches
+            announce_sweep(len(job_overrides))
         from asr_ablations.sweep import launch
         from asr_ablations.sweep.differing_keys import print_differences, refuse_misspelt
         from asr_ablations.sweep.preflight import is_training, refuse_plan_of_runs
@@ -76,7 +73,7 @@ class ProcessesLauncher(ComposingLauncher):
         if declared:
             print_differences(configs)
             if equal := len(arms) - len({arm.id for arm in arms}):
-                print(f"{equal} of {len(arms)} runs are equal to another one, and run once with it")
+                print(f"{equal} of {len(arms)} runs are equal to another run, and share its result")
         if configs and configs[0].get("plan"):
             from asr_ablations.sweep.plan import show_plan
 
@@ -88,7 +85,7 @@ class ProcessesLauncher(ComposingLauncher):
         return [_job_return(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
 
     def run(self, arms: "Sequence[FrozenArm]") -> "list[State]":
-        """Run arms that are frozen already, and wait for them."""
+        """Run frozen arms, and wait for them."""
         from asr_ablations.sweep import launch
 
         return launch.run(
@@ -96,37 +93,37 @@ class ProcessesLauncher(ComposingLauncher):
         )
 
     def slots(self, arms: "Sequence[FrozenArm]") -> "Slots":
-        """Slots of this machine, where arms are measured, too."""
+        """Return this machine's slots, where arms are also measured."""
         from asr_ablations.sweep.gpu_slots import machine_slots
 
-        return machine_slots(self.of_places["jobs"], self.of_places.get("per_gpu", 1), arms)
+        return machine_slots(self.placing["jobs"], self.placing.get("per_gpu", 1), arms)
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
-        """Return what gives a place to each of these arms."""
+        """Return the places for these arms."""
         from asr_ablations.sweep.gpu_slots import machine_slots
         from asr_ablations.sweep.launch_arm import Machine
 
-        return Machine(Path(sys.argv[0]).resolve(), arms, machine_slots(arms=arms, **self.of_places))
+        return Machine(Path(sys.argv[0]).resolve(), arms, machine_slots(arms=arms, **self.placing))
 
     def _end_search(self, arms: int) -> None:
-        """End the program after the plan of a search: its sweeper would wait for results, which a plan has not."""
+        """End the program after the plan of a search, because its sweeper would wait for results."""
         runs = self.config.hydra.sweeper.get("n_trials")
         if runs is not None:
-            print(f"a search: these are the first {arms} of its {runs} runs; their results decide what the others are")
+            print(f"a search: these are the first {arms} of its {runs} runs; their results decide the others")
             raise SystemExit(0)
 
     def metadata(self) -> dict[str, object]:
-        """Return the start of the sweep, for its manifest."""
-        return how_started(self.config, self.started)
+        """Describe the start of the sweep, for its manifest."""
+        return describe_start(self.config, self.started)
 
 
-def say_that_it_begins(runs: int) -> None:
-    """Before anything is imported or composed, which takes seconds."""
-    print(f"{runs} runs: composes and checks them", flush=True)
+def announce_sweep(runs: int) -> None:
+    """Print a line before anything is imported or composed, which takes seconds."""
+    print(f"composes and checks {runs} runs", flush=True)
 
 
-def how_started(config: DictConfig, started: float) -> dict[str, object]:
-    """Record the start of a sweep in its manifest: enough to type the same command again."""
+def describe_start(config: DictConfig, started: float) -> dict[str, object]:
+    """Describe the start of a sweep for its manifest, so that the same command can be typed again."""
     from asr_ablations.tools.machine import iso
 
     job = config.hydra.job
@@ -150,7 +147,7 @@ def space(config: DictConfig) -> dict[str, str]:
 
 
 class ArmReturn(JobReturn):
-    """The result of an arm. How an arm without one ended has been printed; Hydra's own would print all its words."""
+    """The result of an arm. The end of an arm without a result was printed; Hydra's JobReturn would print its words."""
 
     @property
     def return_value(self) -> Any:
@@ -164,7 +161,7 @@ class ArmReturn(JobReturn):
 
 
 def _job_return(objective: "Callable[[State], float]", state: "State", cfg: DictConfig) -> JobReturn:
-    """The result of an arm as Hydra's sweepers read it: the objective, or the error that took its place."""
+    """Make an arm's result for Hydra's sweepers: the objective, or the error instead of it."""
     overrides = list(state.arm.overrides)
     try:
         value = objective(state)
@@ -173,9 +170,9 @@ def _job_return(objective: "Callable[[State], float]", state: "State", cfg: Dict
     return ArmReturn(overrides=overrides, cfg=cfg, status=JobStatus.COMPLETED, _return_value=value)
 
 
-# Hydra's own default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into
-# the next. Ours takes that name as well, so that every config gets it, a user's own sweep file included: only a primary
-# config could override the launcher by its own name.
+# Hydra's default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into the
+# next. Ours also takes that name, so that every config uses it, including users' sweep files: only a primary config
+# could choose the launcher by its other name.
 for _name in ("processes", "basic"):
     ConfigStore.instance().store(
         group="hydra/launcher",

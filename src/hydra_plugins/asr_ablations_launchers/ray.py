@@ -1,4 +1,4 @@
-"""Hydra launcher: as the launcher of processes, with the arms on a local Ray or on the machines of a Ray cluster."""
+"""Hydra launcher that runs arms like the launcher of processes, but on a local Ray or a Ray cluster."""
 
 import os
 import secrets
@@ -14,36 +14,37 @@ from omegaconf import DictConfig
 from asr_ablations.tools.errors import require
 from hydra_plugins.asr_ablations_launchers.processes import OPTIONS, ProcessesLauncher
 
-if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
+if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command, so a launch imports heavy modules
     from asr_ablations.sweep.arm import FrozenArm
     from asr_ablations.sweep.runner import Places
 
 RAY_OPTIONS = {
     **OPTIONS,
-    "address": None,  # of a cluster, auto or host:port; by default RAY_ADDRESS, or a Ray of this machine's own
-    "cpus": 1,  # that each rank of an arm reserves, and its threads
-    "retries": 3,  # how often an arm goes on elsewhere whose worker or machine was lost
+    "address": None,  # a cluster's, auto or host:port; by default RAY_ADDRESS, or a local Ray
+    "cpus": 1,  # CPUs and threads of each rank of an arm
+    "retries": 3,  # restarts of an arm whose worker or machine was lost
 }
 
 
 class RayLauncher(ProcessesLauncher):
-    """Freezes the arms as its base does, and lets Ray choose where each runs. The options are those of RAY_OPTIONS."""
+    """Freezes the arms as its base does, and lets Ray choose where each runs. RAY_OPTIONS lists the arguments."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         require("ray", "hydra/launcher=ray", "ray")
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
-        address = self.of_places["address"] or os.environ.get("RAY_ADDRESS") or None
+        address = self.placing["address"] or os.environ.get("RAY_ADDRESS") or None
         _set_environment(is_local=address is None)
         from asr_ablations.sweep.cluster import Cluster
 
-        return Cluster(Path(sys.argv[0]).resolve(), arms, **{**self.of_places, "address": address})
+        return Cluster(Path(sys.argv[0]).resolve(), arms, **{**self.placing, "address": address})
 
 
 def _set_environment(*, is_local: bool) -> None:
-    """Set the variables that Ray reads when it is imported: no usage reports, and a local cluster on the
-    loopback address alone, which is Ray's default on macOS only.
+    """Set variables that Ray reads at import: no usage reports, and a local Ray only on the loopback address.
+
+    The latter is Ray's default on macOS alone.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if is_local:

@@ -1,4 +1,4 @@
-"""Hydra sweeper: a search by one of Optuna's samplers (hydra/sweeper=optuna)."""
+"""Hydra sweeper that searches with one of Optuna's samplers (hydra/sweeper=optuna)."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ DIRECTIONS = ("minimize", "maximize")
 
 
 class SearchSweeper(Sweeper):
-    """Draws n_trials runs from the params, n_jobs at a time, which run side by side with any launcher.
+    """Draws n_trials runs from the params and runs n_jobs of them at a time, with any launcher.
 
-    params: choice(…), range(…), interval(…), int(interval(…)), tag(log, …) of them, or plain values; what the command
-    line says of a key counts. sampler: hydra/sweeper/sampler=tpe, random or qmc, or any of Optuna's by its kind.
-    direction: of what the runs return, their best WER on the first validation set.
+    params: choice(…), range(…), interval(…), int(interval(…)), tag(log, …) of these, or plain values; the command line
+    overrides them. sampler: hydra/sweeper/sampler=tpe, random or qmc, or any of Optuna's by its kind.
+    direction: whether to minimize or maximize the runs' result, the best WER on the first validation set.
     """
 
     def __init__(self, *, direction: str, n_trials: int, n_jobs: int, sampler: Any, params: DictConfig | None) -> None:
@@ -35,7 +35,7 @@ class SearchSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> Any:
-        from asr_ablations.sweep.search import search, space_of
+        from asr_ablations.sweep.search import build_space, search
         from asr_verdicts.errors import choices
 
         assert self.hydra_context is not None
@@ -49,7 +49,7 @@ class SearchSweeper(Sweeper):
             for override in parser.parse_overrides([f"{key}={value}" for key, value in self.params.items()])
         }
         return search(
-            space_of(list({**declared, **typed}.values())),
+            build_space(list({**declared, **typed}.values())),
             self.sampler,
             self.launcher.launch,
             trials=self.trials,
@@ -67,7 +67,7 @@ for _name, _options in SAMPLERS.items():
     ConfigStore.instance().store(
         group="hydra/sweeper/sampler",
         name=_name,
-        node={"_target_": "asr_ablations.sweep.search.sampler", **_options},
+        node={"_target_": "asr_ablations.sweep.search.build_sampler", **_options},
         provider="asr_ablations",
     )
 ConfigStore.instance().store(

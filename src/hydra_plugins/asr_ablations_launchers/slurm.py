@@ -1,4 +1,4 @@
-"""Hydra launcher: as the launcher of processes, with each arm as a job of Slurm that outlives the command."""
+"""Hydra launcher that runs arms like the launcher of processes, but as Slurm jobs that outlive the command."""
 
 import sys
 from collections.abc import Sequence
@@ -9,28 +9,28 @@ from hydra.core.config_store import ConfigStore
 
 from hydra_plugins.asr_ablations_launchers.processes import OPTIONS, ProcessesLauncher
 
-if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command: what is heavy is imported in a launch
+if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command, so a launch imports heavy modules
     from asr_ablations.sweep.arm import FrozenArm
     from asr_ablations.sweep.runner import Places
 
 SLURM_OPTIONS: dict[str, Any] = {
-    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # those are Slurm's own
-    # options of sbatch under their own names; memory is --mem, as 32G
+    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # Slurm has its own
+    # options of sbatch under their own names; memory is --mem, such as 32G
     **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
-    "cpus": 1,  # of each rank of an arm, and its threads
+    "cpus": 1,  # CPUs and threads of each rank of an arm
     "minutes": None,  # time limit of a job, which is queued again at its end; plan measures it; null: the partition's
-    "sbatch": [],  # further options of sbatch, as [--exclude=node7]
+    "sbatch": [],  # further options of sbatch, such as [--exclude=node7]
     "detach": False,  # true: queue the arms and end; the same command attaches again
 }
 
 
 class SlurmLauncher(ProcessesLauncher):
-    """Freezes the arms as its base does, and queues them as a job array. The options are those of SLURM_OPTIONS."""
+    """Freezes the arms as its base does, and queues them as a job array. SLURM_OPTIONS lists the arguments."""
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         from asr_ablations.sweep.slurm import Slurm
 
-        return Slurm(Path(sys.argv[0]).resolve(), arms, **self.of_places)
+        return Slurm(Path(sys.argv[0]).resolve(), arms, **self.placing)
 
 
 ConfigStore.instance().store(

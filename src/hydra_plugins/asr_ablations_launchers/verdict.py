@@ -1,4 +1,4 @@
-"""Hydra sweeper: adds seeds to the arms of a sweep until each question has its verdict (until=verdict)."""
+"""Hydra sweeper that adds seeds to the arms of a sweep until each question has its verdict (until=verdict)."""
 
 import time
 from collections.abc import Sequence
@@ -12,33 +12,31 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig
 
 from asr_verdicts.errors import UsageError
-from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, how_started, say_that_it_begins
+from hydra_plugins.asr_ablations_launchers.processes import ProcessesLauncher, announce_sweep, describe_start
 
 
 class ArmsSweeper(BasicSweeper):
-    """Runs every combination of values, each with every arm of the list where there is one."""
+    """Runs every combination of values, each with every arm of the list, if there is one."""
 
     def get_job_batch(self) -> Sequence[Sequence[str]]:
         assert self.config is not None
         assert self.hydra_context is not None
-        return each_arm(self.hydra_context, self.config, super().get_job_batch())
+        return add_arms(self.hydra_context, self.config, super().get_job_batch())
 
 
-def each_arm(context: HydraContext, config: DictConfig, batch: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-    """The overrides of all runs: those of `batch`, each with every arm. Raises UsageError for a list that is none, and
-    where there is no run at all.
-    """
+def add_arms(context: HydraContext, config: DictConfig, batch: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Combine the overrides in `batch` with every arm of the list. Raise UsageError for a wrong list or no runs."""
     if not batch:
         raise UsageError("a key of -m has no values: there is nothing to run")
     if "arms" not in config or (config.arms is None and not any(word.startswith("arms=") for word in batch[0])):
         return batch
     from asr_ablations.config.compose import compose_arm
-    from asr_ablations.sweep.arm import each_arm_of
+    from asr_ablations.sweep.arm import list_arms
 
-    return each_arm_of(batch, partial(compose_arm, context, config, number=0))
+    return list_arms(batch, partial(compose_arm, context, config, number=0))
 
 
-# As for the launcher: Hydra's own name, so that every config gets it, a user's own sweep file included.
+# As for the launcher, Hydra's name: so every config uses it, including users' sweep files.
 ConfigStore.instance().store(
     group="hydra/sweeper",
     name="basic",
@@ -51,9 +49,9 @@ QUIET = "asr_ablations.sweep.until.terminal.print_nothing"
 
 
 class VerdictSweeper(BasicSweeper):
-    """Runs the arms that the sweep names round by round, with any launcher, by the keys of `until`.
+    """Runs the sweep's arms round by round, with any launcher, as the keys of `until` demand.
 
-    The seeds that the sweep names are the first ones; the plan adds others as it needs them.
+    The sweep's seeds come first; the plan adds others as needed.
     """
 
     def sweep(self, arguments: list[str]) -> Any:
@@ -66,12 +64,12 @@ class VerdictSweeper(BasicSweeper):
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         overrides = parser.parse_overrides([*self._parse_config(), *arguments])
         (combinations,) = self.split_arguments(overrides, None)
-        batch = each_arm(self.hydra_context, self.config, combinations)
-        say_that_it_begins(len(batch))
+        batch = add_arms(self.hydra_context, self.config, combinations)
+        announce_sweep(len(batch))
         from asr_ablations.sweep.until.ablation import run_until
 
         launcher.show = launcher.show or QUIET
-        metadata = how_started(self.config, started)
+        metadata = describe_start(self.config, started)
         run_until(batch, lambda words: launcher.compose([words], 0)[0], launcher.run, launcher.slots, metadata)
 
 

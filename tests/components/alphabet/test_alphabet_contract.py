@@ -112,7 +112,7 @@ def test_an_unknown_language_is_named_with_the_choices(language: Any) -> None:
     with pytest.raises(UsageError) as caught:
         check(cfg)
     known = ", ".join(alphabets(CONF))
-    expected = f"expected {known}, or any with an alphabet of its own: alphabet=derived"
+    expected = f"expected {known}, or any language with alphabet=derived"
     assert str(caught.value) == f"data.language={language}: {expected}"
 
 
@@ -128,5 +128,5 @@ def test_the_model_has_an_output_for_each_character_and_the_checkpoint_knows_the
     task.on_save_checkpoint(checkpoint)
     assert Alphabet(checkpoint["alphabet"], checkpoint["separation"]) == task.alphabet
     task.on_load_checkpoint(checkpoint)
-    with pytest.raises(ValueError, match="checkpoint of the alphabet"):
+    with pytest.raises(ValueError, match="checkpoint was trained with the alphabet"):
         task.on_load_checkpoint({**checkpoint, "separation": ""})

@@ -12,7 +12,7 @@ import wandb
 
 from asr_ablations.components.logger.several import several_loggers
 from asr_ablations.config.build import build, check_targets
-from asr_ablations.config.compose import compose, several
+from asr_ablations.config.compose import compose, separate_loggers
 from asr_ablations.experiment.summary import finish, log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
@@ -105,4 +105,4 @@ def test_none_but_csv_is_no_logger(tmp_path: Path) -> None:
 
 
 def test_they_are_no_part_of_a_runs_name() -> None:
-    assert short_name(several(["logger=[wandb,csv]", "rnn=gru"])) == "rnn-gru"
+    assert short_name(separate_loggers(["logger=[wandb,csv]", "rnn=gru"])) == "rnn-gru"

@@ -298,7 +298,7 @@ def test_a_fit_learns_the_labels_and_logs_the_frame_error_rate(teacher, tiny_cor
 def test_what_cannot_be_is_one_line(teacher, tiny_corpus, tmp_path):
     with pytest.raises(UsageError, match=r"loss\.run=null: expected a finished run's folder"):
         Aligned(run=None, reduction="frame")
-    with pytest.raises(UsageError, match=r"no run's folder"):
+    with pytest.raises(UsageError, match=r"not a run folder"):
         Aligned(run=str(tmp_path), reduction="frame")
     polish = data_of(tiny_corpus, "alphabet=en", "alphabet.characters='abcdefghijklmnopqrstuvwxyz ąę'")
     with pytest.raises(UsageError, match=r"its alphabet is"):

@@ -255,7 +255,7 @@ def test_damaged_checkpoints_are_put_aside_and_the_run_starts_anew(
         (lambda content: content.pop("position"), "lacks 'position'"),
         (lambda content: content.pop("ranks"), "lacks 'ranks'"),
         (lambda content: content["run"].pop("rows"), "lacks 'rows'"),
-        (lambda content: content["position"].update(epoch="x"), "its position is no number"),
+        (lambda content: content["position"].update(epoch="x"), "its position is not a number"),
         (lambda content: content["run"].update(id="00000000"), "it belongs to the run 00000000"),
     ],
 )

@@ -1,1 +1,1 @@
-"""An ablation that adds seeds until each question has its verdict (until=verdict)."""
+"""Ablations that add seeds until each question has its verdict (until=verdict)."""

@@ -1,4 +1,4 @@
-"""An ablation that adds seeds, round by round, until every question has its verdict."""
+"""Run an ablation that adds seeds, round by round, until every question has its verdict."""
 
 import itertools
 import math
@@ -22,10 +22,10 @@ from asr_ablations.runs.records import KEPT_ASIDE, load
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.sweep_history import changes, looks, read_plan, searched_arms
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.differing_keys import difference_lines, differences_of
+from asr_ablations.sweep.differing_keys import find_differences, format_differences
 from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import ArmsFailedError, freeze
-from asr_ablations.sweep.live import what_varies
+from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.manifest import freeze_plan, keep_declaration, write_manifest
 from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
@@ -39,9 +39,9 @@ from asr_verdicts.sentences import write_sentence
 from asr_verdicts.verdict import Verdict
 
 Start = Callable[[Sequence[FrozenArm]], object]
-"""What runs arms side by side and waits for them."""
+"""Runs arms side by side and waits for them."""
 Compose = Callable[[Sequence[str]], DictConfig]
-"""The resolved config that overrides make."""
+"""Composes and resolves the config of overrides."""
 
 
 def run_until(
@@ -53,26 +53,26 @@ def run_until(
 ) -> None:
     """Run the plan of a sweep to its end, or print it. Raise ArmsFailedError if a look lacks runs.
 
-    runs: the overrides that the sweep names; slots: for arms on this machine; metadata: how the sweep was started.
+    runs: overrides of the sweep's runs. slots: makes this machine's slots. metadata: how the sweep was started.
     """
     arms, named = arms_and_seeds(runs)
     first = compose(runs[0])
     check(first)
     wanted: UntilVerdict = build(first.until)()
-    wanted.stated_margin()  # before anything that takes time
+    wanted.stated_margin()  # refuses a wrong margin before anything takes time
     seeds: Sequence[int] = named or [int(first.seed)]
     first_seed, as_trained = seeds[0], _plain(compose)
 
     @cache
     def hours_per_run() -> float:
-        """The mean over the arms of the hours that a run keeps this machine busy."""
+        """Return the hours that a run keeps this machine busy, on average over the arms."""
         frozen = freeze([as_trained([*words, f"seed={first_seed}"]) for words in arms])
         places = slots(frozen)
         costs = measure_arms(frozen, places.threads(len(frozen)))
         return sum(cost.seconds for cost in costs) / len(costs) / 3600 / places.jobs
 
     def plan_in(folder: Path, seeds: Sequence[int], compose: Compose) -> Planned:
-        """The plan in this folder. Hours of a run are not measured again, which would make another plan."""
+        """Make the plan of a folder. Hours per run are not measured again, because that would change the plan."""
         frozen = read_plan(folder)
         if wanted.hours is None:
             most = wanted.most_seeds(len(arms), None)
@@ -86,20 +86,20 @@ def run_until(
 
     folder = Path(str(first.outputs)) / folder_name(str(first.sweep))
     if first.force:
-        folder, seeds = _beside(folder, seeds, lambda candidate, fresh: plan_in(candidate, fresh, as_trained))
+        folder, seeds = _choose_folder(folder, seeds, lambda candidate, fresh: plan_in(candidate, fresh, as_trained))
         as_trained = _plain(compose, folder.name)
     planned = plan_in(folder, seeds, as_trained)
     firsts = [as_trained([*words, f"seed={seeds[0]}"]) for words in arms]
     left_out = never_trained(seeds, planned.plan)
-    lines = [*forecast(planned, firsts[0], folder.parent), *left_out, *difference_lines(differences_of(firsts))]
+    lines = [*forecast(planned, firsts[0], folder.parent), *left_out, *format_differences(find_differences(firsts))]
     if first.plan:
         print_plan(lines, reused=False)
         frozen_firsts = freeze(firsts)
         places = slots(frozen_firsts)
         show_plan(frozen_firsts, places.jobs, places.threads(len(frozen_firsts)))
-        print(f"of each arm at least {planned.plan.looks[0]} runs, and at most {planned.plan.most}")
+        print(f"each arm takes {planned.plan.looks[0]} to {planned.plan.most} runs")
         return
-    new = replace(planned.plan, seen=_seen(folder), notes=lines)
+    new = replace(planned.plan, seen=_count_seen_runs(folder), notes=lines)
     frozen = freeze_plan(folder, new)
     print_plan(frozen.notes, reused=frozen is not new)
     planned = replace(planned, plan=replace(planned.plan, made=frozen.made, seen=frozen.seen, notes=frozen.notes))
@@ -112,7 +112,7 @@ def run_until(
 
 
 def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
-    """The overrides of the arms without seeds, and the seeds that the sweep names, both in the order of the runs."""
+    """Split runs into the arms' overrides without seeds, and the named seeds, both in the order of the runs."""
     arms: dict[tuple[str, ...], None] = {}
     seeds: dict[int, None] = {}
     for words in runs:
@@ -124,7 +124,7 @@ def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list
 
 
 def _plain(compose: Compose, sweep: str | None = None) -> Compose:
-    """Composes arms as they are trained. sweep: its name, if it is another than the command's."""
+    """Make `compose` return arms as they are trained. sweep: the sweep's name, if it differs from the command's."""
 
     def composed(words: Sequence[str]) -> DictConfig:
         cfg = compose(words)
@@ -136,12 +136,10 @@ def _plain(compose: Compose, sweep: str | None = None) -> Compose:
     return composed
 
 
-def _beside(
+def _choose_folder(
     folder: Path, seeds: Sequence[int], plan_in: Callable[[Path, Sequence[int]], Planned]
 ) -> tuple[Path, Sequence[int]]:
-    """The folder <folder>.2, .3, … of a plan begun although there is another, and first seeds that no earlier plan has
-    used.
-    """
+    """Choose the folder <folder>.2, .3, … of a new plan, and first seeds that no earlier plan used."""
     used: set[int] = set()
     numbered = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(2))
     for candidate in itertools.chain([folder], numbered):
@@ -153,8 +151,8 @@ def _beside(
     raise AssertionError("there is always another number")
 
 
-def _seen(folder: Path) -> int:
-    """Runs with a result in the folder of a sweep that was compared before it had a plan."""
+def _count_seen_runs(folder: Path) -> int:
+    """Count the runs with a result if the sweep was compared before it had a plan, else 0."""
     ended = [run for run in runs_in(folder) if fate_of(run).state in RESULTS]
     return len(ended) if ended and looks(folder) else 0
 
@@ -176,7 +174,7 @@ def run_rounds(
             write_json(folder / STANDING, standing(plan, course))
         if course.ended:
             return
-        # seed by seed over all arms: what is stopped early has whole seeds
+        # seed by seed over all arms, so that a sweep that is stopped early has whole seeds
         missing = [
             [*by_name[name], f"seed={seed}"]
             for seed in plan.seeds
@@ -191,7 +189,7 @@ def run_rounds(
             if lacking := _without_result(arms):
                 start(lacking)
         if lacking := _without_result(arms):
-            names = what_varies([arm.overrides for arm in lacking])
+            names = label_arms([arm.overrides for arm in lacking])
             print_failures(list(zip(names, lacking, strict=True)), wanted.retries)
             raise ArmsFailedError(1)
 
@@ -201,7 +199,7 @@ def _without_result(arms: Sequence[FrozenArm]) -> list[FrozenArm]:
 
 
 def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
-    """The content of STANDING: by arm its look, seeds, state (the outcome of its question) and questions."""
+    """Return the content of STANDING: each arm's look, seeds, state (the outcome of its question) and questions."""
     return {
         "look": len(course.looks),
         "looks": len(plan.looks),
@@ -239,10 +237,10 @@ def _question(contrast: Verdict) -> dict[str, object]:
 def take_over(arm: FrozenArm) -> Path | None:
     """Link the arm's folder to a finished run of the same content in another sweep; return that run's folder.
 
-    Not to a run that a search proposed: it may have been chosen for its luck.
+    Runs that a search proposed are not used: they may have been chosen for their luck.
     """
     if arm.folder.is_symlink() and not arm.folder.exists():
-        arm.folder.unlink()  # what it was taken from has been deleted
+        arm.folder.unlink()  # the run that this link points to was deleted
     if arm.folder.exists() or arm.folder.is_symlink():
         return None
     for folder in sorted(arm.folder.parent.parent.glob(f"*/*-{arm.id}/{STATUS}")):
@@ -255,7 +253,7 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """True if a run has a result, has the arm's content, and was not proposed by a search."""
+    """Return whether a run has a result, has the arm's content, and was not proposed by a search."""
     try:
         environment = read_environment(other)
         if fate_of(other).state not in RESULTS or environment.id != arm.id:

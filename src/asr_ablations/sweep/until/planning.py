@@ -1,4 +1,4 @@
-"""The plan of an ablation, from the configs of its arms, and what is known beforehand of its chances."""
+"""Make the plan of an ablation from its arms' configs, and forecast its chances."""
 
 import math
 import time
@@ -34,7 +34,7 @@ from asr_verdicts.verdict import Question
 
 @dataclass(frozen=True)
 class ArmConfigs:
-    """An arm as it is to run: its overrides without those of the seed, and its configs with two seeds."""
+    """An arm to run: its overrides without the seed, and its configs with two seeds."""
 
     overrides: list[str]
     first: DictConfig
@@ -51,7 +51,7 @@ class Planned:
 
 
 def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, wanted: UntilVerdict) -> Planned:
-    """Raise UsageError if nothing can be asked of the arms. seeds: of the sweep; more follow the largest of them."""
+    """Make the plan. Raise UsageError if the arms answer no question. seeds: the sweep's; further ones follow them."""
     runs = [ComposedRun(plain(variant.first), variant.overrides) for variant in variants]
     layout = lay_out_list(runs, Options()) or lay_out_by_factor(runs, Options())
     declared, arms = layout.declared, layout.arms
@@ -97,24 +97,22 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
 
 
 def continued(seeds: Sequence[int], count: int) -> list[int]:
-    """The first `count` of the seeds, and where they are fewer, those that follow the largest."""
+    """Return the first `count` seeds; if there are fewer, continue after the largest."""
     following = range(max(seeds) + 1, max(seeds) + 1 + max(0, count - len(seeds)))
     return [*list(seeds)[:count], *following]
 
 
 def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
-    """A line about seeds that the sweep names and the plan leaves out."""
+    """Return a line about seeds that the sweep names but the plan omits."""
     left = [str(seed) for seed in seeds if seed not in plan.seeds]
     if not left:
         return []
     most = f"the plan has at most {plan.most} seeds per arm"
-    return [f"seed={','.join(left)}: never trained, {most}; until.seeds={len(seeds)} takes all that are named"]
+    return [f"seed={','.join(left)}: never trained, because {most}; until.seeds={len(seeds)} takes all named seeds"]
 
 
 def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
-    """Lines on the plan before the first run: the noise of seeds in earlier sweeps, and the seeds that the margin
-    takes.
-    """
+    """Return lines on the plan before the first run: the noise between seeds, and the seeds that the margin needs."""
     plan, metric = planned.plan, planned.metric
     arms = len(plan.arms)
     margin = SCALES[plan.scale].margin(plan.margin, metric)
@@ -144,8 +142,8 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     ]
     if equal > plan.most:
         lines.append(
-            f"so equal arms will mostly end undecided: take a wider margin, more seeds (until.seeds={equal}), or, if "
-            "speakers are the limit, more of them (data.test_speakers)"
+            f"so equal arms will mostly end undecided: take a wider margin, more seeds (until.seeds={equal}), or more "
+            "speakers if these are the limit (data.test_speakers)"
         )
     return lines
 
@@ -164,7 +162,7 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
 
 
 def _belonging_to_seeds(variants: Sequence[ArmConfigs]) -> list[str]:
-    """Dotted keys that differ between two seeds of an arm."""
+    """List the dotted keys that differ between two seeds of an arm."""
     keys = {"seed"}
     for variant in variants:
         first, second = (flatten(content(cfg)) for cfg in (variant.first, variant.second))

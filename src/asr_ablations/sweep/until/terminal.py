@@ -1,4 +1,4 @@
-"""Messages of an ablation that adds seeds, while it runs."""
+"""Print the messages of an ablation that adds seeds."""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from asr_ablations.runs.status import fate_of
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.live import what_varies
+from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.tools.files import typed
 from asr_verdicts.metrics import Metric, format_interval
@@ -21,7 +21,7 @@ from asr_verdicts.verdict import Verdict
 
 
 def print_plan(lines: Sequence[str], reused: bool) -> None:
-    """Print what was frozen. reused: whether it was there already."""
+    """Print the frozen plan. reused: whether an earlier command froze it."""
     terminal = console()
     for number, line in enumerate(lines):
         head = ("plan, as it was frozen" if reused else "plan") if not number else ""
@@ -29,7 +29,7 @@ def print_plan(lines: Sequence[str], reused: bool) -> None:
 
 
 def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
-    """Print where each question stands after a look, and how many runs it has taken so far."""
+    """Print the state of each question after a look, and the number of runs so far."""
     plan, metric, terminal = planned.plan, planned.metric, console()
     title = f"look {look.number} of {len(plan.looks)}: {look.runs} seeds, {metric.label} on {plan.set}"
     table = Table(title=title, title_justify="left")
@@ -62,7 +62,7 @@ def _next(contrast: Verdict, plan: VerdictPlan) -> str:
 
 
 def _spent(course: Course, planned: Planned) -> str:
-    """The runs so far, and those that the fixed design would have taken beside what is open."""
+    """Return a line on the runs so far, and on those saved, compared with the fixed design, by decided arms."""
     plan = planned.plan
     runs = course.runs(plan)
     latest = course.looks[-1]
@@ -72,27 +72,27 @@ def _spent(course: Course, planned: Planned) -> str:
 
 
 def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, folder: Path) -> None:
-    """Print the verdicts, and what they cost."""
+    """Print the verdicts and their cost in runs."""
     for verdict in verdicts:
         for line in wrap(verdict.sentence, 100, subsequent_indent="  ", break_on_hyphens=False):
             console().print(Text(line, style=VERDICT_STYLES.get(verdict.outcome, "")), soft_wrap=True)
     runs = sum(course.runs(planned.plan).values())
     whole = planned.plan.most * len(planned.plan.arms)
     print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
-    print(f"{typed('compare', folder)} shows it all")
+    print(f"{typed('compare', folder)} shows the details")
 
 
 def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:
     """Name the runs that were taken over from other sweeps."""
-    names = what_varies([arm.overrides for arm, _ in taken])
+    names = label_arms([arm.overrides for arm, _ in taken])
     for name, (_, other) in zip(names, taken, strict=True):
         print(f"taken over: {name}, from {other.parent.name}/{other.name}")
 
 
 def print_failures(lacking: Sequence[tuple[str, FrozenArm]], retries: int) -> None:
-    """Say which runs the next look waits for."""
+    """Print the runs that the next look waits for."""
     print(
-        f"the look waits for {len(lacking)} runs that failed {1 + retries} times; the same command tries them again",
+        f"the look waits for {len(lacking)} runs that failed {1 + retries} times; the same command runs them again",
         file=sys.stderr,
     )
     for name, arm in lacking:
@@ -100,4 +100,4 @@ def print_failures(lacking: Sequence[tuple[str, FrozenArm]], retries: int) -> No
 
 
 def print_nothing(folders: Sequence[Path]) -> None:
-    """In place of the closing table of a sweep, between two looks."""
+    """Print nothing between two looks, in place of a sweep's closing table."""

@@ -1,4 +1,4 @@
-"""Counters of the machine for one training process: processor, memory, disk, GPUs."""
+"""Read the machine's counters for one training process: processor, memory, disk, GPUs."""
 
 import warnings
 from collections.abc import Callable
@@ -10,10 +10,10 @@ MIB, GIB = 2**20, 2**30
 
 
 class Host:
-    """Use of processor, memory and disk by this process and its children, which read audio."""
+    """Processor, memory and disk use of this process and its children, which read audio."""
 
     CHILDREN_EVERY = 10
-    """Readings between two searches for new children, which go through every process of the machine."""
+    """Readings between two searches for new children, which visit every process of the machine."""
 
     def __init__(self) -> None:
         self._processes = [psutil.Process()]
@@ -22,10 +22,10 @@ class Host:
         self._before: dict[tuple[int, str], float] = {}
 
     def read(self, seconds: float) -> dict[str, float | None]:
-        """Means over the `seconds` since the last reading; memory as it is now.
+        """Return means over the `seconds` since the last reading, and the current memory.
 
-        cpu_percent: 100 is all cores; host_memory_gib: resident memory, where shared pages count in each process;
-        disk_read_mib: what came from the disk and not from the page cache, None where the system does not report it.
+        cpu_percent: 100 is all cores. host_memory_gib: resident memory; shared pages count in each process.
+        disk_read_mib: data from the disk, not from the page cache; None if the system does not report it.
         """
         if self._readings % self.CHILDREN_EVERY == 0:
             self._processes = [self._processes[0], *self._processes[0].children(recursive=True)]
@@ -50,14 +50,14 @@ class Host:
         }
 
     def _added(self, process: psutil.Process, counter: str, now: float) -> float:
-        """What a counter of a process has gained since the last reading."""
+        """Return the increase of a process's counter since the last reading."""
         before = self._before.get((process.pid, counter), now)
         self._before[process.pid, counter] = now
         return now - before
 
 
 class Gpus:
-    """NVIDIA's own counters of the GPUs with these indices in torch; every counter is None where there is no driver."""
+    """NVIDIA's counters of the GPUs with these indices in torch. Without a driver, every counter is None."""
 
     def __init__(self, indices: list[int]) -> None:
         self._handles: list[object] = []
@@ -68,7 +68,7 @@ class Gpus:
             import torch
 
             pynvml.nvmlInit()
-            # by UUID, since torch's indices follow CUDA_VISIBLE_DEVICES and NVML's do not
+            # by UUID, because torch's indices follow CUDA_VISIBLE_DEVICES and NVML's do not
             names = [f"GPU-{torch.cuda.get_device_properties(index).uuid}" for index in indices]
             self._handles = [pynvml.nvmlDeviceGetHandleByUUID(name) for name in names]
             self._nvml = pynvml
@@ -76,7 +76,7 @@ class Gpus:
             warnings.warn(f"GPU utilisation is not recorded: {type(error).__name__}: {error}", stacklevel=2)
 
     def read(self) -> dict[str, float | str | None]:
-        """Mean share of time in which a kernel ran, that of each GPU, and memory and power, summed over the GPUs."""
+        """Return the percentage of time in which a kernel ran, mean and per GPU, and total memory and power."""
         percent = self._counters(lambda handle: self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         memory = self._counters(lambda handle: self._nvml.nvmlDeviceGetMemoryInfo(handle).used / GIB)
         power = self._counters(lambda handle: self._nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
@@ -99,5 +99,5 @@ class Gpus:
 
 
 def _total(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    readings = [value for value in values if value is not None]
+    return sum(readings) if readings and len(readings) == len(values) else None

@@ -1,4 +1,4 @@
-"""The table metrics.csv: what training logs, kept across interruptions."""
+"""The table metrics.csv: values that training logs, kept across interruptions."""
 
 import csv
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from asr_verdicts.files import write_csv
 
 
 class MetricsTable(CSVLogger):
-    """Lightning's CSV logger, which keeps the first `rows` rows of the run's file: Lightning's own would delete it."""
+    """Lightning's CSV logger, but it keeps the first `rows` rows of an existing file instead of deleting it."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         super().__init__(save_dir=str(folder), name="", version="")
         self.rows = 0
         if rank():
             return
-        kept = truncate(folder / METRICS, rows)
-        self._experiment = _ContinuedWriter(str(folder), sorted(kept[0]) if kept else [])
-        self.rows = len(kept)
+        old_rows = truncate(folder / METRICS, rows)
+        self._experiment = _ContinuedWriter(str(folder), sorted(old_rows[0]) if old_rows else [])
+        self.rows = len(old_rows)
 
     def log_metrics(self, metrics: Mapping[str, torch.Tensor | float], step: int | None = None) -> None:
         super().log_metrics(dict(metrics), step)

@@ -1,4 +1,4 @@
-"""Progress of a training on the terminal: a bar, and one line for each epoch."""
+"""Show the progress of a training on the terminal: a bar, and one line for each epoch."""
 
 import time
 from contextlib import suppress
@@ -14,7 +14,7 @@ from asr_ablations.runs.layout import PROGRESS
 from asr_ablations.runs.reader import EVALUATING, TRAINING
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.callbacks.step_losses import step_loss
-from asr_ablations.training.gradient_accumulation import trained_batches
+from asr_ablations.training.gradient_accumulation import count_trained_batches
 from asr_ablations.training.task import task_of
 from asr_verdicts.files import write_json
 from asr_verdicts.terminal import console
@@ -22,7 +22,7 @@ from asr_verdicts.terminal import console
 SECONDS_BETWEEN_FILES = 2.0
 """Seconds between two progress files, which a sweep's live table reads."""
 SECONDS_BETWEEN_BARS = 0.25
-"""Seconds between two updates of the bar: reading the loss waits for the device."""
+"""Seconds between two updates of the bar, because reading the loss waits for the device."""
 
 
 class ProgressBar(pl.Callback):
@@ -40,7 +40,7 @@ class ProgressBar(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._started = time.perf_counter()
-        self._first_batch = trained_batches(trainer)
+        self._first_batch = count_trained_batches(trainer)
         count = sum(p.numel() for p in pl_module.parameters())
         data = cast(SpeechData, trainer.datamodule)  # type: ignore[attr-defined]
         hours = float(data.sets["train"].durations.sum()) / 3600
@@ -63,7 +63,7 @@ class ProgressBar(pl.Callback):
             return
         self._last_bar = time.perf_counter()
         text = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs} loss {float(step_loss(trainer, outputs)):.3f}"
-        self._bars.update(self._bars.task_ids[0], completed=trained_batches(trainer), description=text)
+        self._bars.update(self._bars.task_ids[0], completed=count_trained_batches(trainer), description=text)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         metrics = self._metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -74,7 +74,7 @@ class ProgressBar(pl.Callback):
             values = {key: metrics.get(f"validation/{name}/{key}", float("nan")) for key in ("loss", "wer", "cer")}
             percents = f"WER {100 * values['wer']:4.1f} %  CER {100 * values['cer']:4.1f} %"
             rates.append(f"{name}: loss {values['loss']:.3f}  {percents}")
-        first, *others = rates  # a line for each set: with two of them none is wider than a terminal
+        first, *others = rates  # one line per set: two sets in a line would be wider than a terminal
         self.console.print(f"{head}  {first}  {time.perf_counter() - self._started:.0f} s")
         for line in others:
             self.console.print(f"{'':{len(head)}}  {line}")
@@ -92,12 +92,12 @@ class ProgressBar(pl.Callback):
             self._bars = None
 
     def _write(self, trainer: pl.Trainer, pl_module: pl.LightningModule, phase: str = TRAINING) -> None:
-        """Write progress.json for a sweep's live table. Rates are those of the last epoch: no device is waited for."""
+        """Write progress.json for a sweep's live table, with the last epoch's rates: reading new ones would wait."""
         self._last_file = time.perf_counter()
         if self.folder is None or rank():
             return
         wer = self._metrics.get(f"validation/{task_of(pl_module).validation_sets[0]}/wer")
-        batches, done = trainer.num_training_batches * (trainer.max_epochs or 1), trained_batches(trainer)
+        batches, done = trainer.num_training_batches * (trainer.max_epochs or 1), count_trained_batches(trainer)
         pace = (self._last_file - self._started) / max(1, done - self._first_batch)
         progress = {
             "epoch": trainer.current_epoch,
@@ -109,7 +109,7 @@ class ProgressBar(pl.Callback):
             "seconds_left": pace * (batches - done),
             "phase": phase,
         }
-        with suppress(OSError):  # a display is no reason to end a training
+        with suppress(OSError):  # a display must not end a training
             write_json(self.folder / PROGRESS, progress)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

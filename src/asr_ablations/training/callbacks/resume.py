@@ -21,7 +21,7 @@ from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint
-from asr_ablations.training.ddp import gathered
+from asr_ablations.training.ddp import gather_from_ranks
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import Sums, task_of
 from asr_verdicts.errors import UsageError
@@ -30,17 +30,18 @@ from asr_verdicts.files import Json
 log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0
-"""How often the first rank broadcasts whether to save or stop, at the same step for all; torchrun kills after 30 s."""
+"""Seconds between two broadcasts of the first rank, whether to save or stop; torchrun kills ranks after 30 s."""
 LONG_VALIDATION = 10.0
-"""Seconds of a validation that are not waited for when the run is to stop: a checkpoint is written just before it."""
+"""A validation of more seconds is left on a stop request: a checkpoint is written just before it."""
 
 Means = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Weighted sum and weight of every value that an epoch averages, by name."""
 
 
 def read_last_checkpoint(record: Run) -> Checkpoint | None:
-    """The last checkpoint of an earlier attempt. If it is damaged or another run's, all checkpoints are put aside, and
-    the run starts anew. Raise UsageError if it cannot be read now.
+    """Read the last checkpoint of an earlier attempt. Raise UsageError if it cannot be read now.
+
+    If it is damaged or belongs to another run, all checkpoints are put aside, and the run starts from scratch.
     """
     path = last_checkpoint(record.folder)
     if not path.exists():
@@ -50,11 +51,11 @@ def read_last_checkpoint(record: Run) -> Checkpoint | None:
         _check_resumable(checkpoint, record.id)
     except UsageError as error:
         if not rank():
-            kept = path.parent.rename(free_name(path.parent))  # with the best one: nothing is overwritten
-            log.warning("%s; the run starts anew, and its checkpoints are kept in %s", error, kept)
+            old_folder = path.parent.rename(free_name(path.parent))  # with best.ckpt, so that nothing is overwritten
+            log.warning("%s; the run starts from scratch, and its old checkpoints are in %s", error, old_folder)
         return None
     except (OSError, MemoryError) as error:
-        raise UsageError(f"{path}: it cannot be read now: {reason(error)}; the same command continues later") from error
+        raise UsageError(f"{path}: cannot be read now: {reason(error)}; run the same command later") from error
     if not rank():
         position = checkpoint["position"]
         epoch, batch = position["epoch"] + 1, position["batches"]
@@ -63,29 +64,29 @@ def read_last_checkpoint(record: Run) -> Checkpoint | None:
 
 
 def restore_threads(record: Run) -> None:
-    """Use as many threads as at the run's start: another number sums in another order, and changes the last bits."""
+    """Use as many threads as at the run's start, because the order of sums changes the last bits."""
     threads = read_environment(record.folder).hardware.threads
     if threads is not None and threads != torch.get_num_threads():
-        print(f"with {threads} threads, as the run started", flush=True)
+        print(f"uses {threads} threads, as at the start of the run", flush=True)
         torch.set_num_threads(threads)
 
 
 def _check_resumable(checkpoint: Checkpoint, run: str) -> None:
-    """Raises UsageError for a checkpoint from which a run with this id cannot continue."""
+    """Raise UsageError for a checkpoint from which a run with this id cannot continue."""
     try:
         owner = checkpoint["run"]["id"]
         numbers = [checkpoint["position"]["epoch"], checkpoint["position"]["batches"], checkpoint["run"]["rows"]]
         ranks_ = len(checkpoint["ranks"])
     except (KeyError, TypeError) as error:
-        raise UsageError(f"last.ckpt: no checkpoint to continue from: it lacks {error}") from error
+        raise UsageError(f"last.ckpt: cannot continue from this checkpoint: it lacks {error}") from error
     if not ranks_ or not all(isinstance(number, int) and number >= 0 for number in numbers):
-        raise UsageError("last.ckpt: no checkpoint to continue from: its position is no number")
+        raise UsageError("last.ckpt: cannot continue from this checkpoint: its position is not a number")
     if owner != run:
-        raise UsageError(f"last.ckpt: it belongs to the run {owner}, and this one is {run}")
+        raise UsageError(f"last.ckpt: it belongs to the run {owner}, but this run is {run}")
 
 
 class RankState(TypedDict):
-    """The state of a rank in a checkpoint: of generators, and of the means that Lightning and the task take."""
+    """A rank's state in a checkpoint: random generators, and the running means of Lightning and of the task."""
 
     random: dict[str, torch.Tensor]
     means: Means
@@ -95,13 +96,13 @@ class RankState(TypedDict):
 class LastCheckpoint(pl.Callback):
     """Writes `folder`/last.ckpt: before each epoch, after the last one, every `minutes`, and on a stop request.
 
-    It is written at the start of a batch, when Lightning has finished everything of the batches before: Lightning
-    writes its own within hooks, and a run that continues from one may log a step twice, or not at all. It also holds
-    what `record` returns, the random state of every rank and the epoch's running means, so that all later numbers are
-    those of a run that was never interrupted, bit for bit where the device is deterministic.
+    It is written at the start of a batch, when Lightning has finished all earlier batches. Lightning writes its own
+    checkpoints within hooks, and a run resumed from one may log a step twice or not at all. Ours also hold the result
+    of `record`, every rank's random state and the epoch's running means. All later numbers therefore equal an
+    uninterrupted run's, bit for bit if the device is deterministic.
 
-    A long validation is left at once on a stop request; its epoch is continued from the last of its batches. Must be
-    the first of the callbacks.
+    A stop request ends a long validation at once; the run then resumes at its epoch's last batch. Must be the first
+    callback.
     """
 
     def __init__(self, folder: Path, minutes: float, stop: StopRequest, record: Callable[[], Json]) -> None:
@@ -113,7 +114,7 @@ class LastCheckpoint(pl.Callback):
         self._resumed = False
         self._agreement = 0  # the batch at whose start the first rank broadcasts next
         self._counted = (0, 0.0)  # batch and time of the latest broadcast
-        self._validated = 0.0  # seconds of the latest validation; of several ranks, the first may be long
+        self._validated = 0.0  # seconds of the latest validation; infinite before the first one of several ranks
         self._left_at_once = False  # whether a checkpoint from just before this validation exists
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -121,8 +122,8 @@ class LastCheckpoint(pl.Callback):
         self._validated = math.inf if trainer.world_size > 1 else 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.stop.listen()  # again: Lightning has put its own handlers over ours
-        # before each batch it would broadcast what its handler has received, and wait for the device and all ranks
+        self.stop.listen()  # again, because Lightning has replaced our handlers
+        # before each batch it would broadcast whether its handler was called, and wait for the device and all ranks
         trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
         self.stop.holding = True
 
@@ -137,7 +138,7 @@ class LastCheckpoint(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         self._resumed = self._left_at_once = False
-        # not while gradients accumulate: they are in no checkpoint
+        # not while gradients accumulate: checkpoints do not hold them
         if not batch_idx or batch_idx % trainer.accumulate_grad_batches:
             return
         save, signal_number = self._agreed(trainer, batch_idx)
@@ -152,7 +153,7 @@ class LastCheckpoint(pl.Callback):
     def on_validation_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        if self._left_at_once:  # no rank need wait for another: what each needs is on disk
+        if self._left_at_once:  # ranks need not wait for each other: the checkpoint is on disk
             self._stop_on(self.stop.received)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -175,7 +176,7 @@ class LastCheckpoint(pl.Callback):
         if self._done:
             state["means"] = _running_means(trainer)
             state["sums"] = {key: (total.cpu(), steps.cpu()) for key, (total, steps) in task_of(pl_module).sums.items()}
-        checkpoint["ranks"] = gathered(state)
+        checkpoint["ranks"] = gather_from_ranks(state)
         checkpoint["run"] = self.record()
 
     def state_dict(self) -> Json:
@@ -186,7 +187,7 @@ class LastCheckpoint(pl.Callback):
         self._resumed = True
 
     def _agreed(self, trainer: pl.Trainer, batch: int) -> tuple[bool, int | None]:
-        """Return whether to save now, and the signal to stop on: the same for all ranks, decided by the first."""
+        """Return whether to save now, and the signal to stop on, if any. The first rank decides for all."""
         now = time.monotonic()
         due = now - self._saved >= 60 * self.minutes
         if trainer.is_last_batch:
@@ -204,7 +205,7 @@ class LastCheckpoint(pl.Callback):
     def _save(self, trainer: pl.Trainer, done: int) -> None:
         self._done = done
         for logger in trainer.loggers:
-            logger.save()  # the rows that the checkpoint counts must not be lost if the run is
+            logger.save()  # rows that the checkpoint counts must survive a crash
         trainer.save_checkpoint(self.path)
         self._saved = time.monotonic()
 
@@ -214,22 +215,22 @@ class LastCheckpoint(pl.Callback):
 
 
 def steps_until(seconds_per_step: float) -> int:
-    """Steps to the next agreement of several ranks: at least one, at most a thousand."""
+    """Return the steps to the next agreement of several ranks, from 1 to 1,000."""
     return max(1, min(1000, int(SECONDS_BETWEEN_AGREEMENTS / max(seconds_per_step, 1e-9))))
 
 
 class RestoreState(pl.Callback):
-    """Hands Lightning the checkpoint, if any, and restores random state and an epoch's running means. Must be the last.
+    """Hands Lightning the checkpoint, if any, and restores random state and an epoch's running means.
 
-    means: those that no batch has been added to yet.
+    Must be the last callback. means: restored means to which no batch has been added yet.
     """
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:
         self._checkpoint = checkpoint
-        own: RankState | None = checkpoint["ranks"][rank()] if checkpoint else None
-        self._random: dict[str, torch.Tensor] | None = own["random"] if own else None
-        self.means: Means = dict(own["means"]) if own else {}
-        self._sums: Sums = own["sums"] if own else {}
+        state: RankState | None = checkpoint["ranks"][rank()] if checkpoint else None
+        self._random: dict[str, torch.Tensor] | None = state["random"] if state else None
+        self.means: Means = dict(state["means"]) if state else {}
+        self._sums: Sums = state["sums"] if state else {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         checkpoint_io = trainer.strategy.checkpoint_io
@@ -280,13 +281,13 @@ def _random_state(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
 
 
 def _on_cuda(trainer: pl.Trainer) -> bool:
-    """Return whether the run uses a GPU: to ask CUDA itself would open it."""
+    """Return whether the run uses a GPU. Asking CUDA would open the GPU."""
     return trainer.strategy.root_device.type == "cuda"
 
 
 def _running_means(trainer: pl.Trainer) -> Means:
     results = trainer.fit_loop.epoch_loop._results
-    # of a run that is stopped again before its first batch, they are still to be restored
+    # if a run is stopped again before its first batch, restored means are still waiting
     callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by a connector
     waiting = [callback.means for callback in callbacks if isinstance(callback, RestoreState)]
     running = {

@@ -10,8 +10,9 @@ from asr_ablations.tools.machine import device_clock
 
 
 class Throughput(pl.Callback):
-    """Logs train/audio_hours_per_second (R): hours of audio without padding over the seconds from the start of an epoch
-    to the end of its last batch, which are train/epoch_seconds. Logs train/learning_rate, too.
+    """Logs train/epoch_seconds, train/audio_hours_per_second (R) and train/learning_rate.
+
+    An epoch's seconds end with its last batch. R is the hours of audio, without padding, over these seconds.
     """
 
     def __init__(self) -> None:
@@ -45,10 +46,10 @@ class Throughput(pl.Callback):
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
         self.audio_hours, self.train_seconds = state_dict["audio_hours"], state_dict["train_seconds"]
-        # the run may continue in the middle of an epoch, whose start is not repeated
+        # the run may continue in the middle of an epoch, and its on_train_epoch_start is not called again
         self._samples, self._started = int(state_dict["samples"]), time.perf_counter() - state_dict["seconds"]
 
     @property
     def rate(self) -> float:
-        """Hours of audio per second of training batches."""
+        """Return hours of audio per second of training batches."""
         return self.audio_hours / self.train_seconds if self.train_seconds else 0.0

@@ -1,4 +1,4 @@
-"""Transcripts of some training utterances while training goes on (Baunsgaard2020 §4.4.2, figure 6)."""
+"""Transcribe some training utterances during training (Baunsgaard2020 §4.4.2, figure 6)."""
 
 import csv
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ COLUMNS = ["batches", "id", "reference", "hypothesis"]
 
 
 class ExampleTranscripts(pl.Callback):
-    """Decodes the same `utterances` of the training set after every `every` batches: transcripts.csv in `folder`, and a
-    table `transcripts` if a logger shows tables.
+    """Decodes the same `utterances` training utterances after every `every` batches.
 
-    They are evenly spaced over the set, not augmented, and decoded in one pass without dropout, by the first rank,
-    which waits for the device only then. A run without transcripts trains to the same bits.
+    Writes transcripts.csv in `folder`, and the table `transcripts` if a logger shows tables. The utterances are evenly
+    spaced over the set, not augmented, and decoded in one pass without dropout by the first rank, which waits for the
+    device only then. Training has the same bits without transcripts.
     """
 
     def __init__(self, folder: Path, every: int, utterances: int) -> None:
@@ -51,7 +51,7 @@ class ExampleTranscripts(pl.Callback):
                 logger.log_table("transcripts", COLUMNS, rows, step=trainer.global_step)
 
     def _decoded(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> list[tuple[str, str, str]]:
-        """(id, reference, hypothesis) of each utterance."""
+        """Return (id, reference, hypothesis) of each utterance."""
         if self._batch is None:
             speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
             self._batch = evenly_spaced(speech, self.utterances)
@@ -62,7 +62,7 @@ class ExampleTranscripts(pl.Callback):
 
 
 def evenly_spaced(speech: Speech, count: int) -> Batch:
-    """A batch of `count` utterances of a set, or of all where it has fewer. Raises UsageError for an unreadable one."""
+    """Collate `count` utterances of a set, or all if there are fewer. Raise UsageError if one cannot be read."""
     places = np.linspace(0, len(speech) - 1, min(count, len(speech))).round().astype(int).tolist()
     batch = collate([speech[place] for place in places])
     assert isinstance(batch, Batch)
@@ -71,7 +71,7 @@ def evenly_spaced(speech: Speech, count: int) -> Batch:
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """As `eval`; each part returns to the mode that it had."""
+    """Set a module to evaluation mode within the context; afterwards each part has its previous mode."""
     training = [part for part in module.modules() if part.training]
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""Use of the machine by a training run, sampled over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
+"""Sample a training run's use of the machine over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
 
 import csv
 import threading
@@ -23,17 +23,18 @@ from asr_verdicts.files import Json
 
 
 class Utilisation(pl.Callback):
-    """Writes utilisation.csv into `folder` from a thread of its own, every `interval` seconds.
+    """Writes utilisation.csv into `folder` every `interval` seconds, from a separate thread.
 
     phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate, from the construction of this
-    object to `close`; decode is not counted in validate and evaluate. Samples begin with training, and continue from
-    where a checkpoint left them. In the phase train they have the part of a step that the host is in: data (between two
-    batches), forward, backward or update; the device may be behind.
+    object to `close`; validate and evaluate do not include decode. Samples begin with training; a resumed run continues
+    the table. In the phase train they name the host's part of the step (the device may be behind): data (between two
+    batches), forward, backward or update.
 
-    Logs train/waiting_percent (%) in each epoch: the share of its training time between the end of a batch and the
-    start of the next, with Lightning's own accounting and the loggers' writing. For a GPU, which may be busy meanwhile,
-    it is an upper bound. Logs with the validation metrics time/seconds, the wall time since training began, and
-    time/audio_hours, the audio trained on by then, without padding.
+    Logs for each epoch:
+    - train/waiting_percent: the share (%) of training time between a batch's end and the next batch's start, including
+      Lightning's accounting and loggers. It is an upper bound for a GPU, which may be busy meanwhile.
+    - time/seconds, with the validation: wall time since training began.
+    - time/audio_hours, with the validation: audio trained on so far, without padding.
     """
 
     def __init__(self, folder: Path, interval: float) -> None:
@@ -54,7 +55,7 @@ class Utilisation(pl.Callback):
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Count the time within the context as this phase."""
+        """Count the time within the context as `phase`."""
         outer = self._enter(phase)
         try:
             yield
@@ -133,7 +134,7 @@ class Utilisation(pl.Callback):
             self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
     def _enter(self, phase: str) -> str:
-        """End the current phase and start `phase`; returns the name of the one that ended."""
+        """End the current phase and start `phase`; return the name of the ended phase."""
         ended, now = self._phase, time.perf_counter()
         self.phases[ended] = self.phases.get(ended, 0.0) + now - self._since
         self._phase, self._since = phase, now
@@ -146,7 +147,7 @@ class Utilisation(pl.Callback):
             if not file.tell():
                 table.writeheader()
             last = time.perf_counter()
-            host.read(1)  # the start of the counters
+            host.read(1)  # starts the counters
             while not self._stop.wait(self.interval):
                 now, phase, part = time.perf_counter(), self._phase, self._part  # reading the counters takes a while
                 counters: dict[str, float | str | None] = {**host.read(now - last), **gpus.read()}
@@ -158,7 +159,7 @@ class Utilisation(pl.Callback):
 
 
 class TimedCheckpoints(AtomicCheckpointIO):
-    """Counts the time that checkpoints take as the phase `checkpoint`."""
+    """Counts the time for writing checkpoints as the phase `checkpoint`."""
 
     def __init__(self, utilisation: Utilisation) -> None:
         super().__init__()
@@ -170,14 +171,14 @@ class TimedCheckpoints(AtomicCheckpointIO):
 
 
 class TimedDecoder:
-    """Decodes as `decoder` does and counts the time as the phase `decode`; all other attributes are the decoder's."""
+    """Wraps `decoder` and counts its time as the phase `decode`; all other attributes are the decoder's."""
 
     def __init__(self, decoder: Decoder, utilisation: Utilisation) -> None:
         self._decoder, self._utilisation = decoder, utilisation
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         if log_probs.is_cuda:
-            torch.cuda.synchronize()  # else the wait for the forward pass would be counted as decoding
+            torch.cuda.synchronize()  # otherwise waiting for the forward pass would count as decoding
         with self._utilisation.during("decode"):
             return self._decoder(log_probs, lengths)
 
