@@ -228,12 +228,12 @@ def test_a_validation_set_has_the_name_of_its_results(given: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("pattern", "replacement", "reason"),
     [
-        ("price_per_hour: null", "price_per_hour: {_target_: os.system}", "hardware.price_per_hour is no number"),
-        ("price_per_hour: null", "price_per_hour: cheap", "hardware.price_per_hour is no number"),
+        ("price_per_hour: null", "price_per_hour: {_target_: os.system}", "hardware.price_per_hour is not a number"),
+        ("price_per_hour: null", "price_per_hour: cheap", "hardware.price_per_hour is not a number"),
         (r"\Z", "5: {_target_: os.system}\n", "a key is 5; expected a text"),
         (r"(?m)^batch:$", "batch:\n  null: 1", "a key is None; expected a text"),
-        (r"(?m)^ranks: .*$", "ranks: x", "ranks is no whole number"),
-        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is no object with keys"),
+        (r"(?m)^ranks: .*$", "ranks: x", "ranks is not a whole number"),
+        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is not an object with keys"),
     ],
 )
 def test_a_strangers_config_is_one_line(pattern: str, replacement: str, reason: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""JSON as dataclasses: an object is checked against the types of the fields, and written in their order."""
+"""JSON to and from dataclasses, checked against the types of their fields and written in field order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -8,18 +8,18 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-NAMES: dict[object, str] = {str: "text", int: "whole number", float: "number", dict: "object with keys", list: "list"}
+NAMES: dict[object, str] = {str: "a text", int: "a whole number", float: "a number", dict: "an object", list: "a list"}
 
 
 def parse(kind: type[T], content: object) -> T:
-    """Read an object of JSON as a record; unknown keys are ignored. Raises ValueError for a missing or wrong key."""
+    """Return a JSON object as a dataclass, ignoring unknown keys. Raises ValueError for missing or wrong keys."""
     record = _parse(content, kind, "")
     assert isinstance(record, kind)
     return record
 
 
 def _parse(content: object, kind: object, place: str) -> object:
-    """The content by its type. place: the dotted key, for errors."""
+    """Return the content as the given type. place: the dotted key, for errors."""
     container, arguments = get_origin(kind), get_args(kind)
     if container in (Union, UnionType):
         return None if content is None else _parse(content, arguments[0], place)
@@ -52,7 +52,7 @@ def _record(content: Mapping[str, object], kind: type, place: str) -> object:
 
 @cache
 def _hints(kind: type) -> dict[str, tuple[object, bool]]:
-    """The type of every field, and whether the field must be there."""
+    """Return each field's type and whether the field is required."""
     types = get_type_hints(kind)
     return {
         field.name: (types[field.name], field.default is MISSING and field.default_factory is MISSING)
@@ -71,11 +71,11 @@ def _below(place: str, key: object) -> str:
 
 
 def _unlike(kind: type, place: str) -> ValueError:
-    return ValueError(f"{place or 'it'} is no {NAMES[kind]}")
+    return ValueError(f"{place or 'it'} is not {NAMES[kind]}")
 
 
 def as_json(record: object) -> dict[str, object]:
-    """A record as an object of JSON, in the order of its fields. None is left out, but for the fields in `null`."""
+    """Return a dataclass as a JSON object in field order. None is left out, except for the fields named in `null`."""
     return dict(_items(record))
 
 
