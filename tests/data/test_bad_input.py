@@ -311,7 +311,7 @@ def test_without_an_index_everything_works(
     monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(tmp_path / "file"))
     (utterance,) = corpus(folder).read("train")
     assert utterance.fault == ""
-    assert "the index of train cannot be kept" in caplog.text
+    assert "the index of train cannot be stored" in caplog.text
 
 
 def test_the_index_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:

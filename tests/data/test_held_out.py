@@ -90,7 +90,7 @@ def test_prepare_says_what_is_in_training(
     with caplog.at_level(logging.WARNING):
         prepare(compose("data=manifest", f"data.root={folder}", "gpus=0"))
     assert caplog.messages == [
-        "2 of 3 utterances of test are in training too",
+        "2 of 3 utterances of test are also in training",
         "1 of 2 speakers of test are in training: intervals are for these speakers",
     ]
     assert "2 of 3 sentences of test are in training, word for word" in capsys.readouterr().out

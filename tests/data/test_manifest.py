@@ -277,13 +277,13 @@ def test_sets_are_called_by_as_little_of_their_paths_as_tells_them_apart() -> No
 
 def test_a_manifest_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "train.json")
-    with pytest.raises(UsageError, match=r"train\.json: it is no regular file"):
+    with pytest.raises(UsageError, match=r"train\.json: it is not a regular file"):
         text_of(tmp_path / "train.json")
 
 
 def test_a_manifest_that_is_a_device_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.json").symlink_to("/dev/zero")
-    with pytest.raises(UsageError, match=r"train\.json: it is no regular file"):
+    with pytest.raises(UsageError, match=r"train\.json: it is not a regular file"):
         text_of(tmp_path / "train.json")
 
 

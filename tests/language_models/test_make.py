@@ -231,7 +231,7 @@ def test_a_model_without_a_known_checksum_is_recorded_with_its_own(server: Serve
 def test_a_broken_download_of_a_model_is_continued_by_the_next_run(server: Server, tmp_path: Path) -> None:
     expected = expected_of(server)
     server.breaks = [40, *[0] * module.TRIES]
-    with pytest.raises(UsageError, match=r"broke off after 40 of .*the same command continues it"):
+    with pytest.raises(UsageError, match=r"the connection ended after 40 of .*the same command resumes"):
         download(server.address, expected, tmp_path / "a")
     server.requests.clear()
     folder = download(server.address, expected, tmp_path / "a")
