@@ -361,7 +361,7 @@ def test_a_manifest_in_another_encoding_is_one_error(content: bytes, message: st
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     write_manifest(tmp_path / "train.jsonl", [])
-    with pytest.raises(UsageError, match=rf"no manifest {tmp_path / 'dev.jsonl'}"):
+    with pytest.raises(UsageError, match=rf"{tmp_path / 'dev.jsonl'} is missing"):
         manifest(tmp_path).prepare()
     with pytest.raises(UsageError, match="no utterances in"):
         manifest(tmp_path).read("train")

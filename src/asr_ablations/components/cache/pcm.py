@@ -13,7 +13,7 @@ from asr_ablations.tools.files import expanded
 
 
 class PCM:
-    """Keeps the samples that cache=none reads under `root`, shared by all runs: training is bit-equal."""
+    """Keeps the samples that cache=none reads under `root`, shared by all runs. Training gives identical results."""
 
     holds_features = False
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class MLS(Folders):
-    """One language of Multilingual LibriSpeech. ending: that of the audio files, flac or opus; download: where the
-    language's archive is.
+    """One language of Multilingual LibriSpeech. ending: of the audio files, flac or opus. download: the source of the
+    language's archive.
     """
 
     licence = "CC BY 4.0 (LICENSE of the corpus)"
@@ -38,7 +38,7 @@ class MLS(Folders):
 
     @property
     def archive(self) -> str:
-        """The name of the archive with audio files of this ending."""
+        """The archive's name, which depends on the ending."""
         return f"{self.download['archive']}_opus" if self.ending == "opus" else self.download["archive"]
 
     def fetch(self) -> None:
@@ -61,7 +61,7 @@ class MLS(Folders):
         return utterances
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write utterances into one book per speaker, numbered, with copies of the audio files."""
+        """Write one book per speaker with numbered utterances and copies of the audio files."""
         assert self.root is not None
         lines = []
         for number, u in enumerate(utterances):
