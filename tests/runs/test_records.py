@@ -166,7 +166,7 @@ def test_a_damaged_run_is_named_with_its_file_and_left_out(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda lines: lines[:-1], "71 rows of test, and the summary counts 72"),
+        (lambda lines: lines[:-1], "71 rows of test, but the summary counts 72"),
         (lambda lines: [*lines, lines[-1]], "73 rows of test"),
         (lambda lines: [*lines[:-1], lines[-2]], "utterances of test twice"),
     ],
@@ -367,7 +367,7 @@ def test_a_strangers_config_gets_nothing_of_the_environment(
     folder = write_run(tmp_path, "seed=0")
     config = yaml.safe_load((folder / "config.yaml").read_text())
     (folder / "config.yaml").write_text(yaml.safe_dump({**config, **yaml.safe_load(line)}))
-    words = f"{key} holds an interpolation"
+    words = f"{key} contains an interpolation"
     with pytest.raises(UnreadableFileError, match=re.escape(words)):
         read_config(folder)
     with pytest.raises(UsageError, match=re.escape(words)):

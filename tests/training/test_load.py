@@ -171,7 +171,7 @@ WRONG = {
     "empty": (_text("checkpoints/last.ckpt", ""), r"last\.ckpt: (damaged|refused)"),
     "a text": (_text("checkpoints/last.ckpt", "hello"), r"last\.ckpt: (damaged|refused)"),
     "another text": (_text("checkpoints/last.ckpt", "a0"), r"last\.ckpt: (damaged|refused)"),
-    "no weights": (_no_weights, r"last\.ckpt: no checkpoint of a run"),
+    "no weights": (_no_weights, r"last\.ckpt: not a run's checkpoint"),
     "no checkpoint": (lambda folder: (folder / "checkpoints" / "last.ckpt").unlink(), "no checkpoints/last"),
     "no config": (lambda folder: (folder / "config.yaml").unlink(), "no run's folder"),
     "no yaml": (_text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),
