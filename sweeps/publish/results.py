@@ -46,7 +46,7 @@ DECODERS = "_decoders"  # ends the name of the section about other decoders of a
 LOCAL_KEYS = ("outputs", "workers", "progress", "sweep")  # of a command, which readers choose for themselves
 FIGURES = ("differences", "looks")  # of several arms; one arm alone has its seeds
 SHOWN = (
-    "Verdicts", "Keys that differ", "Looks", "Cost", "One arm", "Sources of noise", "What the search tried",
+    "Verdicts", "Keys that differ", "Looks", "Cost", "One arm", "Sources of noise", "Runs of the search",
     "Error rates", "Training",
 )  # fmt: skip
 """Sections of a comparison that the page has before the literature, by the beginning of their headings."""
