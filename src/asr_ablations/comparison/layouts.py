@@ -1,4 +1,4 @@
-"""The runs of a sweep file as arms: of a list, or of a plan."""
+"""The runs of a sweep as arms of its list or plan."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from asr_verdicts.record import AnyRun, Record, Records, Unfinished
 
 
 def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout[Arm] | None:
-    """The arms that a plan or a list names; None for a sweep with neither, whose arms are the choices of its factor."""
+    """Return the arms of a plan or list; None without either, because arms are then the choices of the factor."""
     if plan is not None:
         return _planned(records, plan)
     runs = [*records.runs, *records.diverged]
@@ -34,22 +34,22 @@ def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Lay
 
 
 def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
-    """The arms of the plan with their runs in the order of seeds, and warnings about runs that are not the plan's."""
+    """Return a plan's arms with runs in seed order, and warnings about runs outside the plan."""
     arms, taken = [], set()
     for planned in plan.arms:
-        mine = [run for run in [*records.runs, *records.diverged] if _belongs(run.config, planned.content, plan)]
+        matches = [run for run in [*records.runs, *records.diverged] if _belongs(run.config, planned.content, plan)]
         seeds: dict[int, Record] = {}
-        for run in mine:
+        for run in matches:
             if run.seed in plan.seeds and not run.searched:
                 seeds.setdefault(run.seed, run)
-        kept = [seeds[seed] for seed in sorted(seeds)]
+        chosen = [seeds[seed] for seed in sorted(seeds)]
         absent = [run for run in records.unfinished if run.config and _belongs(run.config, planned.content, plan)]
-        taken |= {id(run) for run in [*kept, *absent]}
+        taken |= {id(run) for run in [*chosen, *absent]}
         arms.append(
             Arm(
                 planned.name,
-                [run for run in kept if run.diverged_at is None],
-                [run for run in kept if run.diverged_at is not None],
+                [run for run in chosen if run.diverged_at is None],
+                [run for run in chosen if run.diverged_at is not None],
                 absent,
                 planned.levels,
             )
@@ -61,18 +61,18 @@ def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[s
 
 
 def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
-    """True if a run is of the arm with this content. A key that came into the configs after the plan was made has no
-    say, unless the run's own overrides set it.
+    """Return whether a run belongs to the arm with this content. Keys added to configs after the plan was made are
+    ignored, unless the run's overrides set them.
     """
-    own, planned = flatten(arm_content(config, plan.belongs)), flatten(content)
+    actual, planned = flatten(arm_content(config, plan.belongs)), flatten(content)
     typed = [str(override).partition("=")[0].lstrip("+~") for override in config.get("overrides") or []]
-    return {key: value for key, value in own.items() if key in planned or within(key, typed)} == planned
+    return {key: value for key, value in actual.items() if key in planned or within(key, typed)} == planned
 
 
 def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]] | None:
-    """The arms of a list, each of which may differ in what it changes; None for runs without a list.
+    """Return the arms of a list, which may differ in their listed changes; None for runs without a list.
 
-    Raises ConfoundedError for an arm that differs in more.
+    Raises ConfoundedError for an arm that differs in more keys.
     """
     if not (listed := listed_arms(runs)):
         return None
@@ -87,7 +87,7 @@ def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyR
 
 
 def _planned(records: Records, plan: VerdictPlan) -> Layout[Arm]:
-    """The arms of a plan. Those of a list differ as they did when the plan was made."""
+    """Return a plan's arms. Arms from a list keep the changes recorded in the plan."""
     arms, warnings = planned_arms(plan, records)
     runs = [run for arm in arms for run in arm.results]
     declared = declaration(runs)

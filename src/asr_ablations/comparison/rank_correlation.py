@@ -11,7 +11,7 @@ from asr_verdicts.statistics.distributions import normal_bound
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation with its 95 % interval, from −1 to 1, and the number of pairs."""
+    """A correlation from −1 to 1 with its 95 % interval and the number of pairs."""
 
     value: float
     low: float
@@ -20,9 +20,9 @@ class Correlation:
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
-    """Spearman's rank correlation; None with fewer than four pairs or where one side is constant.
+    """Return Spearman's rank correlation; None with fewer than four pairs, or if one side is constant.
 
-    The interval is Fisher's, with the variance 1.06 / (n − 3) of ranks (Fieller, Hartley & Pearson 1957).
+    The interval is Fisher's, with the variance 1.06 / (n − 3) for ranks (Fieller, Hartley & Pearson 1957).
     """
     n = len(x)
     if n < 4 or min(np.ptp(x), np.ptp(y)) == 0:
@@ -35,6 +35,6 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
 
 
 def _ranks(values: Sequence[float]) -> np.ndarray:
-    """Ranks from 1; equal values share the mean of theirs."""
+    """Return ranks from 1; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])
