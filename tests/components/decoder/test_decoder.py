@@ -129,9 +129,7 @@ def test_a_model_that_cannot_be_read(name: str, tmp_path: Path) -> None:
 def test_a_damaged_binary(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "lm.binary"
     file.write_bytes(content)
-    assert re.search(
-        "lm.binary: (a damaged KenLM binary|contains no words)", refused("beam_lm", LETTERS, lm=str(file))
-    )
+    assert re.search("lm.binary: (a damaged KenLM binary|contains no words)", refused("beam_lm", LETTERS, lm=str(file)))
 
 
 def test_a_model_of_other_letters_or_another_case() -> None:
