@@ -49,7 +49,7 @@ Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float
 
 
 class Recurrence(nn.Module):
-    """One direction of one of our recurrent layers, with its weights: (x (B, T, D), lengths (B,)) → (B, T, H).
+    """One direction of one of our recurrent layers: (x (B, T, D), lengths (B,)) → (B, T, H).
 
     For export only; direct calls return zeros. Raises UsageError unless the layer keeps its weights in a torch module
     `cell`, as all except min_gru and associative_lstm do. A layer with other computations is detected when the outputs

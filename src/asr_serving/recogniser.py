@@ -38,7 +38,7 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
 
 
 def _measure_loudness(samples: np.ndarray) -> np.ndarray:
-    """Return the level in dB of each 10 ms, averaged over the surrounding 0.3 s: (S // 160,), at least one value."""
+    """Return the level in dB of each 10 ms, averaged over 0.3 s: (S // 160,), at least one value."""
     count = max(1, len(samples) // HOP)
     decibels = np.empty(count, dtype=np.float32)
     for i in range(0, count, 6000):  # one minute at a time, as an hour in float64 takes 0.5 GB

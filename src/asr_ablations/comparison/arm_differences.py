@@ -87,14 +87,14 @@ def arm_differences(
     configs: Mapping[str, Config],
     baseline: str,
     factor: Sequence[str],
-    known: References,
+    derivations: References,
 ) -> list[ArmDifference]:
-    """Return the difference of every arm except the baseline. configs: a resolved config per arm, by name. known: the
-    derived keys. With two crossed factors no other baseline is needed, because their effects are separated.
+    """Return the difference of every arm except the baseline. configs: a resolved config per arm, by name. derivations: of
+    keys from others. With two crossed factors no other baseline is needed, because their effects are separated.
     """
     said, varied = keys_of_lists(configs)
     whole = {name: leaves(config) for name, config in configs.items()}
-    follows = derived([*factor, *varied], known)
+    follows = derived([*factor, *varied], derivations)
     differ = {name: _keys(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}
     return [
         ArmDifference(
@@ -116,8 +116,8 @@ def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDiffer
     if design.baseline not in arms or is_search(arms) or design.layout.factor == [SYSTEM]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
-    known = references([run for arm in arms for run in arm.results])
-    return arm_differences(configs, design.baseline.name, design.layout.factor, known)
+    derivations = references([run for arm in arms for run in arm.results])
+    return arm_differences(configs, design.baseline.name, design.layout.factor, derivations)
 
 
 def _keys(arm: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:

@@ -118,8 +118,8 @@ class LossAgainstWer:
 
 
 def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[LossAgainstWer]:
-    """Relate the last weights' loss on the first validation set to their WER on every test set, and the lowest
-    validation loss to the lowest validation WER. Empty if runs minimise different losses, or recorded none.
+    """Relate losses to WERs over all runs: of the last weights, on the first validation set and each test set, and the
+    lowest ones in validation. Empty if runs minimise different losses, or recorded none.
     """
     runs = [(arm, run) for arm in arms for run in arm.runs]
     if len(different_losses([run for _, run in runs])) > 1:

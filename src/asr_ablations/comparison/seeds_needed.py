@@ -7,8 +7,8 @@ from asr_verdicts.statistics.distributions import fewest, t_bound
 
 
 def planned_looks(most: int, first: Sequence[int] = (3, 5, 8, 12, 20)) -> tuple[int, ...]:
-    """Return the numbers of runs per arm at which to look: 3, 5, 8, 12, 20, increasing by 1.6, and finally `most`. A
-    look shortly before the last one is left out.
+    """Return the numbers of runs per arm at which to look, up to `most`. After 3, 5, 8, 12 and 20 they increase by a
+    factor of 1.6. A look shortly before the last one is left out.
     """
     looks = list(first)
     while looks[-1] < most:
@@ -27,8 +27,8 @@ def seeds_to_find(difference: float, deviation: float, level: float, power: floa
 
 
 def seeds_to_equal(margin: float, deviation: float, level: float, power: float = 0.8) -> int:
-    """Return the seeds per arm with which two one-sided tests, each at `level`, show two equal arms to be equal within
-    ± margin with probability `power`. deviation: of a run over seeds; variation between speakers is ignored.
+    """Return the seeds per arm with which equal arms are shown to be equal within ± margin with probability `power`.
+    The two one-sided tests each have this `level`. deviation: of a run over seeds, ignoring variation between speakers.
     """
     return fewest(lambda runs: _reach(runs, deviation, level, (1 - power) / 2) <= margin, MOST_SEEDS) or MOST_SEEDS
 

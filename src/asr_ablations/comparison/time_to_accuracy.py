@@ -33,7 +33,7 @@ EQUAL_AXES: tuple[Axis, ...] = ("steps", "audio_hours", "seconds")
 
 
 class Ratio(NamedTuple):
-    """A ratio of geometric means with its 95 % interval over runs, which is None if a side has a single run."""
+    """A ratio of geometric means with its 95 % interval over runs. The interval is None with a single run."""
 
     value: float
     low: float | None
@@ -43,7 +43,7 @@ class Ratio(NamedTuple):
 def ratio_of_times(
     arm: Sequence[float], baseline: Sequence[float], *, itself: bool = False, level: float = 0.05
 ) -> Ratio | None:
-    """Return an arm's time over the baseline's, in any unit, with an interval of 1 − `level`; None without times, or
+    """Return an arm's time over the baseline's, in any unit, with an interval of 1 − `level`. None without times, or
     for a time of 0. itself: both are the same runs, so the ratio is exactly 1.
 
     Disturbances multiply times, so the interval is Welch's on logarithms. A run that does not reach the target has no
@@ -116,16 +116,16 @@ def running_medians(curve: Sequence[Validation], last: int = VALIDATIONS) -> lis
 
 
 def time_to_accuracy(curve: Sequence[Validation], target: float, last: int = VALIDATIONS) -> Validation | None:
-    """TTA(target, last): the first validation at which the median of the last ones is at or below the target; None if
-    there is none (Baunsgaard2020 §4.1.2).
+    """TTA(target, last): the first validation at which the median of the last ones reaches the target. None if it never
+    does (Baunsgaard2020 §4.1.2).
     """
     medians = running_medians(curve, last)
     return next((curve[end + last - 1] for end, accuracy in enumerate(medians) if accuracy <= target), None)
 
 
 def choose_targets(curves: Sequence[Sequence[Validation]], last: int = VALIDATIONS) -> list[float]:
-    """Choose up to three targets, reached by every run, by half of the runs, and only by the best run; rounded up to
-    thousandths.
+    """Choose up to three targets, reached by every run, by half of the runs, and only by the best run. They are rounded
+    up to thousandths.
     """
     floors = sorted(min(medians) for curve in curves if (medians := running_medians(curve, last)))
     chosen = (floors[-1], floors[len(floors) // 2], floors[0]) if floors else ()

@@ -126,8 +126,8 @@ def scaling(arms: Sequence[Arm]) -> list[Scaling]:
 
 
 def processes(run: Record) -> int:
-    """Return the number of processes that trained together (one per GPU), from the run's record, or from the config if
-    the record lacks it, as at W&B. gpus=auto counts as one.
+    """Return the number of processes that trained together, one per GPU. It is taken from the run's record, or from the
+    config if the record lacks it, as at W&B. gpus=auto counts as one.
     """
     ranks, gpus = run.summary.ranks or run.config.get("ranks"), run.config.get("gpus")
     if ranks:

@@ -68,8 +68,8 @@ class Alphabet:
         return indices
 
     def encode_all(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated indices of all texts, with -1 for characters outside the alphabet, and the number of
-        indices of each text (N,).
+        """Return the concatenated indices of all texts, and the number of indices of each text (N,). Characters outside
+        the alphabet have the index -1.
         """
         points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         labels = self._indices[np.minimum(points, len(self._indices) - 1)]

@@ -196,7 +196,7 @@ def folders_in(folder: Path) -> Iterator[Path | Utterance]:
 
 
 def entries(folder: Path) -> list[Path | Utterance]:
-    """Return the contents of a folder, sorted by name, or one fault if it cannot be read: Path.glob would skip it
+    """Return the contents of a folder, sorted by name, or one fault if it cannot be read. Path.glob would skip it
     silently.
     """
     note(folder)
@@ -265,8 +265,8 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the paths by short names: the file's name, with as many folders, and the ending, as needed to tell it
-    apart. Raises UsageError if two paths are the same file.
+    """Return the paths by short names. A name is the file's, with as many folders, and the ending, as distinguish it
+    from the others. Raises UsageError if two paths are the same file.
     """
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}

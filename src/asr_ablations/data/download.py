@@ -102,8 +102,8 @@ def download(address: str, target: Path, *, checksum: str | None, setting: str, 
             is_final = isinstance(error, ValueError) or getattr(error, "errno", None) == errno.ENOSPC
             is_final |= isinstance(error, HTTPError) and error.code < 500 and error.code not in (408, 429)
             if failures >= TRIES or is_final:
-                kept = f"; {part} is kept, and the same command resumes" if _size(part) else ""
-                raise UsageError(f"cannot download {address}: {error}{kept}") from error
+                remedy = f"; {part} is kept, and the same command resumes" if _size(part) else ""
+                raise UsageError(f"cannot download {address}: {error}{remedy}") from error
             time.sleep(PAUSE * 2**failures / 2)
     if difference := _describe_difference(part, checksum, size):
         part.unlink()

@@ -26,8 +26,8 @@ def in_training(held_out: Utterances, training: Utterances) -> InTraining:
 
 
 def shares_audio(utterances: Utterances, others: Utterances) -> np.ndarray:
-    """Return whether the audio of each utterance (N,) is also in `others`: in files with the same bytes, at times that
-    overlap by more than ROUNDING, and in a common channel.
+    """Return whether the audio of each utterance (N,) is also in `others`. This means files with the same bytes, times
+    that overlap by more than ROUNDING, and a common channel.
     """
     parts: dict[str, list[tuple[float, float, int]]] = {content: [] for content, *_ in _parts(utterances)}
     for content, begin, end, channel in _parts(others):
@@ -54,8 +54,8 @@ def _parts(utterances: Utterances) -> Iterator[tuple[str, float, float, int]]:
 
 
 def warnings_of(sets: Mapping[str, Utterances], shared: Mapping[str, InTraining], corpus: Corpus) -> Iterator[str]:
-    """Yield warnings about audio and speakers of held-out sets that are also in training, and about test audio that is
-    also in validation. Error rates on such sets are too optimistic.
+    """Yield warnings about speech of held-out sets in training, and of test sets in validation. Error rates on such
+    sets are too optimistic.
     """
     for name, counts in shared.items():
         size, speakers = len(sets[name]), len(set(sets[name].strings("speaker")) - {""})

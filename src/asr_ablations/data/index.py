@@ -53,7 +53,7 @@ class AudioFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The utterances of a split, facts (N, 6) about their audio, and hashes and paths of the files and folders read."""
+    """A split's utterances, facts (N, 6) about their audio, and hashes and paths of the files and folders read."""
 
     columns: Columns
     facts: np.ndarray
@@ -129,7 +129,7 @@ class SplitIndex:
             return None
         listing = _restore(arrays)
         sources = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
-        if any(_hash_source(path) != kept for kept, path in sources):
+        if any(_hash_source(path) != recorded for recorded, path in sources):
             return None
         return listing if _are_unchanged(listing.columns.texts["audio"], listing.facts) else None
 
@@ -152,9 +152,9 @@ class SplitIndex:
         finally:
             _sources.reset(token)
         paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # as text: comparing Paths is slow
-        kept, decoded = self._load_audio(paths)
+        indexed, decoded = self._load_audio(paths)
         files: dict[str, AudioFile] = {}
-        for chunk in in_threads(lambda path: _inspect(path, kept), [*paths.values()], f"reading {self.split}"):
+        for chunk in in_threads(lambda path: _inspect(path, indexed), [*paths.values()], f"reading {self.split}"):
             files.update(chunk)
         facts = np.zeros((len(utterances), len(FACTS)), np.int64)
         for row, u in enumerate(utterances):  # in place, because corpora may be large
@@ -166,15 +166,15 @@ class SplitIndex:
         listing = Listing(
             Columns.of(utterances), facts, PackedTexts.of(f"{hash_} {path}" for path, hash_ in sources.items())
         )
-        if self.keeps_listing or any((path, file.state) not in kept for path, file in files.items()):
+        if self.keeps_listing or any((path, file.state) not in indexed for path, file in files.items()):
             self._store(listing)
         return listing
 
     def _load_audio(
         self, paths: Container[str]
     ) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
-        """Return known facts about the files at these paths, from the indexes of all splits: files by path and state,
-        and faults of decoded parts ("" for none).
+        """Return the stored facts about the files at these paths, from the indexes of all splits. Files are by path and
+        state. Faults of decoded parts are "" for none.
         """
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
         for index in self.path.parent.glob("*.npz"):
@@ -247,10 +247,10 @@ def _are_unchanged(paths: PackedTexts, facts: np.ndarray) -> bool:
     return True
 
 
-def _inspect(path: Path, kept: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
+def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
     """Return a path, with the stored facts about its file in its present state, or newly read ones."""
     state = FileState.of(path) or MISSING  # taken before reading, so that a change meanwhile is noticed later
-    if file := kept.get((str(path), state)):
+    if file := indexed.get((str(path), state)):
         return str(path), file
     try:
         samples, rate = audio.header(path)

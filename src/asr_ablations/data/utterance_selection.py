@@ -38,8 +38,8 @@ CURES = {"case": "data.normalise=case makes {} lower case", "punctuation": "data
 
 @dataclass(frozen=True)
 class Screened:
-    """One set: utterances used (`kept`), the others by reason (`left_out`), and ids of transcripts that need more
-    frames than the model has (`infeasible`: left out of training, and of evaluation if the model has 0 frames).
+    """One set: the utterances used (`kept`), and the others by reason (`left_out`). `infeasible` has the ids of those
+    with too few frames for CTC, which are left out of training (and of evaluation if the model has 0 frames).
     """
 
     kept: Utterances

@@ -34,7 +34,7 @@ def check_layers(trained: Trained, layers: Sequence[str]) -> None:
 def stored_activations(
     trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
 ) -> Path:
-    """Return the file with the outputs of these layers for a set, which may be train; compute it if it is missing.
+    """Return the file with the outputs of these layers for a set, or train; compute it if missing.
 
     Each layer has a group with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the frames of each
     utterance. `ids` (N,) are in the same order. Utterances are computed singly, without padding. Raises UsageError if a

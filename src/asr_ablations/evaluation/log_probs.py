@@ -93,8 +93,8 @@ def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Uttera
 
 
 def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: torch.device) -> str:
-    """Return twelve hexadecimal digits of a hash over everything that log-probabilities depend on: checkpoint, config,
-    source of features and model, utterances with audio, and device.
+    """Return twelve hexadecimal digits of a hash over everything that log-probabilities depend on. This is checkpoint,
+    config, source of features and model, utterances with audio, and device.
     """
     nodes = [trained.cfg[group] for group in ("features", "model", "rnn", "norm")]
     return content_key(

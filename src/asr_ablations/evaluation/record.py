@@ -18,8 +18,8 @@ from asr_verdicts.record import Rates, UtteranceRow, rates
 
 
 def error_report(rows: Sequence[UtteranceRow]) -> str:
-    """Return the error report of every set: WER; utterances with errors marked (reference->hypothesis); substitutions,
-    deletions and insertions by frequency; words by number of errors.
+    """Return the error report of every set. It has the WER, utterances with marked errors (reference->hypothesis),
+    substitutions, deletions and insertions by frequency, and words by number of errors.
     """
     names = dict.fromkeys(row["set"] for row in rows)
     return "".join(_report_set(name, [row for row in rows if row["set"] == name]) for name in names)

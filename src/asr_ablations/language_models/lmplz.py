@@ -46,8 +46,8 @@ Fit: TypeAlias = dict[str, float]
 
 
 def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> Fit:
-    """Measure a model's fit to sentences: perplexity over words and sentence ends as in KenLM's `query`, with and
-    without unknown words; share of unknown words; entropy in bits per word.
+    """Measure a model's fit to sentences. The perplexity is over words and sentence ends, as in KenLM's `query`, with
+    and without unknown words. The entropy is in bits per word.
     """
     total = without_oov = 0.0
     words = unknown = ends = 0

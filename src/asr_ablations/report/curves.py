@@ -144,7 +144,7 @@ def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Cu
 
 
 def _within_epoch(row: Mapping[str, float | None]) -> bool:
-    """Return whether a row belongs to a step: Lightning logs every few steps, in addition to the end of each epoch."""
+    """Return whether a row belongs to a step. Lightning logs every few steps, and at the end of each epoch."""
     return row.get("train/loss_step") is not None
 
 

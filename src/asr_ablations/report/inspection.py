@@ -207,7 +207,7 @@ def _draw_spectrum(panel: Axes, seen: Inspected, seconds: float) -> None:
 
 
 def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
-    """Draw a row for each symbol that is ever likely, and a dot for each frame's best symbol other than blank."""
+    """Draw a row for each symbol that is ever likely, and a dot for each frame's best, except blanks."""
     probabilities = np.exp(seen.log_probs[:, 1:])
     rows = np.flatnonzero(probabilities.max(axis=0, initial=0) >= LIKELY).tolist()
     panel.set_ylabel("posterior, best path")

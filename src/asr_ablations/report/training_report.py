@@ -115,7 +115,7 @@ def noise_section(comparison: Comparison) -> Section:
 
 
 def search_section(comparison: Comparison) -> Section:
-    """Rank the runs by the metric that a search minimised, with the varied values; empty unless a search proposed all
+    """Rank the runs by the metric that a search minimised, with the varied values. Empty unless a search proposed all
     runs.
     """
     tried = ranked(comparison.arms) if is_search(comparison.arms) else []
@@ -132,8 +132,8 @@ def search_section(comparison: Comparison) -> Section:
     if name:
         columns[name] = lambda row: metric.text(row[1].value(name, metric.name))
     columns["epochs"] = lambda row: number(row[1].summary.epochs)
-    shown = f" {name}: {metric.heading} of the last weights." if name else ""
-    minimised = f"Validation: the best {WER.heading}, which the search minimises.{shown}"
+    note = f" {name}: {metric.heading} of the last weights." if name else ""
+    minimised = f"Validation: the best {WER.heading}, which the search minimises.{note}"
     return tabulate("Runs of the search", tried, columns, [minimised, NOTES["search"]])
 
 
@@ -217,7 +217,7 @@ def gradient_section(comparison: Comparison) -> Section:
 
 
 def time_to_accuracy_section(comparison: Comparison) -> Section:
-    """Show means over an arm's seeds and their ratios to the baseline's mean; NA if a seed did not reach the target."""
+    """Show means over an arm's seeds and ratios to the baseline's; NA if a seed did not reach the target."""
     metric, reached = comparison.design.metric, times_to_accuracy(comparison)
     timed = ran_together(comparison.arms)
     groups: dict[tuple[str, float], list[TimeToAccuracy]] = {}

@@ -76,8 +76,8 @@ def log_afterwards(
     more: Json,
     decoder: Json | None = None,
 ) -> str | None:
-    """Log results as a separate W&B run, in the group of the run they belong to, if that one was logged to W&B. W&B's
-    errors are only printed, because the results are already written.
+    """Log results as a separate W&B run in the group of their run, if that was logged. W&B's errors are only printed,
+    because the results are already written.
 
     run: its folder; more: additional config keys; decoder: replaces the run's decoder in the config. Returns the
     command that sends the results later, if W&B is offline.

@@ -37,7 +37,7 @@ def open_streams() -> None:
 
 
 def report_end(error: BaseException, *, continues: bool = True) -> int:
-    """Print the reason for a command's end in one line, once for all ranks of a run, and return the exit code.
+    """Print the reason for a command's end in one line, once for all ranks, and return the exit code.
 
     The code is 2 for a user's mistake, 1 for a machine's error, and 128 plus the signal's number. Other errors are bugs
     and are raised. continues: whether the same command resumes after an interruption.
@@ -56,7 +56,7 @@ def report_end(error: BaseException, *, continues: bool = True) -> int:
 
 
 def describe_end(error: Exception) -> tuple[str, int] | None:
-    """Return the line and exit code for an error caused by the user or the machine; None for a bug, which needs its
+    """Return the line and exit code for an error caused by the user or the machine. None for a bug, which needs its
     traceback. The line is empty if the reader of the output has ended, as in … | head.
     """
     if isinstance(error, UsageError):

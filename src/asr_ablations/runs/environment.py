@@ -157,7 +157,7 @@ def buses(answer: str) -> list[str]:
 
 
 def links(answer: str) -> dict[str, str]:
-    """Return the link of each pair of GPUs as in `nvidia-smi topo -m`: NV2 means two NVLinks; PIX, PXB, PHB, NODE and
+    """Return the link of each pair of GPUs as in `nvidia-smi topo -m`. NV2 means two NVLinks; PIX, PXB, PHB, NODE and
     SYS mean ever longer routes over PCIe. Empty for a single GPU.
     """
     rows = [_STYLE.sub("", line).split() for line in answer.splitlines()]

@@ -198,7 +198,7 @@ def beyond_the_list(
 
 
 def named_keys(config: Config) -> list[str]:
-    """Return the keys that are mentioned in the name of a list's arm: its only one, or those contained in the name."""
+    """Return the keys mentioned in the name of a list's arm: its only one, or those in the name."""
     for arm in read_arms(config.get(LIST)):
         if arm.name == arm_of(config):
             return [key for key in arm.keys if len(arm.keys) == 1 or f"{key}=" in arm.name]

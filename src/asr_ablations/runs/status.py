@@ -38,7 +38,7 @@ class Diverged(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Fate:
-    """The end of a run: its state, the reason if not done, and the step at which it diverged, if so."""
+    """The end of a run: its state, the reason unless done, and the step at which it diverged."""
 
     state: State
     reason: str = ""

@@ -22,7 +22,7 @@ def of_the_system(error: OSError) -> str | None:
 
 
 def exit_code_of(error: OSError) -> int:
-    """Return 1 if the machine caused the error, or 2 if the input did, such as a folder that cannot be written."""
+    """Return 1 if the machine caused the error, or 2 if the input did, such as an unwritable folder."""
     return 1 if error.errno in DEVICE_ERRORS or error.filename is None else 2
 
 

@@ -161,7 +161,7 @@ def keep_memory() -> None:
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, from the driver: a fork cannot use CUDA after torch has opened it."""
+    """Return the GPUs that this process may use, without opening CUDA, which would break it for forks."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     import pynvml
@@ -174,7 +174,7 @@ def visible_gpus() -> list[str]:
 
 
 def gpu_memory() -> int:
-    """Return the bytes of the smallest GPU that this process may use; 0 without a GPU or if the driver fails."""
+    """Return the bytes of the smallest GPU that this process may use; 0 without a GPU or its driver."""
     import pynvml
 
     return min((int(total) for total in _ask_gpus(lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).total)), default=0)

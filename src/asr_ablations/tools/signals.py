@@ -115,8 +115,8 @@ def end_with(pid: int, started: float) -> None:
 
 
 def start_of(pid: int) -> float:
-    """Return a process's start time in seconds; on Linux since boot, because psutil's start time moves when the clock
-    is set. Raises psutil.NoSuchProcess.
+    """Return a process's start time in seconds, on Linux since boot. psutil's start time moves when the clock is set.
+    Raises psutil.NoSuchProcess.
     """
     try:
         # the name in parentheses may contain anything; the start is field 22, the 20th after the name

@@ -43,8 +43,8 @@ class Kaldi(Paths):
 
 
 def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
-    """Return the utterances of a data directory, including those with faults, and a function that returns the recording
-    of an utterance. root: the folder that relative audio paths start from.
+    """Return the utterances of a data directory, and a function that gives an utterance's recording. Utterances with
+    faults are included. root: the folder that relative audio paths start from.
     """
     recordings = {id_: _audio(folder, root, id_, path) for id_, path in _table(folder / "wav.scp").items()}
     texts = _table(folder / "text")

@@ -24,7 +24,7 @@ IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Manifest(Paths):
-    """A corpus of manifests:
+    """A corpus of manifests.
     - train, validation, test: one or more files each, relative to `root`, by default the current folder. A set is named
       after its file, without folder and ending. Audio paths are relative to their manifest's folder.
     - id: by default the audio file's name

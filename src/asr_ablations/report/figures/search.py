@@ -15,8 +15,8 @@ FEW = 6
 
 
 def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw the figure `search`: a panel per hyperparameter, a point per run proposed by the search, and a star for the
-    best run. The axis is logarithmic if the search sampled on a logarithmic scale.
+    """Draw the figure `search`: a panel per hyperparameter, with a point per run and a star for the best. An axis is
+    logarithmic if the search sampled on a logarithmic scale.
     """
     tried = hyperparameters(comparison)
     if not tried:

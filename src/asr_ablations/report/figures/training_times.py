@@ -16,9 +16,9 @@ MEASURES = {"seconds": "seconds", "audio_hours": "hours of audio", "epochs": "ep
 
 
 def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw time_to_accuracy: a panel per measure with a dot per seed, and a line at the mean if all seeds succeeded.
+    """Draw time_to_accuracy: a panel per measure with a dot per seed, and a line at their mean.
 
-    Otherwise the number of successful seeds is shown, because their mean would be too optimistic.
+    If a seed failed, the number of successful seeds replaces the mean, which would be too optimistic.
     """
     times, arms = times_to_accuracy(comparison), comparison.arms
     measures = [measure for measure in MEASURES if any(getattr(time, measure) is not None for time in times)]
@@ -56,8 +56,8 @@ def _draw_times(panel: Axes, x: float, width: float, times: Sequence[TimeToAccur
 
 
 def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw scaling: minutes per epoch, speed-up over the fewest processes and, if known, the price of an epoch, with a
-    line per series. Nothing if all runs have the same number of processes.
+    """Draw scaling: minutes per epoch, speed-up over the fewest processes and, if known, price of an epoch. Each series
+    has a line. Nothing is drawn if all runs have the same number of processes.
     """
     rows = scaling(comparison.arms)
     if not rows:

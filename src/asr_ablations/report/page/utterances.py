@@ -43,11 +43,11 @@ def worst(comparison: Comparison) -> list[dict[str, object]]:
                 first.setdefault((row["set"], row["id"]), run)
     ordered = sorted(rows_by_utterance.items(), key=lambda item: (-_rate(item[1]), -item[1][0]["words"], item[0]))
     bytes_left = AUDIO_BYTES
-    shown = []
+    utterances = []
     for (set_, id_), rows in ordered[:SHOWN]:
         sound = recording(first[set_, id_], rows[0], bytes_left)
         bytes_left -= len(str(sound["audio"] or ""))
-        shown.append({
+        utterances.append({
             "set": set_,
             "id": id_,
             "speaker": rows[0].get("speaker"),
@@ -55,7 +55,7 @@ def worst(comparison: Comparison) -> list[dict[str, object]]:
             **sound,
             "recognised": [words for arm in comparison.arms if (words := _recognised(arm, set_, id_))],
         })  # fmt: skip
-    return shown
+    return utterances
 
 
 def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
