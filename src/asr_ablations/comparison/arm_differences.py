@@ -89,8 +89,8 @@ def arm_differences(
     factor: Sequence[str],
     derivations: References,
 ) -> list[ArmDifference]:
-    """Return the difference of every arm except the baseline. configs: a resolved config per arm, by name. derivations: of
-    keys from others. With two crossed factors no other baseline is needed, because their effects are separated.
+    """Return the difference of every arm except the baseline. configs: a resolved config per arm. derivations: keys
+    that follow from others. Two crossed factors need no better baseline, because their effects are separated.
     """
     said, varied = keys_of_lists(configs)
     whole = {name: leaves(config) for name, config in configs.items()}
