@@ -18,7 +18,7 @@ from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.sample import mean_and_deviation
 
 VALIDATIONS = 3
-"""e in Baunsgaard2020 §4.1.2: the median of e validations must reach the target, to exclude lucky ones."""
+"""e in Baunsgaard2020 §4.1.2: the median of e validations must reach the target, so that luck does not suffice."""
 
 Axis = Literal["seconds", "steps", "audio_hours", "epochs"]
 """The costs of a training."""

@@ -17,7 +17,7 @@ from asr_ablations.language_models.model import RECURRENT
 from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_verdicts.errors import UsageError, choices
 
-END = 0  # the symbol at the start and end of a sentence; a letter is its place in the alphabet + 1
+END = 0  # the symbol at the start and end of a sentence; letters are numbered from 1
 IGNORED = -100
 
 

@@ -208,7 +208,7 @@ def interpolation_in(content: object) -> str | None:
 
 
 def _walk(content: object, place: str = "") -> Iterator[tuple[str, object, bool]]:
-    """Yield keys, and values that are not containers: dotted key, key or value, and whether it is a key."""
+    """Yield (dotted key, part, is_key) for every key, and for every value that is not a container."""
     if not isinstance(content, (dict, list)):
         yield place, content, False
         return

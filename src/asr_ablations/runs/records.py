@@ -203,7 +203,7 @@ def _run_folders(folder: Path) -> list[Path]:
     children = {path for path in {*layout.runs_in(folder), *begun} if not KEPT_ASIDE.search(path.name)}
     frozen = [folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")]  # including arms not yet started
     if not children and not frozen:
-        raise UsageError(f"{folder}: holds no runs; expected a sweep's folder, or a run's with {layout.STATUS}")
+        raise UsageError(f"{folder}: holds no runs; expected the folder of a sweep, or of a run with {layout.STATUS}")
     # a later launch that varies more keys gives the same arm another name
     by_id = {path.name.rpartition("-")[2]: path for path in [*sorted(frozen), *children]}
     return sorted({*children, *by_id.values()})
