@@ -515,10 +515,10 @@ def test_what_was_decoded_before_an_interruption_is_not_decoded_again(
         return "silent audio: all 0" if len(decoded) == 2 else ""
 
     monkeypatch.setattr(index, "in_threads", lambda work, items, title: ([work(item)] for item in items))
-    monkeypatch.setattr(index, "_decoding_fault", decode)
+    monkeypatch.setattr(index, "_find_fault", decode)
     with pytest.raises(KeyboardInterrupt):
         read(indexed_root, thorough=True)
-    monkeypatch.setattr(index, "_decoding_fault", lambda utterance: decoded.append(utterance.id) or "")
+    monkeypatch.setattr(index, "_find_fault", lambda utterance: decoded.append(utterance.id) or "")
     after = read(indexed_root, thorough=True)
     assert decoded == [u.id for u in after]
     assert [u.fault for u in after] == ["silent audio: all 0" if row == 1 else "" for row in range(len(after))]

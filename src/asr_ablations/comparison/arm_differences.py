@@ -61,7 +61,7 @@ def keys_text(keys: Keys) -> str:
     is null on one side, the class on the other side is shown.
     """
     parts = [
-        _key_text(key, *values)
+        _format_key(key, *values)
         for key, values in keys.items()
         if not (key.endswith(f".{SOURCE}") and key.removesuffix(SOURCE) + TARGET in keys)
         and f"{key}.{TARGET}" not in keys
@@ -69,17 +69,17 @@ def keys_text(keys: Keys) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _key_text(key: str, new: object, base: object) -> str:
+def _format_key(key: str, new: object, base: object) -> str:
     if key.endswith(f".{SOURCE}"):
         new, base = (value[:8] if isinstance(value, str) else value for value in (new, base))
-        return f"source of {key.removesuffix(f'.{SOURCE}')} {_value(new)} for {_value(base)}"
+        return f"source of {key.removesuffix(f'.{SOURCE}')} {_format_value(new)} for {_format_value(base)}"
     if key.endswith(f".{TARGET}"):
         new, base = (str(value).rpartition(".")[2] if isinstance(value, str) else value for value in (new, base))
         key = key.removesuffix(f".{TARGET}")
-    return f"{key} {_value(new)} for {_value(base)}"
+    return f"{key} {_format_value(new)} for {_format_value(base)}"
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     return "none" if value is MISSING else value_text(value)
 
 
@@ -95,14 +95,14 @@ def arm_differences(
     said, varied = keys_of_lists(configs)
     whole = {name: leaves(config) for name, config in configs.items()}
     follows = derived([*factor, *varied], derivations)
-    differ = {name: _keys(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}
+    differ = {name: _diff(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}
     return [
         ArmDifference(
             arm=name,
             baseline=baseline,
             keys=keys,
-            unsaid=_unsaid(keys, [*factor, *said.get(name, [])]),
-            better=[] if len(factor) > 1 else _contained(name, differ),
+            unsaid=_find_unsaid(keys, [*factor, *said.get(name, [])]),
+            better=[] if len(factor) > 1 else _find_contained(name, differ),
         )
         for name, keys in differ.items()
     ]
@@ -120,7 +120,7 @@ def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDiffer
     return arm_differences(configs, design.baseline.name, design.layout.factor, derivations)
 
 
-def _keys(arm: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:
+def _diff(arm: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:
     keys = {key: (arm.get(key, MISSING), base.get(key, MISSING)) for key in dict.fromkeys([*base, *arm])}
     return {
         key: (new, other)
@@ -129,32 +129,32 @@ def _keys(arm: Mapping[str, object], base: Mapping[str, object], follows: set[st
     }
 
 
-def _plain(keys: Keys) -> Keys:
+def _drop_class_keys(keys: Keys) -> Keys:
     """Leave out names of classes, and keys that only depend on the class."""
     return {key: values for key, values in keys.items() if not key.rpartition(".")[2].startswith("_")}
 
 
-def _brought(keys: Keys) -> Keys:
+def _select_brought(keys: Keys) -> Keys:
     """Return the values that the arm sets. Keys that its option lacks are not part of another arm's difference."""
-    return {key: values for key, values in _plain(keys).items() if values[0] is not MISSING}
+    return {key: values for key, values in _drop_class_keys(keys).items() if values[0] is not MISSING}
 
 
-def _contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
+def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
     """Return the arms whose difference is a proper part of this arm's, largest first."""
-    whole = _brought(differ[name]).items()
+    whole = _select_brought(differ[name]).items()
     parts = {
         other: len(part)
         for other, keys in differ.items()
-        if other != name and (part := _brought(keys)) and part.items() < whole
+        if other != name and (part := _select_brought(keys)) and part.items() < whole
     }
     return sorted(parts, key=lambda other: -parts[other])
 
 
-def _unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
+def _find_unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
     """Return the keys that the arm's name does not mention. It mentions a typed key, and for a group the option and the
     keys that only this option has. A key with different values in both arms counts if it is the whole difference.
     """
-    alone = len(_plain(keys)) == 1
+    alone = len(_drop_class_keys(keys)) == 1
     return [key for key, values in keys.items() if not _is_said(key, values, typed, alone)]
 
 

@@ -82,11 +82,11 @@ def observed(arm: Arm) -> list[Record]:
 
 def gradients(arms: Sequence[Arm]) -> list[Gradients]:
     """Return a row for each observed run that recorded gradient norms."""
-    rows = [_row(arm.name, run) for arm in arms for run in observed(arm)]
+    rows = [_measure_gradients(arm.name, run) for arm in arms for run in observed(arm)]
     return [row for row in rows if row is not None]
 
 
-def _row(name: str, run: Record) -> Gradients | None:
+def _measure_gradients(name: str, run: Record) -> Gradients | None:
     norms = np.array(read_gradient_norms(run.folder))
     finite = np.isfinite(norms)
     if not finite.any():
@@ -140,11 +140,11 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
 
     validated = {validation_set(run) for _, run in runs}
     last = [correlate(f"last weights, WER on {name}", read_last(name)) for name in test_sets if name not in validated]
-    best = correlate("lowest of all validations", lambda run: (_lowest(run, LOSS), _lowest(run, WER)))
+    best = correlate("lowest of all validations", lambda run: (_find_lowest(run, LOSS), _find_lowest(run, WER)))
     return [measured for measured in (*last, best) if measured.points]
 
 
-def _lowest(run: Record, metric: Metric) -> float | None:
+def _find_lowest(run: Record, metric: Metric) -> float | None:
     return min(validation_values(run, metric), default=None)
 
 
@@ -177,7 +177,7 @@ def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
     rates = [float(rate) for _, run in tried if (rate := run.summary.best_validation_wer) is not None]
     drawn = frozenset().union(*(logarithmic(run.folder.parent) for _, run in tried))
     return [
-        Hyperparameter(key, _numbers(texts), rates, rates.index(min(rates)), key in drawn)
+        Hyperparameter(key, _parse_numbers(texts), rates, rates.index(min(rates)), key in drawn)
         for key in comparison.design.layout.factor
         if len(set(texts := [arm.levels.get(key, "") for arm, _ in tried])) > 1
     ]
@@ -190,7 +190,7 @@ def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, Record]]:
     return [tried[place] for place in np.argsort(rates, kind="stable")]
 
 
-def _numbers(texts: list[str]) -> list[float] | list[str]:
+def _parse_numbers(texts: list[str]) -> list[float] | list[str]:
     try:
         return [float(text) for text in texts]
     except ValueError:

@@ -45,7 +45,7 @@ def compare_folders(folders: Sequence[Path], options: Options) -> Comparison:
     records = load(folders)
     title = " ".join(folder.resolve().name for folder in folders)
     plan = read_plan(folders[0]) if len(folders) == 1 else None
-    seen = evidence(_models(records))
+    seen = evidence(_list_models(records))
     comparison = compare(records, options, title, gather(folders, records), lay_out(records, options, plan))
     look_warnings = [] if comparison.course.sets else _keep_look(folders[0], seen, comparison)
     return with_warnings(comparison, look_warnings)
@@ -58,7 +58,7 @@ def with_warnings(comparison: Comparison, more: Sequence[str] = ()) -> Compariso
     return replace(comparison, warnings=[*comparison.warnings, *proposals, *untimed_warnings(comparison), *more])
 
 
-def _models(records: Records) -> list[str]:
+def _list_models(records: Records) -> list[str]:
     return sorted({run.model for run in [*records.runs, *records.diverged]})
 
 
@@ -69,12 +69,12 @@ def gather(folders: Sequence[Path], records: Records) -> Evidence:
     added, and this is the first look. In all other cases users may look at any time, and get an interval that stays
     valid for any number of looks. Raises UnreadableFileError for a damaged record of looks.
     """
-    models, folder = _models(records), folders[0]
+    models, folder = _list_models(records), folders[0]
     history = SweepsBeside(folder)
     seen = evidence(models)
     earlier_looks = [look for look in looks(folder) if look.runs != seen]
     number = len({look.runs for look in earlier_looks}) + 1
-    planned = _declared_runs(folders, models)
+    planned = _compare_with_declaration(folders, models)
     if planned is not None:
         return Evidence(ANYTIME, planned, number, history=history)
     if earlier_looks:  # for a sweep, a look at a part of its runs; for evaluations, at other models
@@ -83,7 +83,7 @@ def gather(folders: Sequence[Path], records: Records) -> Evidence:
     return Evidence(FIXED, "all declared runs have ended", number, complete=True, history=history)
 
 
-def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None:
+def _compare_with_declaration(folders: Sequence[Path], models: Sequence[str]) -> str | None:
     """Return how the runs differ from the declaration; None if they agree. Evaluations do not add trained models, so
     these existed before the first evaluation.
     """

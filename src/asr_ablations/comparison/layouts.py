@@ -23,7 +23,7 @@ from asr_verdicts.record import AnyRun, Record, Records, Unfinished
 def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout[Arm] | None:
     """Return the arms of a plan or list; None without either, because arms are then the choices of the factor."""
     if plan is not None:
-        return _planned(records, plan)
+        return _lay_out_plan(records, plan)
     runs = [*records.runs, *records.diverged]
     if (layout := lay_out_list(runs, options)) is None:
         return None
@@ -86,7 +86,7 @@ def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyR
     return Layout(declared, factor, differ, overruled, arms, default, changes=changes_of(arms, listed))
 
 
-def _planned(records: Records, plan: VerdictPlan) -> Layout[Arm]:
+def _lay_out_plan(records: Records, plan: VerdictPlan) -> Layout[Arm]:
     """Return a plan's arms. Arms from a list keep the changes recorded in the plan."""
     arms, warnings = planned_arms(plan, records)
     runs = [run for arm in arms for run in arm.results]

@@ -27,14 +27,14 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
     n = len(x)
     if n < 4 or min(np.ptp(x), np.ptp(y)) == 0:
         return None
-    value = float(np.clip(np.corrcoef(_ranks(x), _ranks(y))[0, 1], -1, 1))
+    value = float(np.clip(np.corrcoef(_rank(x), _rank(y))[0, 1], -1, 1))
     if abs(value) > 1 - 1e-12:
         return Correlation(value, value, value, n)
     half = normal_bound(0.025) * math.sqrt(1.06 / (n - 3))
     return Correlation(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half), n)
 
 
-def _ranks(values: Sequence[float]) -> np.ndarray:
+def _rank(values: Sequence[float]) -> np.ndarray:
     """Return ranks from 1; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])

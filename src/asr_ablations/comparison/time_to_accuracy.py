@@ -83,10 +83,10 @@ def validations(
     without them.
     """
     rows = ((value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value))
-    return [Validation(value, _spent(row, hours)) for value, row in rows]
+    return [Validation(value, _read_costs(row, hours)) for value, row in rows]
 
 
-def _spent(row: Mapping[str, float | None], hours: float | None) -> dict[Axis, float | None]:
+def _read_costs(row: Mapping[str, float | None], hours: float | None) -> dict[Axis, float | None]:
     steps, epochs = (None if (last := row.get(AXES[axis])) is None else last + 1 for axis in ("steps", "epochs"))
     audio = row.get(AXES["audio_hours"])
     if audio is None and epochs is not None and hours is not None:

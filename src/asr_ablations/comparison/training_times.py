@@ -53,11 +53,11 @@ def steady_seconds(run: Record) -> float | None:
 
 def epoch_times(arms: Sequence[Arm], baseline: str) -> list[EpochTimes]:
     """Return a row for each arm with recorded times."""
-    means = {arm.name: _seconds(arm.runs) for arm in arms}
-    return [_arm_times(arm, means, baseline) for arm in arms if means[arm.name]]
+    means = {arm.name: _read_seconds(arm.runs) for arm in arms}
+    return [_summarise_arm(arm, means, baseline) for arm in arms if means[arm.name]]
 
 
-def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> EpochTimes:
+def _summarise_arm(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> EpochTimes:
     recorded = [seconds for run in arm.runs if (seconds := epoch_seconds(run))]
     apart = all(len(seconds) > 1 for seconds in recorded)
     mean, over_runs = mean_and_deviation(means[arm.name])
@@ -76,7 +76,7 @@ def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> Epo
     )
 
 
-def _seconds(runs: Sequence[Record]) -> list[float]:
+def _read_seconds(runs: Sequence[Record]) -> list[float]:
     return [seconds for run in runs if (seconds := steady_seconds(run)) is not None]
 
 
@@ -118,10 +118,10 @@ def scaling(arms: Sequence[Arm]) -> list[Scaling]:
     batch's effect cannot be separated.
     """
     runs = [run for arm in arms for run in arm.runs if steady_seconds(run)]
-    series = _series(runs, ()) or _series(runs, BATCH)
-    names = _names([next(iter(by_count.values()))[0] for by_count in series])
+    series = _group_series(runs, ()) or _group_series(runs, BATCH)
+    names = _name_series([next(iter(by_count.values()))[0] for by_count in series])
     return [
-        _row(name, count, by_count) for name, by_count in zip(names, series, strict=True) for count in sorted(by_count)
+        _make(name, count, by_count) for name, by_count in zip(names, series, strict=True) for count in sorted(by_count)
     ]
 
 
@@ -142,36 +142,36 @@ def device(run: Record) -> str:
     return "GPU" if (available if gpus == "auto" else int(gpus)) else "CPU"
 
 
-def _series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[Runs]:
+def _group_series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[Runs]:
     """Group runs that only differ in number of processes, seed and `apart_from`; keep groups with several numbers."""
     groups: dict[str, Runs] = {}
     for run in runs:
-        alike = json.dumps([device(run), _rest(run, apart_from)], sort_keys=True)
+        alike = json.dumps([device(run), _select_content(run, apart_from)], sort_keys=True)
         groups.setdefault(alike, {}).setdefault(processes(run), []).append(run)
-    unambiguous = [group for group in groups.values() if all(len({*map(_batch, g)}) == 1 for g in group.values())]
+    unambiguous = [group for group in groups.values() if all(len({*map(_spell_batch, g)}) == 1 for g in group.values())]
     return [group for group in unambiguous if len(group) > 1]
 
 
-def _rest(run: Record, apart_from: tuple[str, ...]) -> dict[str, object]:
+def _select_content(run: Record, apart_from: tuple[str, ...]) -> dict[str, object]:
     return {key: value for key, value in run.content.items() if not within(key, ["gpus", "ranks", *apart_from])}
 
 
-def _names(runs: Sequence[Record]) -> list[str]:
+def _name_series(runs: Sequence[Record]) -> list[str]:
     """Name each run by the keys and values that differ between them."""
-    rests = [{**_rest(run, BATCH), "device": device(run)} for run in runs]
+    rests = [{**_select_content(run, BATCH), "device": device(run)} for run in runs]
     keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
     return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]
 
 
-def _batch(run: Record) -> str:
+def _spell_batch(run: Record) -> str:
     batch = run.config.get("batch") or {}
     times = f"{batch['accumulate']} × " if batch.get("accumulate", 1) > 1 else ""
     return f"{times}{batch.get('size')} utterances" if batch.get("size") else f"{times}{batch.get('seconds')} s"
 
 
-def _row(series: str, count: int, by_count: Runs) -> Scaling:
+def _make(series: str, count: int, by_count: Runs) -> Scaling:
     runs, fewest = by_count[count], min(by_count)
-    seconds, base = _seconds(runs), _seconds(by_count[fewest])
+    seconds, base = _read_seconds(runs), _read_seconds(by_count[fewest])
     mean, deviation = mean_and_deviation(seconds)
     speed_up = ratio_of_times(base, seconds, itself=count == fewest)
     assert speed_up is not None  # runs without times are in no series
@@ -182,7 +182,7 @@ def _row(series: str, count: int, by_count: Runs) -> Scaling:
         device=device(runs[0]),
         processes=count,
         n=len(runs),
-        batch=_batch(runs[0]),
+        batch=_spell_batch(runs[0]),
         epoch_seconds=mean,
         deviation=deviation,
         audio_hours_per_second=float(np.mean(speeds)) if speeds else None,
@@ -216,14 +216,14 @@ def ran_together(arms: Sequence[Arm]) -> bool:
 def _is_close(run: Record, other: Record) -> bool:
     if run.environment.resumed or other.environment.resumed:
         return False  # a resumed run has two starts
-    return abs(_start(run) - _start(other)) <= HOUR and _machine(run) == _machine(other)
+    return abs(_read_start(run) - _read_start(other)) <= HOUR and _describe_machine(run) == _describe_machine(other)
 
 
-def _start(run: Record) -> float:
+def _read_start(run: Record) -> float:
     assert run.environment.started is not None
     return datetime.fromisoformat(run.environment.started).timestamp()
 
 
-def _machine(run: Record) -> tuple[object, ...]:
+def _describe_machine(run: Record) -> tuple[object, ...]:
     hardware = run.environment.hardware
     return hardware.processor, hardware.cores, hardware.threads, tuple(hardware.gpus)

@@ -148,9 +148,9 @@ def to_record(run: ApiRun) -> Record:
         folder=Path(str(run.name)),
         config=config,
         overrides=[str(line) for line in config.get("overrides") or []],
-        summary=_summary(run, config, history),
-        metrics=[_metrics(row) for row in history],
-        utterances=_utterances(run),
+        summary=_read_summary(run, config, history),
+        metrics=[_read_metrics(row) for row in history],
+        utterances=_download_utterances(run),
         model=str(run.id),
         place=recorded.get("place"),
         data=DataRecord(sets=sets),
@@ -162,7 +162,7 @@ def nested(config: Config) -> Config:
     """Restore a plain config's nested form: `rnn: lstm` becomes the class of conf/rnn/lstm.yaml, and optimizer.lr the
     key lr of optimizer.
     """
-    whole: Config = {key: _option(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
+    whole: Config = {key: _restore(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
     for key, value in config.items():
         *parents, last = key.split(".")
         node = whole
@@ -175,7 +175,7 @@ def nested(config: Config) -> Config:
     return whole
 
 
-def _option(group: str, value: object) -> object:
+def _restore(group: str, value: object) -> object:
     file = CONF / group / f"{value}.yaml"
     if not isinstance(value, str) or not file.is_file():
         return value
@@ -184,7 +184,7 @@ def _option(group: str, value: object) -> object:
     return None if node is None else {"_target_": node.get("_target_")}
 
 
-def _utterances(run: ApiRun) -> list[UtteranceRow]:
+def _download_utterances(run: ApiRun) -> list[UtteranceRow]:
     """Return the rows of the run's utterance artifact; none if it was not sent."""
     for artifact in run.logged_artifacts():
         if artifact.type == "utterances":
@@ -194,7 +194,7 @@ def _utterances(run: ApiRun) -> list[UtteranceRow]:
     return []
 
 
-def _summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
+def _read_summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
     """Return the logged parts of summary.json: final/<set>/<metric> and the best validation WER."""
     sets: dict[str, dict[str, float]] = {}
     for row in history:
@@ -217,7 +217,7 @@ def _summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
     )
 
 
-def _metrics(row: Mapping[str, object]) -> dict[str, float | None]:
+def _read_metrics(row: Mapping[str, object]) -> dict[str, float | None]:
     """Return the numbers in a row of metrics.csv. _step counts W&B's log calls; the training step is another column."""
     numbers = {key: float(value) for key, value in row.items() if isinstance(value, (int, float))}
     return {**numbers, "step": numbers.get("trainer/global_step")}

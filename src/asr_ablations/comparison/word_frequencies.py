@@ -31,12 +31,12 @@ def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequ
     """Return a row per arm and set if its runs recorded the words' frequencies in training. Empty if training has all
     words at least three times, as in the built-in corpus with 300 words.
     """
-    rows = [row for name in sets for arm in arms if (row := _row(arm, name)) is not None]
+    rows = [row for name in sets for arm in arms if (row := _build_row(arm, name)) is not None]
     return rows if any(row.words[0] or row.words[1] for row in rows) else []
 
 
-def _row(arm: Arm, name: str) -> WordFrequencies | None:
-    counted = [counts for run in arm.runs if (counts := _counts(run, name)) is not None]
+def _build_row(arm: Arm, name: str) -> WordFrequencies | None:
+    counted = [counts for run in arm.runs if (counts := _count_words(run, name)) is not None]
     if not counted or len(counted) < len(arm.runs):
         return None
     words, wrong = np.sum(counted, axis=0)
@@ -44,7 +44,7 @@ def _row(arm: Arm, name: str) -> WordFrequencies | None:
     return WordFrequencies(arm.name, name, (words / len(counted)).tolist(), shares.tolist())
 
 
-def _counts(run: Record, name: str) -> np.ndarray | None:
+def _count_words(run: Record, name: str) -> np.ndarray | None:
     """Return words and wrong words of a run on a set (2, bands); None if training frequencies are unknown."""
     rows = [row for row in run.utterances if row["set"] == name]
     training_counts = run.data.training_counts

@@ -76,7 +76,7 @@ class Alphabet:
         counts = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         if not self.separation:
             return labels, counts
-        places, owners = _repeats(labels, counts)
+        places, owners = _find_repeats(labels, counts)
         separated = np.insert(labels, places, self._index[self.separation])
         return separated, counts + np.bincount(owners, minlength=len(texts))
 
@@ -96,10 +96,10 @@ def shortest_path(labels: Sequence[int] | np.ndarray) -> int:
 
 def shortest_paths(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the number of frames (N,) that CTC needs for texts in the form of Alphabet.encode_all."""
-    return counts + np.bincount(_repeats(labels, counts)[1], minlength=len(counts))
+    return counts + np.bincount(_find_repeats(labels, counts)[1], minlength=len(counts))
 
 
-def _repeats(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _find_repeats(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the places of labels that equal their left neighbour in the same text, and the texts' indices."""
     owners = np.repeat(np.arange(len(counts)), counts)
     places = np.flatnonzero((labels[1:] == labels[:-1]) & (owners[1:] == owners[:-1])) + 1

@@ -61,7 +61,7 @@ def header(path: Path) -> tuple[int, int]:
     try:
         info = soundfile.info(os.fsencode(path))  # soundfile refuses text names that are not UTF-8
     except UNREADABLE as error:
-        raise AudioError(path, "unreadable audio", _reason(error)) from error
+        raise AudioError(path, "unreadable audio", _read_reason(error)) from error
     expected = FORMATS.get(path.suffix.lower(), (info.format,))
     if info.format not in expected:
         raise AudioError(path, "wrong extension", f"the content is {info.format}, expected {expected[0]}")
@@ -112,7 +112,7 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
     try:
         file = soundfile.SoundFile(os.fsencode(path))
     except UNREADABLE as error:
-        raise AudioError(path, "unreadable audio", _reason(error)) from error
+        raise AudioError(path, "unreadable audio", _read_reason(error)) from error
     with file:
         rate, expected = file.samplerate, round(seconds * file.samplerate)
         if not AVERAGED <= channel < file.channels:
@@ -124,9 +124,9 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
                 file.seek(round(offset * rate))
             elif offset:  # GSM 6.10 and others cannot seek
                 file.read(round(offset * rate), dtype=dtype)
-            samples = _mono(file, expected, dtype, channel)
+            samples = _read_mono(file, expected, dtype, channel)
         except UNREADABLE as error:  # although the header was valid
-            raise AudioError(path, "truncated audio", _reason(error)) from error
+            raise AudioError(path, "truncated audio", _read_reason(error)) from error
         scaled = file.subtype in ("FLOAT", "DOUBLE")
     if samples is None:
         raise AudioError(path, "channels cancel out", "their mean is silent; a manifest's key channel selects one")
@@ -139,7 +139,7 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
         raise AudioError(path, "beyond full scale", f"peak {peak:.1f}, {100 * share:.1f} % of samples")
     if dtype == "float32":
         samples = samples * 32768
-    return _to_int16(samples) if rate == SAMPLE_RATE else _resample(samples, rate)
+    return _convert_to_int16(samples) if rate == SAMPLE_RATE else _resample(samples, rate)
 
 
 def hash_content(path: Path) -> str:
@@ -159,12 +159,12 @@ def hash_reader() -> str:
     return hash_source("asr_ablations.data.audio", within="asr_ablations.data")
 
 
-def _reason(error: Exception) -> object:
+def _read_reason(error: Exception) -> object:
     """Return libsndfile's message without the path, which is in bytes."""
     return getattr(error, "error_string", error)
 
 
-def _mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int) -> np.ndarray | None:
+def _read_mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int) -> np.ndarray | None:
     """Return up to `frames` next samples (S,), of one channel or averaged; None if the channels cancel out."""
     samples: np.ndarray = file.read(frames, dtype=dtype, always_2d=True)
     if file.channels == 1:
@@ -176,7 +176,7 @@ def _mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int) -> n
     return mean if np.square(mean).sum() >= CANCELLED * power else None
 
 
-def _to_int16(samples: np.ndarray) -> np.ndarray:
+def _convert_to_int16(samples: np.ndarray) -> np.ndarray:
     """Return the samples as int16. Values above full scale are clipped instead of wrapping around."""
     if samples.dtype == np.int16:
         return samples
@@ -187,4 +187,4 @@ def _resample(samples: np.ndarray, rate: int) -> np.ndarray:
     import torch
     from torchaudio.functional import resample
 
-    return _to_int16(resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy())
+    return _convert_to_int16(resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy())

@@ -37,23 +37,23 @@ class Batch:
 
     def to(self, device: torch.device, non_blocking: bool = True) -> "Batch":
         """Return the batch with audio and targets on `device`; the lengths stay on the CPU, where CTC needs them."""
-        return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self._move(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
-        return self._moved(torch.Tensor.pin_memory)
+        return self._move(torch.Tensor.pin_memory)
 
-    def _moved(self, move: Callable[[torch.Tensor], torch.Tensor]) -> "Batch":
+    def _move(self, move: Callable[[torch.Tensor], torch.Tensor]) -> "Batch":
         features = None if self.features is None else move(self.features)
         return replace(self, audio=move(self.audio), targets=move(self.targets), features=features)
 
     def waveforms(self) -> torch.Tensor:
         """Return the samples scaled to -1..1 and padded with zeros: (B, S) float32 on the audio's device."""
-        return _padded(self.audio.float()[:, None] / 32768, self.lengths)[..., 0]
+        return _pad(self.audio.float()[:, None] / 32768, self.lengths)[..., 0]
 
     def padded_features(self, frames: torch.Tensor) -> torch.Tensor:
         """Return features padded with zeros: (B, T, F) float32 on their device. frames: (B,)."""
         assert self.features is not None
-        return _padded(self.features.float(), frames)
+        return _pad(self.features.float(), frames)
 
     def padding(self) -> float:
         """Return the padding's share of the padded batch, from 0 to 1."""
@@ -73,7 +73,7 @@ def unlabelled_batch(waveforms: Sequence[np.ndarray]) -> Batch:
     )
 
 
-def _padded(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def _pad(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Pad concatenated values: (sum of lengths, F) → (B, longest, F); lengths (B,) on the CPU."""
     size = int(lengths.max()) if len(lengths) else 0
     valid = valid_frames(lengths, size, values.device)

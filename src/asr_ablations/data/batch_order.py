@@ -58,9 +58,9 @@ class BatchOrder(Sampler[list[int]]):
     def batches(self) -> list[EpochBatch]:
         """Return this rank's share of every batch in the epoch."""
         drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
-        return [self._share(batch) for batch in _joined(drawn, self.ranks)]
+        return [self._take_share(batch) for batch in _merge(drawn, self.ranks)]
 
-    def _share(self, batch: np.ndarray) -> EpochBatch:
+    def _take_share(self, batch: np.ndarray) -> EpochBatch:
         if self.ranks > 1:
             batch = batch[np.argsort(self.durations[batch], kind="stable")][self.rank :: self.ranks]
         share = EpochBatch(batch.tolist())
@@ -82,7 +82,7 @@ class BatchOrder(Sampler[list[int]]):
         return self._count
 
 
-def _joined(batches: list[np.ndarray], ranks: int) -> list[np.ndarray]:
+def _merge(batches: list[np.ndarray], ranks: int) -> list[np.ndarray]:
     """Merge batches until each has at least one utterance per rank."""
     joined: list[np.ndarray] = []
     for batch in batches:

@@ -90,13 +90,13 @@ class SpeechData(pl.LightningDataModule):
 
     def _add(self, sets: dict[str, Screened]) -> None:
         for name, screened in sets.items():
-            used, readable = self._few(screened.kept), _readable(screened)
+            used, readable = self._limit(screened.kept), _select_readable(screened)
             store = self.cache.open(name, readable if self.batches is None else used, self.workers)
             perturbation = self.perturbation if name == "train" else None
             self.sets[name] = Speech(used, self.alphabet, store, perturbation)
         self.screened |= sets
 
-    def _few(self, utterances: Utterances) -> Utterances:
+    def _limit(self, utterances: Utterances) -> Utterances:
         """Return the utterances of the first `batches` batches, at least one."""
         if self.batches is None:
             return utterances
@@ -196,7 +196,7 @@ class SpeechData(pl.LightningDataModule):
         return SpeechLoader(self.sets[name], batches, self.workers, pinned=self.pinned)
 
 
-def _readable(screened: Screened) -> Utterances:
+def _select_readable(screened: Screened) -> Utterances:
     """Return the utterances to cache. All arms share the cache, so it includes those that only this model excludes."""
     unused = [u for reason in UNUSED for u in screened.left_out.get(reason, [])]
     readable = Utterances.joined([screened.kept, Utterances.of(unused)])

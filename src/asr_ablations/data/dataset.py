@@ -88,16 +88,16 @@ class Speech(Dataset):
 
     def __getitem__(self, index: int) -> Item:
         """Raises UsageError with the utterance's id if it cannot be read."""
-        return self._items([index])[0]
+        return self._read_items([index])[0]
 
-    def _items(self, batch: Sequence[int]) -> Items:
+    def _read_items(self, batch: Sequence[int]) -> Items:
         utterances = [self.utterances[index] for index in batch]
         joined = None
         if isinstance(self.store, JoiningStore):
             self._note(batch[-1])
             joined, recordings = self.store.read_joined(utterances)
         else:
-            recordings = [self._recording(index, u) for index, u in zip(batch, utterances, strict=True)]
+            recordings = [self._read_recording(index, u) for index, u in zip(batch, utterances, strict=True)]
         labels, counts = self.alphabet.encode_all([u.text for u in utterances])
         assert labels.min(initial=0) >= 0, "screening leaves out texts with foreign characters"
         ends = counts.cumsum()
@@ -108,7 +108,7 @@ class Speech(Dataset):
         items.joined = joined
         return items
 
-    def _recording(self, index: int, utterance: Utterance) -> Recording:
+    def _read_recording(self, index: int, utterance: Utterance) -> Recording:
         self._note(index)
         try:
             return self.store.read(utterance)
@@ -117,7 +117,7 @@ class Speech(Dataset):
 
     def __getitems__(self, batch: list[int]) -> list[Item] | Unreadable:
         try:
-            items = self._items(batch)
+            items = self._read_items(batch)
         except UsageError as error:
             return Unreadable(error)
         if self.perturbation is None or not isinstance(batch, EpochBatch):
@@ -225,11 +225,11 @@ def explained(error: BaseException, speech: Speech) -> BaseException:
     """
     if not isinstance(error, (OSError, EOFError)) and "DataLoader worker" not in str(error):
         return error
-    names = ", ".join(f"{u.id} ({u.audio})" for u in _last_read_by_dead_workers(speech))
+    names = ", ".join(f"{u.id} ({u.audio})" for u in _find_abandoned(speech))
     return UsageError(f"a process that reads audio died at utterance {names}") if names else error
 
 
-def _last_read_by_dead_workers(speech: Speech) -> list[Utterance]:
+def _find_abandoned(speech: Speech) -> list[Utterance]:
     # a process closes its pipes shortly before it ends, so several checks may be necessary
     for _ in range(20):
         with suppress(RuntimeError):  # torch's SIGCHLD handler may raise again here

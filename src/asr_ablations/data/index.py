@@ -115,8 +115,8 @@ class SplitIndex:
         decode: whether to decode all audio, once for all runs, to find faults that headers do not show.
         """
         listing = self._load()
-        if listing is None or (decode and len(_rows_to_decode(listing))):
-            with self._exclusive():
+        if listing is None or (decode and len(_find_rows_to_decode(listing))):
+            with self._lock():
                 listing = self._load() or self._make(find)
                 if decode:
                     listing = self._decode(listing)
@@ -134,7 +134,7 @@ class SplitIndex:
         return listing if _are_unchanged(listing.columns.texts["audio"], listing.facts) else None
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         """Let only one process at a time create the index. If it cannot be stored, processes do not wait."""
         with ExitStack() as stack:
             with suppress(OSError, UsageError):  # `_store` reports the reason
@@ -160,7 +160,7 @@ class SplitIndex:
         for row, u in enumerate(utterances):  # in place, because corpora may be large
             file = AudioFile(FileState.of(u.audio) or MISSING) if u.fault else files[str(u.audio)]
             placed = u if u.fault else _place(u, file)
-            fault = None if placed.fault else decoded.get(_part(placed, file.state))
+            fault = None if placed.fault else decoded.get(_identify_part(placed, file.state))
             utterances[row] = placed if fault is None else replace(placed, fault=fault)
             facts[row] = (*file.state, file.samples, file.rate, fault is not None)
         listing = Listing(
@@ -189,17 +189,17 @@ class SplitIndex:
                 if u.content:
                     files[str(u.audio), state] = AudioFile(state, samples, rate, u.content)
                 if is_decoded:
-                    parts[_part(u, state)] = u.fault
+                    parts[_identify_part(u, state)] = u.fault
         return files, parts
 
     def _decode(self, listing: Listing) -> Listing:
         """Decode audio that has not been decoded yet, to find faults. An interruption loses only unfinished chunks."""
         columns, facts, sources = listing
-        rows = _rows_to_decode(listing)
+        rows = _find_rows_to_decode(listing)
         faults = [columns.texts["fault"][row] for row in range(len(columns))]
         waiting = iter(rows.tolist())
         try:
-            for chunk in in_threads(_decoding_fault, Utterances([columns], rows), f"decoding {self.split}"):
+            for chunk in in_threads(_find_fault, Utterances([columns], rows), f"decoding {self.split}"):
                 for fault, row in zip(chunk, waiting, strict=False):
                     faults[row], facts[row, DECODED] = fault, 1
         finally:
@@ -273,16 +273,16 @@ def _place(utterance: Utterance, file: AudioFile) -> Utterance:
     return replace(utterance, duration=end - begin, content=file.content)
 
 
-def _part(utterance: Utterance, state: FileState) -> tuple[object, ...]:
+def _identify_part(utterance: Utterance, state: FileState) -> tuple[object, ...]:
     return str(utterance.audio), state, utterance.offset, utterance.duration, utterance.channel
 
 
-def _rows_to_decode(listing: Listing) -> np.ndarray:
+def _find_rows_to_decode(listing: Listing) -> np.ndarray:
     has_fault = np.diff(listing.columns.texts["fault"].ends) > 0
     return np.flatnonzero((listing.facts[:, DECODED] == 0) & ~has_fault)
 
 
-def _decoding_fault(utterance: Utterance) -> str:
+def _find_fault(utterance: Utterance) -> str:
     """Return the fault found by decoding, or ""."""
     try:
         samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)

@@ -83,7 +83,7 @@ class Cached:
     def __init__(self, folder: Path, utterances: Utterances, dtype: type, shape: tuple[int, ...]) -> None:
         self.path, self.shape = folder / "values", shape
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.ends, self.samples = _index(folder, len(utterances))
+        self.ends, self.samples = _load_index(folder, len(utterances))
         self.rows = {id_: row for row, id_ in enumerate(utterances.strings("id"))}
         self._open()
 
@@ -120,7 +120,7 @@ class Cached:
         self._open()
 
 
-def _index(folder: Path, count: int) -> np.ndarray:
+def _load_index(folder: Path, count: int) -> np.ndarray:
     """Return the ends and lengths in samples of all recordings (2, N). Raises UsageError if the file has another form:
     in a shared folder, other users may have written it.
     """
@@ -156,7 +156,7 @@ def build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utteran
 def _is_complete(folder: Path) -> bool:
     """Return whether the cache exists and is unchanged, by the states or hashes of its files."""
     try:
-        about, states = read_json(folder / ABOUT), _states(folder)
+        about, states = read_json(folder / ABOUT), _read_states(folder)
         if about["states"] == states:
             return True
         if intact := about["sha256"] == _hashes(folder):
@@ -216,10 +216,10 @@ def _write(folder: Path, recordings: Iterable[list[Recording]]) -> None:
         file.flush()
         os.fsync(file.fileno())
     np.save(folder / "index.npy", np.array([ends[1:], samples], dtype=np.int64))
-    (folder / ABOUT).write_text(json.dumps({"states": _states(folder), "sha256": _hashes(folder)}))
+    (folder / ABOUT).write_text(json.dumps({"states": _read_states(folder), "sha256": _hashes(folder)}))
 
 
-def _states(folder: Path) -> dict[str, list[int]]:
+def _read_states(folder: Path) -> dict[str, list[int]]:
     """Return values that change with every write to a file, even if its size and modification time are restored."""
     return {name: [*(FileState.of(folder / name) or ())] for name in FILES}
 

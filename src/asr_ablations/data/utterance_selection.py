@@ -115,12 +115,12 @@ def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alpha
             cures = (CURES[x] for x in normalise if reason == FOREIGN and not alphabet.foreign(normalise[x](u.text)))
             groups.setdefault((reason, next(cures, "")), []).append(u)
         for (reason, cure), group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
-            about = _about_signs(group, cure, judged, alphabet) if reason == FOREIGN else f": {reason}"
+            about = _describe_signs(group, cure, judged, alphabet) if reason == FOREIGN else f": {reason}"
             result.append(Complaint(f"{len(group)} of {len(utterances)} utterances of {name}{about}", group))
     return result
 
 
-def _about_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utterances], alphabet: Alphabet) -> str:
+def _describe_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utterances], alphabet: Alphabet) -> str:
     signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
     learnt = "train" in judged and set(signs).issubset(set().union(*judged["train"].strings("text")))
     ways = [cure, "alphabet=derived learns {}" if learnt else ""]
@@ -162,7 +162,7 @@ def select(
         trained = name == "train"
         sound = ~utterances.has("fault")
         infeasible, too_short = sound.copy(), sound.copy()
-        available = _output_frames(utterances.take(sound), output_frames)
+        available = _count_output_frames(utterances.take(sound), output_frames)
         infeasible[sound] = available < Transcripts.of(utterances.take(sound), alphabet).least_frames
         too_short[sound] = available == 0
         if trained:
@@ -171,7 +171,7 @@ def select(
         out = ~sound | too_short | (utterances.column("duration") > longest)
         left_out: dict[str, list[Utterance]] = {}
         for i in np.flatnonzero(out).tolist():
-            left_out.setdefault(_reason(utterances[i], bool(too_short[i]), trained), []).append(utterances[i])
+            left_out.setdefault(_choose_reason(utterances[i], bool(too_short[i]), trained), []).append(utterances[i])
         _warn(name, len(utterances), left_out)
         ids = sorted(utterances.take(infeasible).strings("id"))
         selected[name] = Screened(utterances.take(~out), left_out, ids)
@@ -195,7 +195,7 @@ def _warn_of_unknown_speakers(selected: Mapping[str, Screened], tested: Sequence
         )
 
 
-def _reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
+def _choose_reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
     """Return the reason for leaving an utterance out: a fault, too few frames, or its length."""
     if utterance.fault:
         return utterance.fault.partition(":")[0]
@@ -218,7 +218,7 @@ def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, 
     return ""
 
 
-def _output_frames(utterances: Utterances, output_frames: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+def _count_output_frames(utterances: Utterances, output_frames: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
     """Return the numbers of model output frames (N,)."""
     samples = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
     return output_frames(samples).numpy()

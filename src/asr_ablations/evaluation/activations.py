@@ -25,7 +25,7 @@ FORMAT = 1  # version of the stored format, increased when it changes
 
 def check_layers(trained: Trained, layers: Sequence[str]) -> None:
     """Raise UsageError with the names of the model's layers if a name is not one of them."""
-    named = dict(_model(trained).named_modules())
+    named = dict(_get_model(trained).named_modules())
     for name in layers:
         if not name or name not in named:
             raise choices("activations.layers", name, [other for other in named if other and other.count(".") < 2])
@@ -57,7 +57,7 @@ def stored_activations(
         content.attrs.update({"set": name, "checkpoint": trained.checkpoint.name, "run": trained.folder.name})
         content["ids"] = [utterance.id for utterance in utterances]
         lengths: dict[str, list[int]] = {layer: [] for layer in layers}
-        with _outputs(_model(trained), layers) as outputs:
+        with _collect_outputs(_get_model(trained), layers) as outputs:
             tracked = track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty())
             for utterance in tracked:
                 batch = collate([speech[places[utterance.id]]])
@@ -73,13 +73,13 @@ def stored_activations(
     return file
 
 
-def _model(trained: Trained) -> nn.Module:
+def _get_model(trained: Trained) -> nn.Module:
     assert isinstance(trained.task.model, nn.Module)
     return trained.task.model
 
 
 @contextmanager
-def _outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _collect_outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Collect the outputs of each layer in the latest forward pass, by name."""
     outputs: dict[str, Any] = {}
     named = dict(model.named_modules())

@@ -124,7 +124,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
     stored = {
         stored_activations(arm.trained, name, layers, *_forward_pass(arm.trained)): None
         for arm in arms
-        if (layers := _list(arm.cfg.activations.layers))
+        if (layers := _as_list(arm.cfg.activations.layers))
         for name in arm.activation_sets
     }
     for file in stored:
@@ -146,7 +146,7 @@ def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
             trained = runs[path, cfg.checkpoint]
             held_out = list(dict.fromkeys([*trained.data.corpus.validation, *trained.data.corpus.test]))
             sets = _choose("sets", cfg.sets, held_out) or held_out
-            check_layers(trained, _list(cfg.activations.layers))
+            check_layers(trained, _as_list(cfg.activations.layers))
             activated = _choose("activations.sets", cfg.activations.sets, ["train", *held_out]) or sets
             arms.append(DecodingArm(number, cfg, trained, sets, activated, build(cfg.decoder)(trained.task.alphabet)))
     return arms
@@ -154,13 +154,13 @@ def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
 
 def _choose(key: str, value: str | Sequence[str] | None, available: list[str]) -> list[str]:
     """Return the requested names after checking that they are available; empty by default."""
-    for name in _list(value):
+    for name in _as_list(value):
         if name not in available:
             raise choices(key, name, available)
-    return _list(value)
+    return _as_list(value)
 
 
-def _list(value: str | Sequence[str] | None) -> list[str]:
+def _as_list(value: str | Sequence[str] | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or [])
 
 
@@ -188,7 +188,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
         rows += texts
         sets[name] = set_content(log_probs[name], texts)
         times[name] = decoding_times(log_probs[name], decoded, pool.processes)
-    identity = _identity(arm, tuning, [log_probs[name] for name in arm.sets])
+    identity = _describe_identity(arm, tuning, [log_probs[name] for name in arm.sets])
     name = evaluation_name(decoder_name(arm.cfg), identity)
     ablation = OmegaConf.select(arm.cfg, "ablation")
     declared = OmegaConf.to_container(ablation) if ablation else None
@@ -226,7 +226,7 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
     return True
 
 
-def _identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[LogProbs]) -> Json:
+def _describe_identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[LogProbs]) -> Json:
     """Return everything that can change an evaluation's texts; files are represented by their content."""
     decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
     assert isinstance(decoder, dict)

@@ -76,10 +76,10 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
         trained.data.read(name)
     utterances = unique_utterances(name, trained.data.sets[name].utterances)
     file = trained.folder / LOG_PROBS / f"{name}-{log_probs_key(trained, utterances, device)}.npy"
-    if (index := _stored(file, len(utterances))) is None:
+    if (index := _read_stored(file, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
         _compute(trained, name, utterances, file, device, precision)
-        index = read_log_probs(_index(file))
+        index = read_log_probs(_locate_index(file))
     return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device)
 
 
@@ -109,15 +109,15 @@ def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: tor
     )
 
 
-def _index(file: Path) -> Path:
+def _locate_index(file: Path) -> Path:
     """Return the file that describes a file of log-probabilities."""
     return file.with_suffix(".json")
 
 
-def _stored(file: Path, utterances: int) -> LogProbsRecord | None:
+def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
     """Return the record of stored log-probabilities; None if they are missing, or damaged (with a warning)."""
     try:
-        index = read_log_probs(_index(file))
+        index = read_log_probs(_locate_index(file))
         rows, frames = open_rows(file), sum(index.lengths)
         if (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
             return index
@@ -141,7 +141,7 @@ def _compute(
     with whole_file(file, ending=".npy") as temporary:  # renamed after its index is written, so a complete file has one
         np.save(temporary, rows)
         write_json(
-            _index(file),
+            _locate_index(file),
             {
                 "set": name,
                 "shape": list(rows.shape),

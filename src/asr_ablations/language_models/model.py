@@ -121,11 +121,11 @@ def _read(file: Path, changed: int, path: str) -> WordModel:
     vocabulary = read_unigrams(file) if is_arpa(file) else read_binary_words(file)
     config = kenlm.Config()
     config.show_progress = False
-    with _silent_stderr():
+    with _silence_stderr():
         try:
             ngrams = kenlm.Model(str(file), config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
-            raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_short(error)}") from error
+            raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_shorten(error)}") from error
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)
     if any(word not in ngrams for word in words):
         raise UsageError(f"decoder.lm={path}: damaged, because its list of words does not belong to the model")
@@ -149,7 +149,7 @@ def is_arpa(file: Path) -> bool:
 
 
 @contextmanager
-def _silent_stderr() -> Iterator[None]:
+def _silence_stderr() -> Iterator[None]:
     """Discard output to the file descriptor of stderr, to which KenLM writes advice without using Python."""
     stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
@@ -161,7 +161,7 @@ def _silent_stderr() -> Iterator[None]:
         os.close(stderr)
 
 
-def _short(error: BaseException) -> str:
+def _shorten(error: BaseException) -> str:
     """Return the end of KenLM's message, which starts with lines of its source."""
     text = " ".join(str(error).split()).rstrip(")")
     return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]

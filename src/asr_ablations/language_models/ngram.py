@@ -53,11 +53,11 @@ def write_arpa(file: Path, orders: Sequence[Sequence[Entry]]) -> None:
         output.writelines(f"ngram {n}={len(entries)}\n" for n, entries in enumerate(orders, start=1))
         for n, entries in enumerate(orders, start=1):
             output.write(f"\n\\{n}-grams:\n")
-            output.writelines(_line(entry) for entry in entries)
+            output.writelines(_format_line(entry) for entry in entries)
         output.write("\n\\end\\\n")
 
 
-def _line(entry: Entry) -> str:
+def _format_line(entry: Entry) -> str:
     words, probability, backoff = entry
     weight = "" if backoff is None else f"\t{backoff:.7g}"
     return f"{probability:.7g}\t{' '.join(words)}{weight}\n"
@@ -91,9 +91,9 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
     probabilities: dict[Gram, float] = {}
     backoffs: dict[Gram, float] = {}
     for n in range(order):
-        discounts = _discounts(_counts_of_counts(adjusted[n], raw[n], numbers))
+        discounts = _compute_discounts(_count_counts(adjusted[n], raw[n], numbers))
         _weigh(adjusted[n], used[n], discounts, probabilities, backoffs)
-    return [_entries(n, used[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
+    return [_list_entries(n, used[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
 
 
 def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
@@ -112,7 +112,7 @@ def _adjust(raw: Counter[Gram], longer: Counter[Gram]) -> dict[Gram, int]:
     return {gram: count if gram[0] == BEGIN else preceding[gram] for gram, count in raw.items()}
 
 
-def _counts_of_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
+def _count_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
     """Return the number of n-grams with each count. lmplz uses the raw count for the n-gram that is last in its order
     (by number of the last word, then of the word before it, …), which changes the discounts in a small corpus.
     """
@@ -123,7 +123,7 @@ def _counts_of_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: di
     return counted
 
 
-def _discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
+def _compute_discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
     """Return the discounts for counts of 0, 1, 2, 3 and more (Chen and Goodman, equation 26)."""
     t1, t2, t3, t4 = (counts_of_counts[k] for k in (1, 2, 3, 4))
     if not (t1 and t2 and t3):
@@ -159,7 +159,7 @@ def _weigh(
         probabilities[gram] = (count - discounts[min(count, 3)]) / totals[context] + lower
 
 
-def _entries(
+def _list_entries(
     n: int, used: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
 ) -> list[Entry]:
     """Return the sorted entries of the n-grams with n + 1 words, in log10. last: without back-off weights."""

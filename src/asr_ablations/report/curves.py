@@ -54,8 +54,8 @@ class Band:
 
 def curve(run: Record, metric: str, axis: str) -> Curve:
     """Return a metric over one of AXES; empty if the run did not record the metric or the axis."""
-    logged = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
-    points = [(step + 1, value) for row, value in logged if (step := _number(row, "step")) is not None]
+    logged = [(row, value) for row in run.metrics if (value := _read_number(row, metric)) is not None]
+    points = [(step + 1, value) for row, value in logged if (step := _read_number(row, "step")) is not None]
     return _place(run, axis, np.array([step for step, _ in points], float), [value for _, value in points])
 
 
@@ -93,7 +93,7 @@ def throughput_curve(run: Record) -> Curve:
     rows = [r for r in samples if r["audio_hours"] is not None and r["phase"] != "evaluate"]
     seconds, hours = (np.array([row[key] for row in rows], float) for key in ("seconds", "audio_hours"))
     if len(rows) < 2 or np.any(np.diff(seconds) <= 0):
-        return _empty()
+        return _make_empty()
     return Curve(seconds[1:], 3600 * np.diff(hours) / np.diff(seconds))
 
 
@@ -116,7 +116,7 @@ def metric_names(comparison: Comparison, prefix: str, suffix: str = "") -> list[
     """Return the columns of metrics.csv with this prefix and suffix that have a number in any run, sorted."""
     rows = [row for run in comparison.runs for row in run.metrics]
     named = {key for row in rows for key in row if key.startswith(prefix) and key.endswith(suffix)}
-    return sorted(key for key in named if any(_number(row, key) is not None for row in rows))
+    return sorted(key for key in named if any(_read_number(row, key) is not None for row in rows))
 
 
 def smooth(values: ArrayLike, deviation: float) -> Values:
@@ -134,25 +134,25 @@ def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Cu
     column = COLUMNS.get(axis, axis)
     ends: dict[float, float] = {}
     for row in run.metrics:
-        position, step = _number(row, column), _number(row, "step")
-        if position is not None and step is not None and not _within_epoch(row):
+        position, step = _read_number(row, column), _read_number(row, "step")
+        if position is not None and step is not None and not _is_within_epoch(row):
             ends[step + 1] = position + (axis == "epoch")
     if not ends:
-        return _empty()
+        return _make_empty()
     x = np.interp(steps, [0, *sorted(ends)], [0, *(ends[step] for step in sorted(ends))])
     return Curve(x, np.array(values, float))
 
 
-def _within_epoch(row: Mapping[str, float | None]) -> bool:
+def _is_within_epoch(row: Mapping[str, float | None]) -> bool:
     """Return whether a row belongs to a step. Lightning logs every few steps, and at the end of each epoch."""
     return row.get("train/loss_step") is not None
 
 
-def _number(row: Mapping[str, float | None], key: str) -> float | None:
+def _read_number(row: Mapping[str, float | None], key: str) -> float | None:
     """Return the finite number in a column, or None."""
     value = row.get(key)
     return value if value is not None and np.isfinite(value) else None
 
 
-def _empty() -> Curve:
+def _make_empty() -> Curve:
     return Curve(np.zeros(0), np.zeros(0))

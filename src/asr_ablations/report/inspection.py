@@ -171,18 +171,18 @@ def draw_inspected(inspected: Sequence[Inspected], folder: Path) -> list[Path]:
     """Draw the figures utterance_worst, utterance_median and utterance_best."""
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(LOOK):
-        return [path for seen in inspected for path in save(_figure(seen), folder, f"utterance_{seen.kind}")]
+        return [path for seen in inspected for path in save(_draw_figure(seen), folder, f"utterance_{seen.kind}")]
 
 
 def as_address(seen: Inspected) -> str:
     """Draw an utterance and return the picture as a data: address for a page."""
     file = io.BytesIO()
     with rc_context(LOOK):
-        _figure(seen).savefig(file, dpi=PAGE_DPI, format="png")
+        _draw_figure(seen).savefig(file, dpi=PAGE_DPI, format="png")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _figure(seen: Inspected) -> Figure:
+def _draw_figure(seen: Inspected) -> Figure:
     figure, (spectrum, posteriors) = panels(1, 2, width=PAGE, height=ROW, sharex=True)
     seconds = float(seen.row["duration"])
     _draw_spectrum(spectrum, seen, seconds)

@@ -42,16 +42,16 @@ REACHED_TIMES = ("seconds", "cost")
 SPENT_TIMES = ("hours", "untimed", "hours_saved", "hours_taken_over")
 
 
-def _last(values: Sequence[float]) -> float | None:
+def _take_last(values: Sequence[float]) -> float | None:
     return values[-1] if values else None
 
 
 def training_loss(run: Record) -> float | None:
     """Return the mean training loss of the last epoch, in nats; None if it was not recorded."""
-    return _last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
+    return _take_last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
 
 
-def _validation(which: str, metric: Metric, read: Callable[[Record], float | None]) -> Column:
+def _build_validation_column(which: str, metric: Metric, read: Callable[[Record], float | None]) -> Column:
     key, heading = f"{which}_validation_{metric.name}", f"{which} validation {metric.heading}"
     return Column(key, lambda run, _: read(run), heading, metric=metric, deviation=True, always=metric is WER)
 
@@ -70,10 +70,10 @@ TRAINING_COLUMNS = (
         deviation=True,
         always=False,
     ),
-    _validation("best", WER, lambda run: run.summary.best_validation_wer),
-    _validation("last", WER, lambda run: _last(validation_values(run, WER))),
-    _validation("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),
-    _validation("last", LOSS, lambda run: _last(validation_values(run, LOSS))),
+    _build_validation_column("best", WER, lambda run: run.summary.best_validation_wer),
+    _build_validation_column("last", WER, lambda run: _take_last(validation_values(run, WER))),
+    _build_validation_column("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),
+    _build_validation_column("last", LOSS, lambda run: _take_last(validation_values(run, LOSS))),
 )
 """Columns in file order; the training loss is shown if any run has it."""
 
@@ -315,8 +315,8 @@ def report_comparison(comparison: Comparison) -> Report:
         comparison,
         sections(comparison),
         rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS]),
-        _content(comparison),
-        _timing(comparison),
+        _build_content(comparison),
+        _build_timing(comparison),
         answer=[noise] if noise.rows else [],
         ranking=ranking if ranking.rows else None,
     )
@@ -344,7 +344,7 @@ def sections(comparison: Comparison) -> list[Section]:
     return [section for section in every if section.rows or section.lines]
 
 
-def _content(comparison: Comparison) -> Json:
+def _build_content(comparison: Comparison) -> Json:
     """Return the content of comparison.json, which excludes times."""
     spent = spent_by(comparison)
     validated = validation_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
@@ -362,7 +362,7 @@ def _content(comparison: Comparison) -> Json:
     }
 
 
-def _timing(comparison: Comparison) -> Json:
+def _build_timing(comparison: Comparison) -> Json:
     """Return the content of timing.json: times and derived values such as costs, ratios, and rates at equal seconds."""
     arms = {row["arm"]: row for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])}
     equal = at_equal_cost(comparison.arms, comparison.design.metric)

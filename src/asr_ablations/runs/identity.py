@@ -33,15 +33,15 @@ def identity(cfg: DictConfig, fingerprint: str = "") -> str:
 
 def identity_of(content: Config, fingerprint: str) -> str:
     """Return the identity of a run with this `determining` content."""
-    return content_key(8, config=_plain_numbers(content), data=fingerprint, behaviour=BEHAVIOUR)
+    return content_key(8, config=_normalise_numbers(content), data=fingerprint, behaviour=BEHAVIOUR)
 
 
-def _plain_numbers(value: Any) -> Any:
+def _normalise_numbers(value: Any) -> Any:
     """Replace 1.0 by 1 at any depth, because users type the same number in both ways."""
     if isinstance(value, dict):
-        return {key: _plain_numbers(inner) for key, inner in value.items()}
+        return {key: _normalise_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain_numbers(inner) for inner in value]
+        return [_normalise_numbers(inner) for inner in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

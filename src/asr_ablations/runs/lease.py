@@ -54,7 +54,7 @@ class Lease:
     def take(self) -> None:
         """Take the lease and hold it. Raises LeaseHeldError if another process holds it."""
         number, current = newest(self._home, self._name)
-        if current is not None and (reason := _why_held(current, watch=True)):
+        if current is not None and (reason := _describe(current, watch=True)):
             raise LeaseHeldError(f"{self._name}: {reason}")
         self._make(self._home / f"{self._name}.{number + 1:06d}")
         # a forked child inherits the lock and would keep it after its parent was killed
@@ -74,7 +74,7 @@ class Lease:
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
         lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            content = json.dumps({**_this_process(), "locked": _locked(lock)}).encode()
+            content = json.dumps({**_describe_process(), "locked": _lock_file(lock)}).encode()
             os.write(lock, content)
             os.link(temporary, path)
             if newest(self._home, self._name)[1] != path:  # others took, released and removed leases meanwhile
@@ -99,7 +99,7 @@ class Lease:
         with suppress(OSError):  # the lease then ends with this process
             if self._path is not None and self._path.read_bytes() == self._content:
                 released = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-                released.write_text(json.dumps({**_this_process(), "released": True}), encoding="utf-8")
+                released.write_text(json.dumps({**_describe_process(), "released": True}), encoding="utf-8")
                 released.replace(self._path)
         self._path = None
         self._forget()
@@ -119,7 +119,7 @@ class Lease:
                 if current is None:  # the folder of leases was removed, and no other process holds the run
                     self._make(self._path)
                 elif current != self._path or current.read_bytes() != self._content:
-                    return self._lost(_why_held(current, watch=False) or "another process has worked on it meanwhile")
+                    return self._lost(_describe(current, watch=False) or "another process has worked on it meanwhile")
                 os.utime(self._path)
                 last = time.monotonic()
             except LeaseHeldError:
@@ -139,17 +139,17 @@ def newest(home: Path, name: str) -> tuple[int, Path | None]:
 def owner(folder: Path) -> str | None:
     """Describe the process that holds this run; None if it is free. Unlike `Lease.take`, checks only once."""
     _, lease = newest(folder.parent / LEASES, folder.name)
-    return _why_held(lease, watch=False) if lease is not None else None
+    return _describe(lease, watch=False) if lease is not None else None
 
 
-def _why_held(lease: Path, watch: bool) -> str | None:
+def _describe(lease: Path, watch: bool) -> str | None:
     """Describe the holder; None if it is gone. watch: whether to wait for a heartbeat if the last one seems old."""
     try:
         holder = read_json(lease)
         if holder.get("released"):
             return None
         description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
-        is_here = bool(holder["locked"]) and holder["boot"] == _boot()
+        is_here = bool(holder["locked"]) and holder["boot"] == _read_boot()
     except FileNotFoundError:
         return "another process was faster"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # power failures leave empty files
@@ -161,7 +161,7 @@ def _why_held(lease: Path, watch: bool) -> str | None:
     return description if alive else None
 
 
-def _locked(file: int) -> bool:
+def _lock_file(file: int) -> bool:
     """Lock an open file for this process, and return whether the file system supports that."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -209,7 +209,7 @@ def _age(lease: Path) -> float:
     return now - lease.stat().st_mtime
 
 
-def _boot() -> str:
+def _read_boot() -> str:
     """Identify the running kernel, which a machine's containers share and which changes at each boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -217,5 +217,5 @@ def _boot() -> str:
         return f"{socket.gethostname()} {psutil.boot_time():.0f}"
 
 
-def _this_process() -> dict[str, object]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _boot(), "time": time.time()}
+def _describe_process() -> dict[str, object]:
+    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _read_boot(), "time": time.time()}

@@ -39,7 +39,7 @@ class ListedArm:
     @property
     def overrides(self) -> list[str]:
         """The overrides for runs of this arm."""
-        return [f"{OWN}={override_text(self.name)}", *_words(self.changes)]
+        return [f"{OWN}={format_override_value(self.name)}", *_words(self.changes)]
 
 
 def read_arms(node: object) -> list[ListedArm]:
@@ -74,20 +74,20 @@ def _read_arm(entry: object) -> ListedArm:
     name = entry.get(NAME)
     if name is not None and (not isinstance(name, str) or not name.strip() or "\n" in name):
         raise UsageError(f"{LIST}: {NAME}={name}: expected a text of one line")
-    texts = {key: value if isinstance(value, str) else override_text(value) for key, value in changes.items()}
+    texts = {key: value if isinstance(value, str) else format_override_value(value) for key, value in changes.items()}
     return ListedArm(name or ", ".join(f"{key}={text}" for key, text in texts.items()) or FULL, changes)
 
 
 def _words(changes: Mapping[str, object]) -> list[str]:
-    return [f"{key}={override_text(value)}" for key, value in changes.items()]
+    return [f"{key}={format_override_value(value)}" for key, value in changes.items()]
 
 
-def override_text(value: object) -> str:
+def format_override_value(value: object) -> str:
     """Format a value in Hydra's command-line syntax."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{override_text(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{format_override_value(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, str):
         plain = PLAIN.fullmatch(value) and value.lower() not in ("null", "true", "false", "nan", "inf")
         if plain:
@@ -95,7 +95,7 @@ def override_text(value: object) -> str:
         # Hydra reads backslashes literally, except before a quote or at the end
         return "'" + re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), value) + "'"
     if isinstance(value, Sequence):
-        return "[" + ",".join(map(override_text, value)) + "]"
+        return "[" + ",".join(map(format_override_value, value)) + "]"
     return str(value)
 
 
@@ -197,7 +197,7 @@ def beyond_the_list(
     return overruled
 
 
-def named_keys(config: Config) -> list[str]:
+def find_named_keys(config: Config) -> list[str]:
     """Return the keys mentioned in the name of a list's arm: its only one, or those in the name."""
     for arm in read_arms(config.get(LIST)):
         if arm.name == arm_of(config):
@@ -205,12 +205,12 @@ def named_keys(config: Config) -> list[str]:
     return []
 
 
-def varied_keys(config: Config) -> list[str]:
+def find_varied_keys(config: Config) -> list[str]:
     """Return the keys that a list's arms change."""
     return [key.lstrip("+~") for arm in config.get(LIST) or [] for key in arm if key != NAME]
 
 
 def keys_of_lists(configs: Mapping[str, Config]) -> tuple[dict[str, list[str]], list[str]]:
     """Return the keys in each arm's name, and the keys changed by any arm. configs: one for each arm, by name."""
-    varied = dict.fromkeys(key for config in configs.values() for key in varied_keys(config))
-    return {name: named_keys(config) for name, config in configs.items()}, [*varied]
+    varied = dict.fromkeys(key for config in configs.values() for key in find_varied_keys(config))
+    return {name: find_named_keys(config) for name, config in configs.items()}, [*varied]

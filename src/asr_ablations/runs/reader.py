@@ -228,22 +228,22 @@ def read_overrides(folder: Path) -> list[str]:
 
 def read_status(folder: Path) -> Status:
     """Return a run's status with reason, process, host, start and seconds."""
-    return _record(folder / layout.STATUS, Status)
+    return _read_record(folder / layout.STATUS, Status)
 
 
 def read_summary(folder: Path) -> Summary:
     """Return a run's final rates, sizes and times."""
-    return _record(folder / layout.SUMMARY, Summary)
+    return _read_record(folder / layout.SUMMARY, Summary)
 
 
 def read_environment(folder: Path) -> Environment:
     """Return a run's machine, code and versions."""
-    return _record(folder / layout.ENVIRONMENT, Environment)
+    return _read_record(folder / layout.ENVIRONMENT, Environment)
 
 
 def read_data(folder: Path) -> DataRecord:
     """Return the content of each set of a run's corpus."""
-    return _record(folder / layout.DATA, DataRecord)
+    return _read_record(folder / layout.DATA, DataRecord)
 
 
 def read_model(folder: Path) -> str | None:
@@ -257,22 +257,22 @@ def read_model(folder: Path) -> str | None:
 
 def read_progress(folder: Path) -> Progress:
     """Return the latest epoch, loss and WER of a running run."""
-    return _record(folder / layout.PROGRESS, Progress)
+    return _read_record(folder / layout.PROGRESS, Progress)
 
 
 def read_sweep(folder: Path) -> Config:
     """Return a sweep's manifest with its launches and arms. folder: the sweep's."""
-    return _json(folder / layout.SWEEP, SweepManifest)
+    return _read_object(folder / layout.SWEEP, SweepManifest)
 
 
 def read_standing(folder: Path) -> Config:
     """Return the state of each arm of a planned sweep after its latest look. folder: the sweep's."""
-    return _json(folder / layout.STANDING, AnyKeys)
+    return _read_object(folder / layout.STANDING, AnyKeys)
 
 
 def read_looks(folder: Path) -> list[Config]:
     """Return the looks of comparisons at a sweep or at a run's evaluations. folder: of the sweep or evaluations."""
-    recorded = _json(folder / layout.LOOKS, AnyKeys).get("looks")
+    recorded = _read_object(folder / layout.LOOKS, AnyKeys).get("looks")
     if not isinstance(recorded, list) or not all(isinstance(look, dict) for look in recorded):
         raise UnreadableFileError(folder / layout.LOOKS, "it lacks a list of looks")
     return recorded
@@ -282,7 +282,7 @@ def read_metrics(folder: Path) -> list[dict[str, float | None]]:
     """Return the rows of metrics.csv, with None for values that were not logged."""
     path = folder / layout.METRICS
     with readable(path):
-        rows = _rows(path, ("epoch", "step"))
+        rows = _read_rows(path, ("epoch", "step"))
         return [{key: float(value) if value else None for key, value in row.items()} for row in rows]
 
 
@@ -290,7 +290,7 @@ def read_losses(folder: Path) -> list[str]:
     """Return the training loss of every step as text, which is exact."""
     path = folder / layout.LOSSES
     with readable(path):
-        rows = list(_rows(path, ("loss",)))
+        rows = list(_read_rows(path, ("loss",)))
         for row in rows:
             float(row["loss"])
             float(row.get("gradient_norm") or "nan")
@@ -303,36 +303,36 @@ def read_gradient_norms(folder: Path) -> list[float]:
     if not path.exists():
         return []
     with readable(path):
-        return [float(row.get("gradient_norm") or "nan") for row in _rows(path)]
+        return [float(row.get("gradient_norm") or "nan") for row in _read_rows(path)]
 
 
 def read_utterances(path: Path) -> list[UtteranceRow]:
     """Return the rows of an utterance table: utterances.csv, or an evaluation's table. Counts are whole numbers."""
     with readable(path):
-        rows = [{key: _typed(key, value) for key, value in row.items()} for row in _rows(path, NEEDED_COLUMNS)]
+        rows = [{key: _convert(key, value) for key, value in row.items()} for row in _read_rows(path, NEEDED_COLUMNS)]
     return cast(list[UtteranceRow], rows)
 
 
 def read_evaluation(path: Path) -> EvaluationRecord:
     """Return the record of an evaluation, <run>/evaluations/<name>.json."""
-    return _record(path, EvaluationRecord)
+    return _read_record(path, EvaluationRecord)
 
 
 def read_log_probs(path: Path) -> LogProbsRecord:
     """Return the record next to a file of log-probabilities, <run>/logprobs/<set>-<key>.json."""
-    return _record(path, LogProbsRecord)
+    return _read_record(path, LogProbsRecord)
 
 
-def _typed(column: str, value: str) -> str | float | int:
+def _convert(column: str, value: str) -> str | float | int:
     return value if column in TEXT_COLUMNS else float(value) if column in SECONDS_COLUMNS else int(value)
 
 
-def _record(path: Path, kind: type[T]) -> T:
+def _read_record(path: Path, kind: type[T]) -> T:
     with readable(path):
         return parse(kind, read_json(path))
 
 
-def _json(path: Path, kind: type) -> Config:
+def _read_object(path: Path, kind: type) -> Config:
     """Return the whole object in a file that has the required keys."""
     with readable(path):
         content = read_json(path)
@@ -340,7 +340,7 @@ def _json(path: Path, kind: type) -> Config:
     return content
 
 
-def _rows(path: Path, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
+def _read_rows(path: Path, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
     """Yield the rows of a table that has these columns."""
     with path.open(newline="", encoding="utf-8") as file:
         lines = csv.reader(file)

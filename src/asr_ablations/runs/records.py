@@ -88,9 +88,9 @@ def load(folders: Sequence[Path]) -> Records:
     for folder in folders:
         if folder.name == layout.EVALUATIONS:
             records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
-    manifest = cache(_manifest)  # read once, because a search may have hundreds of arms
+    manifest = cache(_read_manifest)  # read once, because a search may have hundreds of arms
     changed: dict[str, set[str]] = {}
-    paths, terminal = [path for folder in sweeps for path in _run_folders(folder)], console(stderr=True)
+    paths, terminal = [path for folder in sweeps for path in _find_run_folders(folder)], console(stderr=True)
     for path in track(paths, "reading runs", console=terminal, transient=True, disable=not terminal.is_terminal):
         place = path.resolve()
         if place in records or place in unfinished:
@@ -126,7 +126,7 @@ def load(folders: Sequence[Path]) -> Records:
 
 def read_run(folder: Path) -> Record:
     """Return the record of a finished or diverged run. Raises UsageError if its files are incomplete."""
-    return _read(folder, fate_of(folder), _manifest(folder.resolve().parent))
+    return _read(folder, fate_of(folder), _read_manifest(folder.resolve().parent))
 
 
 class _Manifest(NamedTuple):
@@ -137,7 +137,7 @@ class _Manifest(NamedTuple):
     declared: Config | None
 
 
-def _manifest(sweep: Path) -> _Manifest:
+def _read_manifest(sweep: Path) -> _Manifest:
     return _Manifest(searched_arms(sweep), places(sweep), newest_declaration(sweep))
 
 
@@ -150,22 +150,22 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
             with suppress(FileNotFoundError, UnreadableFileError):
                 config = read_recorded(layout.frozen_config(folder))
             overrides = [str(line) for line in config.get("overrides") or overrides]
-        summary = _if_there(read_summary, folder, NO_SUMMARY) if diverged else read_summary(folder)
+        summary = _read_if_present(read_summary, folder, NO_SUMMARY) if diverged else read_summary(folder)
         id_ = summary.id or environment.id or ""
         utterances = [] if diverged else read_utterances(folder / layout.UTTERANCES)
         if not diverged:
             refuse_partial(folder / layout.UTTERANCES, utterances, summary.sets)
         read_model(folder)  # only checks that the files can be read; tables and figures use them later
-        _if_there(read_losses, folder, list[str]())
+        _read_if_present(read_losses, folder, list[str]())
         return Record(
             folder=folder,
             config=config,
             overrides=overrides,
             summary=summary,
-            metrics=_if_there(read_metrics, folder, []) if diverged else read_metrics(folder),
+            metrics=_read_if_present(read_metrics, folder, []) if diverged else read_metrics(folder),
             utterances=utterances,
             environment=environment,
-            data=_if_there(read_data, folder, DataRecord()),
+            data=_read_if_present(read_data, folder, DataRecord()),
             model=f"{id_}/{layout.LAST}" if id_ else "",
             searched=id_ in manifest.searched,
             diverged_at=ended.diverged_at,
@@ -176,7 +176,7 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
         raise UsageError(f"{folder}: its status is {ended.state}, but {missing} is missing") from error
 
 
-def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
+def _read_if_present(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
     try:
         return read(folder)
     except FileNotFoundError:
@@ -194,7 +194,7 @@ def _describe_unfinished(folder: Path, state: UnfinishedState, reason: str) -> U
     return Unfinished(folder, state, reason)
 
 
-def _run_folders(folder: Path) -> list[Path]:
+def _find_run_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; expected a sweep's or a run's folder")
     if layout.is_run(folder):
@@ -224,7 +224,7 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
         )
     evaluations = [read_evaluation(file) for file in files]
     names = [evaluation.name for evaluation in evaluations]
-    labels = _labels(names, [_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
+    labels = _label(names, [_describe_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
     declared = [evaluation.ablation for evaluation in evaluations]
     ablation = declared[0] if all(question == declared[0] for question in declared) else None
     config = {**run.config, "ablation": ablation}  # replaces the training's
@@ -237,7 +237,7 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
         record = replace(
             run,
             folder=file.with_suffix(""),
-            config={**config, "decoder": _decoder(evaluation), "checkpoint": evaluation.checkpoint},
+            config={**config, "decoder": _describe_decoder(evaluation), "checkpoint": evaluation.checkpoint},
             overrides=[*others, f"decoder={label}"],
             summary=replace(run.summary, sets=evaluation.sets, test_sets=evaluation.test_sets),
             metrics=[],
@@ -261,7 +261,7 @@ def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping
             raise UnreadableFileError(path, f"it contains utterances of {name} twice")
 
 
-def _decoder(evaluation: EvaluationRecord) -> Config:
+def _describe_decoder(evaluation: EvaluationRecord) -> Config:
     """Return the decoder's config. Files appear by content and tuned values by tuning, so that seeds form one arm."""
     files = {key: f"{file.name} {file.sha256[:8]}" for key, file in evaluation.files.items()}
     tuning = evaluation.tuning
@@ -270,7 +270,7 @@ def _decoder(evaluation: EvaluationRecord) -> Config:
     return {**evaluation.decoder, **files, **tuned}
 
 
-def _labels(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
+def _label(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
     """Return decoder names, extended by differences if names are equal; file names if this is still ambiguous."""
     labels = []
     for name, decoder in zip(names, decoders, strict=True):

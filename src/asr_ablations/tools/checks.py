@@ -22,7 +22,7 @@ def whole(name: str, value: object, least: int, most: int | None = None, *, also
     if is_whole(value, least) and (most is None or value <= most):
         return value
     extent = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
-    raise choices(name, value, _with(extent, also))
+    raise choices(name, value, _add_choice(extent, also))
 
 
 def number(
@@ -38,7 +38,7 @@ def number(
     """Return the value if it is a finite number within the bounds. also: other choices, for the message."""
     if is_number(value) and least <= value <= most and above < value < below:
         return value
-    raise choices(name, value, _with(_extent(least, above, below, most), also))
+    raise choices(name, value, _add_choice(_describe_extent(least, above, below, most), also))
 
 
 def path_or_none(name: str, value: object) -> str | None:
@@ -57,7 +57,7 @@ def a_list(name: str, value: object) -> list[Any]:
 
 def a_path(name: str, value: object) -> str:
     """Return the value if it is a path without control characters, because paths are printed."""
-    if isinstance(value, str) and value and printable(value):
+    if isinstance(value, str) and value and is_printable(value):
         return value
     raise choices(name, value, f"a path; quote a path that is a number: {name}=\"'{value}'\"")
 
@@ -66,12 +66,12 @@ def label_or_null(name: str, value: object) -> str | None:
     """Return a number or a name without control characters as text, and None as None."""
     if value is None:
         return None
-    if is_number(value) or (isinstance(value, str) and value.strip() and printable(value)):
+    if is_number(value) or (isinstance(value, str) and value.strip() and is_printable(value)):
         return str(value)
     raise choices(name, value, "a name, or null")
 
 
-def printable(text: str) -> bool:
+def is_printable(text: str) -> bool:
     """Return whether a text is free of control characters, which could change a terminal's state."""
     return not any(unicodedata.category(letter) == "Cc" for letter in text)
 
@@ -89,11 +89,11 @@ def switch(name: str, value: object) -> bool:
     raise choices(name, value, "true or false")
 
 
-def _with(extent: str, also: str) -> str:
+def _add_choice(extent: str, also: str) -> str:
     return f"{extent}, or {also}" if also else extent
 
 
-def _extent(least: float, above: float, below: float, most: float) -> str:
+def _describe_extent(least: float, above: float, below: float, most: float) -> str:
     """Describe the bounds in words."""
     upper = f"below {below:g}" if below < math.inf else f"{most:g}" if most < math.inf else ""
     if least > -math.inf:

@@ -178,11 +178,11 @@ def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str
                 if name not in contents and file.is_file():
                     contents[name] = file.read_bytes()
                     package = parts[:length] if file.name == "__init__.py" else parts[: length - 1]
-                    waiting += _imports(file, contents[name], package)
+                    waiting += _list_imports(file, contents[name], package)
     return contents
 
 
-def _imports(file: Path, content: bytes, package: list[str]) -> Iterator[str]:
+def _list_imports(file: Path, content: bytes, package: list[str]) -> Iterator[str]:
     """Yield the dotted names that a module imports, including names in `from … import` that may be modules."""
     try:
         tree = ast.parse(content)

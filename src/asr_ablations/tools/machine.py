@@ -101,7 +101,7 @@ def peak_memory() -> int:
 
 def available_memory() -> int | None:
     """Return the bytes of memory available to new processes within the container's or job's limits; None if unknown."""
-    sizes = [_bytes_of("/proc/meminfo", "MemAvailable:", 1024), *_left_in_groups()]
+    sizes = [_read_bytes("/proc/meminfo", "MemAvailable:", 1024), *_read_group_limits()]
     return min((size for size in sizes if size is not None), default=None)
 
 
@@ -114,7 +114,7 @@ Root folder; files with limit and usage; line in memory.stat for cached file pag
 """
 
 
-def _left_in_groups() -> Iterator[int | None]:
+def _read_group_limits() -> Iterator[int | None]:
     """Yield the bytes left in each control group of this process and in its parent groups."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -125,12 +125,12 @@ def _left_in_groups() -> Iterator[int | None]:
             top, limit, used, cached = GROUPS[kind]
             for name in (path, *map(str, Path(path).parents)):
                 folder = f"{top}/{name}"
-                most, taken = _bytes_of(f"{folder}/{limit}"), _bytes_of(f"{folder}/{used}")
-                given_back = _bytes_of(f"{folder}/memory.stat", cached) or 0
+                most, taken = _read_bytes(f"{folder}/{limit}"), _read_bytes(f"{folder}/{used}")
+                given_back = _read_bytes(f"{folder}/memory.stat", cached) or 0
                 yield None if most is None or taken is None else max(0, most - taken + given_back)
 
 
-def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:
+def _read_bytes(path: str, name: str = "", unit: int = 1) -> int | None:
     """Return the number after `name` in a system file; None if it is missing or unlimited."""
     try:
         line = next(line for line in Path(path).read_text().splitlines() if line.startswith(name))

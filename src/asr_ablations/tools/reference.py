@@ -74,19 +74,19 @@ def _walk(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator
         if name.value in INTERNAL:
             continue
         number = name.start_mark.line
-        comment = _comment(lines, number)
+        comment = _read_comment(lines, number)
         key = f"{prefix}{name.value}"
         # a mapping is one value if it is empty, or if its keys are file names instead of settings
         parts = value.value if isinstance(value, yaml.MappingNode) else []
         if not parts or any("-" in part.value for part, _ in parts):
-            yield number, Key(key, _text(value, lines), comment)
+            yield number, Key(key, _format_value(value, lines), comment)
             continue
         if comment and not value.flow_style:
             yield number, Key(key, "", comment)
         yield from _walk(value, f"{key}.", lines)
 
 
-def _text(node: yaml.Node, lines: Sequence[str]) -> str:
+def _format_value(node: yaml.Node, lines: Sequence[str]) -> str:
     """Return a value as it is written, in one line."""
     if isinstance(node, yaml.ScalarNode):
         return node.value if node.style is None else f'"{node.value}"'
@@ -94,21 +94,21 @@ def _text(node: yaml.Node, lines: Sequence[str]) -> str:
     if node.flow_style and start.line == end.line:
         return _shorten(lines[start.line][start.column : end.column])
     value = yaml.safe_load("\n".join(lines[start.line : end.line]))
-    return _shorten(yaml.safe_dump(_settings(value), default_flow_style=True, width=10_000, sort_keys=False).strip())
+    return _shorten(yaml.safe_dump(_strip(value), default_flow_style=True, width=10_000, sort_keys=False).strip())
 
 
-def _settings(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     """Return a value without Hydra's keys."""
     if isinstance(value, dict):
-        return {key: _settings(child) for key, child in value.items() if key not in INTERNAL}
-    return [_settings(child) for child in value] if isinstance(value, list) else value
+        return {key: _strip(child) for key, child in value.items() if key not in INTERNAL}
+    return [_strip(child) for child in value] if isinstance(value, list) else value
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
 
 
-def _comment(lines: Sequence[str], number: int) -> str:
+def _read_comment(lines: Sequence[str], number: int) -> str:
     """Return the comment next to a line, with the indented comment lines that continue it."""
     comment = lines[number].partition(" #")[2]  # values in conf/ never contain " #"
     below = itertools.takewhile(lambda line: line[:1] == " " and line.lstrip()[:1] == "#", lines[number + 1 :])

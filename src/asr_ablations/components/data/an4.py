@@ -45,7 +45,7 @@ class AN4(Folders):
 
     @indexed("held_out", "fold", "folds")
     def find(self, split: str) -> list[Utterance]:
-        utterances = self._find_fold(split == "test") if self.fold is not None else self._published(split == "test")
+        utterances = self._find_fold(split == "test") if self.fold is not None else self._find_split(split == "test")
         if split == "test":
             return utterances
         development = development_speakers(utterances, self.held_out)
@@ -55,7 +55,7 @@ class AN4(Folders):
         """Write a split like Folders does; dev is part of train."""
         super().write("train" if split == "dev" else split, utterances)
 
-    def _published(self, tested: bool) -> list[Utterance]:
+    def _find_split(self, tested: bool) -> list[Utterance]:
         return super().find("test" if tested else "train")
 
     def _find_fold(self, tested: bool) -> list[Utterance]:

@@ -46,11 +46,11 @@ def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[
     """Return the utterances of a data directory, and a function that gives an utterance's recording. Utterances with
     faults are included. root: the folder that relative audio paths start from.
     """
-    recordings = {id_: _audio(folder, root, id_, path) for id_, path in _table(folder / "wav.scp").items()}
-    texts = _table(folder / "text")
+    recordings = {id_: _resolve_audio(folder, root, id_, path) for id_, path in _read_table(folder / "wav.scp").items()}
+    texts = _read_table(folder / "text")
     entries(folder)  # the index must notice if segments or utt2spk appear
-    speakers = _table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
-    if not (segments := _segments(folder, recordings)):
+    speakers = _read_table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
+    if not (segments := _read_segments(folder, recordings)):
         raise UsageError(f"no utterances in {folder}")
     utterances = []
     for id_, (recording, start, end, channel) in segments.items():
@@ -79,7 +79,7 @@ def write_directory(folder: Path, utterances: Iterable[Utterance]) -> None:
             file.write(table)
 
 
-def _audio(folder: Path, root: Path, recording: str, path: str) -> Path:
+def _resolve_audio(folder: Path, root: Path, recording: str, path: str) -> Path:
     if path.endswith("|"):
         raise UsageError(
             f"{folder / 'wav.scp'}: recording {recording} is the command {path!r}, and commands are refused; "
@@ -88,7 +88,7 @@ def _audio(folder: Path, root: Path, recording: str, path: str) -> Path:
     return spelled_on_disk(root / path)
 
 
-def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float, int]]:
+def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float, int]]:
     """Return (recording, start in s, end in s, channel) by utterance. The end is infinite (-1 in Kaldi) for the end of
     the recording.
     """
@@ -96,7 +96,7 @@ def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str,
     if not path.exists():
         return {id_: (id_, 0.0, math.inf, AVERAGED) for id_ in recordings}
     segments = {}
-    for number, (id_, rest) in enumerate(_table(path).items(), start=1):
+    for number, (id_, rest) in enumerate(_read_table(path).items(), start=1):
         try:
             recording, start, end, *last = rest.split()
             (channel,) = [int(field) for field in last] or [AVERAGED]  # -1 means none, as in extract-segments
@@ -110,7 +110,7 @@ def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str,
     return segments
 
 
-def _table(path: Path) -> dict[str, str]:
+def _read_table(path: Path) -> dict[str, str]:
     """Return the rest of each line by its first word. Raises UsageError if a first word occurs twice."""
     rows: dict[str, str] = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):

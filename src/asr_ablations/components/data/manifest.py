@@ -45,15 +45,15 @@ class Manifest(Paths):
     def find(self, split: str) -> list[Utterance]:
         path = self.path(split)
         lines = text_of(path).split("\n")
-        utterances = [_utterance(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+        utterances = [_parse_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
         first = next(filter(str.strip, lines)).lstrip()
         if first[0] == "[" or all(u.fault.startswith(("not JSON", "no audio_filepath")) for u in utterances):
             expected = "JSON lines with audio_filepath, text, and perhaps id, speaker, offset, duration, channel, unit"
-            raise UsageError(f"{path}: {_kind(first)}; a manifest is {expected}")
-        named = _with_ids(utterances, path.parent)
-        return self.with_speakers(named, lambda u: _flat(u.audio.with_suffix(""), path.parent))
+            raise UsageError(f"{path}: {_describe_kind(first)}; a manifest is {expected}")
+        named = _add_ids(utterances, path.parent)
+        return self.with_speakers(named, lambda u: _join_parts(u.audio.with_suffix(""), path.parent))
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write one line per utterance. Audio files are not copied."""
@@ -68,7 +68,7 @@ class Manifest(Paths):
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
 
 
-def _kind(line: str) -> str:
+def _describe_kind(line: str) -> str:
     """Describe a file that is not a manifest, by its first line."""
     if line.startswith("["):
         return "a JSON list"
@@ -77,7 +77,7 @@ def _kind(line: str) -> str:
     return "a table" if re.search(r"[\t,;]", line) else "not JSON"
 
 
-def _utterance(manifest: Path, number: int, line: str) -> Utterance:
+def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
     where = f"{manifest.name}:{number}"
     try:
         entry: object = json.loads(line)
@@ -92,17 +92,17 @@ def _utterance(manifest: Path, number: int, line: str) -> Utterance:
         if IMPOSSIBLE.search(str(entry.get(key, ""))):
             return faulty(where, manifest, f"wrong {key}: contains NUL or half of a character: {entry[key]!r}")
     for key in ("offset", "duration"):
-        if not _seconds(entry.get(key)):
+        if not _is_seconds(entry.get(key)):
             return faulty(where, manifest, f"wrong {key}: expected seconds, found {entry[key]!r}")
     if entry.get("channel") is not None and not (is_whole(entry["channel"], 0) and entry["channel"] < MOST_CHANNELS):
         return faulty(where, manifest, f"wrong channel: expected a whole number, 0 or more, found {entry['channel']!r}")
     try:
-        return _checked(manifest, entry)
+        return _build_utterance(manifest, entry)
     except (RuntimeError, ValueError) as error:  # ~name without such a user, or /, which is not a file
         return faulty(where, manifest, f"missing file: {entry['audio_filepath']!r}: {error}")
 
 
-def _checked(manifest: Path, entry: Json) -> Utterance:
+def _build_utterance(manifest: Path, entry: Json) -> Utterance:
     audio = spelled_on_disk(manifest.parent / Path(entry["audio_filepath"]).expanduser())
     if not audio.name:
         raise ValueError("it is not a file's name")
@@ -115,28 +115,28 @@ def _checked(manifest: Path, entry: Json) -> Utterance:
     return Utterance(clean(str(id_ or "")), spoken_by, audio, float(offset), seconds, text, unit=unit, channel=channel)
 
 
-def _seconds(value: object) -> bool:
+def _is_seconds(value: object) -> bool:
     return value is None or (is_number(value) and value >= 0)
 
 
-def _with_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
+def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     """Return the utterances with ids. By default an id is the file's name, followed by the start in ms unless it is 0,
     and the channel if given. If files in several folders share a name, the folders precede it.
     """
     folders: dict[str, set[Path]] = {}
     for u in utterances:
         folders.setdefault(u.audio.stem, set()).add(u.audio)
-    return [u if u.id else replace(u, id=_id(u, folder, len(folders[u.audio.stem]) > 1)) for u in utterances]
+    return [u if u.id else replace(u, id=_make_id(u, folder, len(folders[u.audio.stem]) > 1)) for u in utterances]
 
 
-def _id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
-    stem = _flat(utterance.audio.with_suffix(""), folder) if ambiguous else utterance.audio.stem
+def _make_id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
+    stem = _join_parts(utterance.audio.with_suffix(""), folder) if ambiguous else utterance.audio.stem
     start = f"-{1000 * utterance.offset:07.0f}" if utterance.offset else ""
     channel = "" if utterance.channel == AVERAGED else f"-channel{utterance.channel}"
     return clean(f"{stem}{start}{channel}")
 
 
-def _flat(path: Path, root: Path) -> str:
+def _join_parts(path: Path, root: Path) -> str:
     """Join the parts of a path below `root` with hyphens."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
     return "-".join(part for part in inside.parts if part != path.anchor)

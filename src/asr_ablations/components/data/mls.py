@@ -54,7 +54,7 @@ class MLS(Folders):
         folder = self.root / split
         lines = text_of(folder / "transcripts.txt").split("\n")
         utterances = [
-            self._utterance(folder, number, line) for number, line in enumerate(lines, start=1) if line.strip()
+            self._parse_line(folder, number, line) for number, line in enumerate(lines, start=1) if line.strip()
         ]
         if not utterances:
             raise UsageError(f"no utterances in {folder / 'transcripts.txt'}")
@@ -71,7 +71,7 @@ class MLS(Folders):
             lines.append(f"{u.speaker}_1_{number:06d}\t{u.text}\n")
         (self.root / split / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
 
-    def _utterance(self, folder: Path, number: int, line: str) -> Utterance:
+    def _parse_line(self, folder: Path, number: int, line: str) -> Utterance:
         id_, _, text = line.partition("\t")
         parts = id_.strip().split("_")
         if len(parts) != 3:

@@ -23,13 +23,13 @@ def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
         return []
     figure, axes = grid(len(tried), sharey=True)
     for panel, hyperparameter in zip(axes, tried, strict=True):
-        _panel(panel, hyperparameter)
+        _draw_panel(panel, hyperparameter)
     figure.supylabel(f"best validation {WER.label}, {WER.unit}", fontsize=8)
     legend(figure, axes[0])
     return save(figure, folder, "search")
 
 
-def _panel(panel: Axes, tried: Hyperparameter) -> None:
+def _draw_panel(panel: Axes, tried: Hyperparameter) -> None:
     rates = [WER.scale * rate for rate in tried.rates]
     others = {**marker(0), "linestyle": "", "label": "a run"}
     panel.plot(tried.values, rates, **others)

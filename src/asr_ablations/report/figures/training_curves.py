@@ -31,15 +31,15 @@ def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> 
     """
     unit = f"{metric.label} in {metric.unit}"
     panels = {
-        "training": (unit, _bands(comparison, TRAINING_LOSS, axis) if metric is LOSS else []),
+        "training": (unit, _compute_bands(comparison, TRAINING_LOSS, axis) if metric is LOSS else []),
         **{
-            f"validation, {column.split('/')[1]}": (unit, _bands(comparison, column, axis))
+            f"validation, {column.split('/')[1]}": (unit, _compute_bands(comparison, column, axis))
             for column in metric_names(comparison, "validation/", f"/{metric.name}")
         },
-        "training, first seed, smoothed over steps": (unit, _steps(comparison, axis) if metric is LOSS else []),
+        "training, first seed, smoothed over steps": (unit, _smooth_steps(comparison, axis) if metric is LOSS else []),
         "before clipping; first seed and diverged runs (×)": (
             "norm of the gradient",
-            _gradients(comparison) if metric is LOSS and axis == "step" else [],
+            _read_gradients(comparison) if metric is LOSS and axis == "step" else [],
         ),
     }
     panels = {title: (label, lines) for title, (label, lines) in panels.items() if lines}
@@ -58,12 +58,12 @@ def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> 
     return save(figure, folder, f"{metric.name}_by_{axis}")
 
 
-def _bands(comparison: Comparison, column: str, axis: str) -> list[Line]:
+def _compute_bands(comparison: Comparison, column: str, axis: str) -> list[Line]:
     bands = [(number, arm_band(arm, column, axis)) for number, arm in enumerate(comparison.arms)]
     return [Line(number, spanned) for number, spanned in bands if spanned]
 
 
-def _steps(comparison: Comparison, axis: str) -> list[Line]:
+def _smooth_steps(comparison: Comparison, axis: str) -> list[Line]:
     """Return the training loss of every step; nothing if arms minimise different losses, which cannot share an axis."""
     if len(different_losses(comparison.runs)) > 1:
         return []
@@ -73,7 +73,7 @@ def _steps(comparison: Comparison, axis: str) -> list[Line]:
     return [Line(number, spanned) for number, spanned in bands if spanned]
 
 
-def _gradients(comparison: Comparison) -> list[Line]:
+def _read_gradients(comparison: Comparison) -> list[Line]:
     lines = [
         (number, band([gradient_curve(run)]), run.diverged_at is not None)
         for number, arm in enumerate(comparison.arms)

@@ -70,7 +70,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
         look = {**line(number), **marker(number), "capsize": 3, "label": name or "measured"}
         minutes = [(row.processes, row.epoch_seconds / 60, *[(row.deviation or 0.0) / 60] * 2) for row in series]
         prices = [(row.processes, row.price, 0.0, 0.0) for row in series if row.price is not None]
-        for panel, points in zip(axes, (minutes, [_speed_up(row) for row in series], prices), strict=False):
+        for panel, points in zip(axes, (minutes, [_place_speed_up(row) for row in series], prices), strict=False):
             x, y, *lengths = np.array(points).reshape(-1, 4).T
             panel.errorbar(x, y, yerr=lengths, **look)
     axes[1].plot(counts, [count / counts[0] for count in counts], ":", color="#777777", label="ideal")
@@ -84,7 +84,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "scaling")
 
 
-def _speed_up(row: Scaling) -> tuple[int, float, float, float]:
+def _place_speed_up(row: Scaling) -> tuple[int, float, float, float]:
     """Return the point with the lengths of its interval below and above, which are 0 without an interval."""
     value, low, high = row.speed_up
     return row.processes, value, 0.0 if low is None else value - low, 0.0 if high is None else high - value

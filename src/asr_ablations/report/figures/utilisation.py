@@ -35,7 +35,7 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
     """Draw utilisation: a column per arm (its first seed) and a row per recorded measure, with training in white. Runs
     with several samples per batch have a last row that shows the parts of a few batches.
     """
-    columns = {arm.name: _measures(arm.runs[0]) for arm in comparison.arms if arm.runs}
+    columns = {arm.name: _list_measures(arm.runs[0]) for arm in comparison.arms if arm.runs}
     columns = {name: measures for name, measures in columns.items() if measures}
     labels = max(columns.values(), key=len, default={})
     if not labels:
@@ -64,7 +64,7 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "utilisation")
 
 
-def _measures(run: Record) -> dict[str, Callable[[Axes], None]]:
+def _list_measures(run: Record) -> dict[str, Callable[[Axes], None]]:
     """Return a run's panels by label, each with its drawing function; empty without samples."""
     rows, speed, batches = by_second(read_utilisation(run.folder)), throughput_curve(run), window(run)
     if len(rows) < 2:

@@ -34,7 +34,7 @@ def render(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Ins
         "style": _read_own("style.css"),
         "script": "\n".join(_read_own(name) for name in SCRIPTS),
         "data": embedded(content(report, figures, inspected)),
-        "plotly": _plotly(),
+        "plotly": _read_plotly(),
     }
     pieces = _PLACE.split(_read_own("page.html"))  # text, name, text, …; placeholders in inserted parts stay
     return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
@@ -52,7 +52,7 @@ def _read_own(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
+def _read_plotly() -> str:
     """Return plotly.js from its Python package, compressed from 4.8 MB to 2.0 MB."""
     code = files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(code, 9, mtime=0)).decode()

@@ -60,9 +60,9 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
     """
     comparison = report.comparison
     drawn = {path.stem: _embed(path) for path in figures if path.suffix == ".svg"}
-    metrics, findings = _metrics(comparison), finding_lines(comparison)
+    metrics, findings = _title_metrics(comparison), finding_lines(comparison)
     sections = [*report.sections, *confusion_sections(comparison)]
-    sections += [*_config_sections(comparison), *_environment_sections(comparison)]
+    sections += [*_build_config_sections(comparison), *_build_environment_sections(comparison)]
     above = [*NOTES, *(section.heading for section in sections if findings and section.lines == findings)]
     below = [section for section in sections if section.heading not in above]
     return {
@@ -78,16 +78,16 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
             "evidence": [*evidence_lines(comparison), *([f"{comparison.scored}."] if comparison.scored else [])],
         },
         "notes": [asdict(section) for section in sections if section.heading in NOTES],
-        "sections": [{**asdict(section), "figure": drawn.get(_picture(section))} for section in below],
+        "sections": [{**asdict(section), "figure": drawn.get(_find_picture(section))} for section in below],
         "axes": AXES,
         "metrics": metrics,
         "arms": [
-            {"name": arm.name, "runs": [_run(run, metrics, run is arm.runs[0]) for run in arm.runs]}
+            {"name": arm.name, "runs": [_describe_run(run, metrics, run is arm.runs[0]) for run in arm.runs]}
             for arm in comparison.arms
         ],
         "worst": worst(comparison),
         "inspected": inspected_utterances(comparison, inspected),
-        "networks": _networks(comparison),
+        "networks": _collect_networks(comparison),
     }
 
 
@@ -95,11 +95,11 @@ def _embed(figure: Path) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(figure.read_bytes()).decode()
 
 
-def _picture(section: Section) -> str:
+def _find_picture(section: Section) -> str:
     return next((name for start, name in PICTURES.items() if section.heading.startswith(start)), "")
 
 
-def _metrics(comparison: Comparison) -> dict[str, str]:
+def _title_metrics(comparison: Comparison) -> dict[str, str]:
     """Return titles for the columns of metrics.csv and the machine's columns, with the compared metric first."""
     kinds, titles = [comparison.metric, *METRICS], {}
     validated = [name.partition("/")[2].rpartition("/") for name in metric_names(comparison, "validation/")]
@@ -116,9 +116,9 @@ def _metrics(comparison: Comparison) -> dict[str, str]:
     return {**titles, **machine, **gpus, SPEED: "machine: seconds of audio trained per second"}
 
 
-def _run(run: Record, metrics: Iterable[str], first: bool) -> dict[str, object]:
+def _describe_run(run: Record, metrics: Iterable[str], first: bool) -> dict[str, object]:
     """Return a run's series by metric, in the metric's unit; for an arm's first run, also the machine's."""
-    series = _machine(run) if first else {}
+    series = _read_machine(run) if first else {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
         values = drawn["step"].y
@@ -130,7 +130,7 @@ def _run(run: Record, metrics: Iterable[str], first: bool) -> dict[str, object]:
     return {"seed": run.seed, "series": series}
 
 
-def _machine(run: Record) -> dict[str, Series]:
+def _read_machine(run: Record) -> dict[str, Series]:
     """Return the machine's samples over time."""
     rows = by_second(read_utilisation(run.folder))
     rows = rows[:: max(1, len(rows) // POINTS)]
@@ -150,9 +150,9 @@ def _machine(run: Record) -> dict[str, Series]:
     }
 
 
-def _config_sections(comparison: Comparison) -> list[Section]:
+def _build_config_sections(comparison: Comparison) -> list[Section]:
     """Show the keys whose values differ between the runs' resolved configs, with each arm's values."""
-    flat = {arm.name: [_texts(run.config) for run in arm.runs] for arm in comparison.arms}
+    flat = {arm.name: [_flatten_texts(run.config) for run in arm.runs] for arm in comparison.arms}
     everything = [config for configs in flat.values() for config in configs]
     rows = []
     for key in sorted({key for config in everything for key in config if key.split(".")[0] not in UNSHOWN}):
@@ -162,7 +162,7 @@ def _config_sections(comparison: Comparison) -> list[Section]:
     return [Section("Config keys that differ", ["key", *flat], rows)] if rows else []
 
 
-def _networks(comparison: Comparison) -> list[dict[str, object]]:
+def _collect_networks(comparison: Comparison) -> list[dict[str, object]]:
     """Return each different model diagram with its arms, using the first seed of each arm."""
     drawings: dict[str, list[str]] = {}
     for arm in comparison.arms:
@@ -172,17 +172,17 @@ def _networks(comparison: Comparison) -> list[dict[str, object]]:
     return [{"arms": names, "drawing": text} for text, names in drawings.items()]
 
 
-def _texts(node: dict[str, object]) -> dict[str, str]:
+def _flatten_texts(node: dict[str, object]) -> dict[str, str]:
     """Return the leaves of a config or environment as text, by dotted key."""
     leaves = flatten(node).items()
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in leaves}
 
 
-def _environment_sections(comparison: Comparison) -> list[Section]:
+def _build_environment_sections(comparison: Comparison) -> list[Section]:
     """Show each different environment with its runs; nothing for systems without runs."""
     environments: dict[str, dict[str, str]] = {}
     for run in () if comparison.scored else comparison.runs:
-        values = _texts({
+        values = _flatten_texts({
             "versions": run.environment.versions,
             "hardware": as_json(run.environment.hardware),
             "commit": run.environment.code.commit,

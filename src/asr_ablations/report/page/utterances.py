@@ -41,7 +41,7 @@ def worst(comparison: Comparison) -> list[dict[str, object]]:
             if row["set"] in comparison.sets:
                 rows_by_utterance[row["set"], row["id"]].append(row)
                 first.setdefault((row["set"], row["id"]), run)
-    ordered = sorted(rows_by_utterance.items(), key=lambda item: (-_rate(item[1]), -item[1][0]["words"], item[0]))
+    ordered = sorted(rows_by_utterance.items(), key=lambda item: (-_measure(item[1]), -item[1][0]["words"], item[0]))
     bytes_left = AUDIO_BYTES
     utterances = []
     for (set_, id_), rows in ordered[:SHOWN]:
@@ -51,9 +51,9 @@ def worst(comparison: Comparison) -> list[dict[str, object]]:
             "set": set_,
             "id": id_,
             "speaker": rows[0].get("speaker"),
-            "rate": _rate(rows),
+            "rate": _measure(rows),
             **sound,
-            "recognised": [words for arm in comparison.arms if (words := _recognised(arm, set_, id_))],
+            "recognised": [words for arm in comparison.arms if (words := _align_hypothesis(arm, set_, id_))],
         })  # fmt: skip
     return utterances
 
@@ -79,16 +79,16 @@ def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
     return {"audio": address if len(samples) and len(address) <= limit else None}
 
 
-def _recognised(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
+def _align_hypothesis(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
     """Return the hypothesis of the arm's first seed, word by word; None if it lacks the utterance."""
     rows = [row for run in arm.runs[:1] for row in run.utterances if (row["set"], row["id"]) == (set_, id_)]
     if not rows:
         return None
     pairs = align(str(rows[0]["reference"]).split(), str(rows[0]["hypothesis"]).split())
-    return {"arm": arm.name, "seed": arm.runs[0].seed, "rate": _rate(rows), "pairs": pairs}
+    return {"arm": arm.name, "seed": arm.runs[0].seed, "rate": _measure(rows), "pairs": pairs}
 
 
-def _rate(rows: Sequence[UtteranceRow]) -> float:
+def _measure(rows: Sequence[UtteranceRow]) -> float:
     """Return the word error rate over all rows."""
     return total_errors(rows, "wer").rate
 
