@@ -3,7 +3,7 @@
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.tools.checks import auto_or_one, number, path_or_none, switch, whole
+from asr_ablations.tools.checks import check_auto_or_one, number, path_or_none, switch, whole
 from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
@@ -19,7 +19,7 @@ def check_transcription(cfg: DictConfig) -> None:
     switch("serve", cfg.serve)
     if cfg.format not in FORMATS:
         raise choices("format", cfg.format, FORMATS)
-    auto_or_one("gpus", cfg.gpus)
+    check_auto_or_one("gpus", cfg.gpus)
     for key in ("longest", "batch_seconds", "limits.megabytes", "limits.minutes"):
         number(key, OmegaConf.select(cfg, key), above=0)
     if cfg.longest < 1:

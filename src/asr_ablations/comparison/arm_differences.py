@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from asr_ablations.runs.listed_arms import keys_of_lists
+from asr_ablations.runs.listed_arms import collect_listed_keys
 from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.config import LIST, OWN, Config, leaves, within
 from asr_verdicts.confounds import MISSING, References, derived, references, value_text
@@ -92,7 +92,7 @@ def arm_differences(
     """Return the difference of every arm except the baseline. configs: a resolved config per arm. derivations: keys
     that follow from others. Two crossed factors need no better baseline, because their effects are separated.
     """
-    said, varied = keys_of_lists(configs)
+    said, varied = collect_listed_keys(configs)
     whole = {name: leaves(config) for name, config in configs.items()}
     follows = derived([*factor, *varied], derivations)
     differ = {name: _diff(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from asr_ablations.runs.listed_arms import (
-    arm_of,
-    beyond_the_list,
-    changes_of,
     default_baseline,
+    describe_changes,
     explained,
-    in_order,
+    find_arm_name,
+    find_extra_keys,
     listed_arms,
+    sort_arms,
 )
 from asr_ablations.runs.sweep_history import arm_content
 from asr_verdicts.arms import Arm, Choice, find_baseline, group
@@ -28,7 +28,7 @@ def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Lay
     if (layout := lay_out_list(runs, options)) is None:
         return None
     names = {arm.levels[OWN] for arm in layout.arms}
-    others = [run.folder.name for run in runs if arm_of(run.config) not in names]
+    others = [run.folder.name for run in runs if find_arm_name(run.config) not in names]
     left_out = [f"{name}: no run of an arm in the list, left out" for name in others]
     return fill_layout(layout, records.unfinished, left_out)
 
@@ -77,13 +77,13 @@ def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyR
     if not (listed := listed_arms(runs)):
         return None
     declared, names = declaration(runs), [arm.name for arm in listed]
-    runs = [run for run in runs if arm_of(run.config) in names]
+    runs = [run for run in runs if find_arm_name(run.config) in names]
     differ, factor = differing_beyond_seeds(runs), [OWN, *declared.factor]
-    arms = in_order(group(runs, factor, list(differ), explained(listed, runs)), listed)
+    arms = sort_arms(group(runs, factor, list(differ), explained(listed, runs)), listed)
     default = declared.baseline or default_baseline(arms, listed)
     reference = find_baseline(str(options.baseline or default), arms)
-    overruled = beyond_the_list(arms, reference, listed, declared.factor, options.allow)
-    return Layout(declared, factor, differ, overruled, arms, default, changes=changes_of(arms, listed))
+    overruled = find_extra_keys(arms, reference, listed, declared.factor, options.allow)
+    return Layout(declared, factor, differ, overruled, arms, default, changes=describe_changes(arms, listed))
 
 
 def _lay_out_plan(records: Records, plan: VerdictPlan) -> Layout[Arm]:

@@ -188,7 +188,7 @@ def faulty(id_: str, path: Path, fault: str) -> Utterance:
     return Utterance(id_, "", path, 0.0, 0.0, "", fault=fault)
 
 
-def folders_in(folder: Path) -> Iterator[Path | Utterance]:
+def list_folders(folder: Path) -> Iterator[Path | Utterance]:
     """Yield the folders in a folder, sorted by name, or a fault if it cannot be read."""
     for path in entries(folder):
         if isinstance(path, Utterance) or path.is_dir():
@@ -246,7 +246,7 @@ class Paths(Corpus):
         """Return a split's path."""
         return self.root / self.paths[split]
 
-    def with_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
+    def add_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
         """Return the utterances with speakers taken from their ids, if speaker_of is set. Utterances without speaker
         and unit get a unit: the recording if some recording has several utterances, or else the utterance. recording:
         returns a recording's name.

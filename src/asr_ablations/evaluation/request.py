@@ -9,7 +9,7 @@ from asr_ablations.config.build import check_targets
 from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
-from asr_ablations.tools.checks import auto_or_one, is_number, label_or_null, path_or_none, whole
+from asr_ablations.tools.checks import check_auto_or_one, is_number, label_or_null, path_or_none, whole
 from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
@@ -50,7 +50,7 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
                 _check_space(key, cfg.tune[key])
         if cfg.untrained not in ("skip", "decode"):
             raise choices("untrained", cfg.untrained, ("skip", "decode"))
-        auto_or_one("gpus", cfg.gpus)
+        check_auto_or_one("gpus", cfg.gpus)
 
 
 def _check_names(key: str, value: object) -> None:

@@ -7,15 +7,15 @@ from contextlib import suppress
 
 from asr_ablations.runs.status import reason
 from asr_ablations.runs.torchrun import speaks
-from asr_ablations.tools.errors import Stopped, exit_code_of, is_lack_of_memory, is_limit, of_the_system
+from asr_ablations.tools.errors import Stopped, choose_exit_code, describe_system_error, is_lack_of_memory, is_limit
 from asr_ablations.tools.machine import name_the_user
-from asr_ablations.tools.signals import end_at_once_on_another, ignored_at_the_end
+from asr_ablations.tools.signals import end_at_once_on_another, ignore_signals_at_exit
 from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import forgive_characters, harmless
 
 
 def prepare_command() -> None:
-    ignored_at_the_end()
+    ignore_signals_at_exit()
     open_streams()
     forgive_characters()
     name_the_user()
@@ -66,8 +66,8 @@ def describe_end(error: Exception) -> tuple[str, int] | None:
             _ignore_output()
         if isinstance(error, BrokenPipeError):
             return "", 1
-        if (message := of_the_system(error)) is not None:
-            return message, exit_code_of(error)
+        if (message := describe_system_error(error)) is not None:
+            return message, choose_exit_code(error)
     return (reason(error), 1) if is_lack_of_memory(error) or is_limit(error) else None
 
 

@@ -99,7 +99,7 @@ def format_override_value(value: object) -> str:
     return str(value)
 
 
-def arm_of(config: Config) -> str | None:
+def find_arm_name(config: Config) -> str | None:
     """Return the name of a run's arm from its config; None if its sweep has no list."""
     name = config.get(OWN)
     return None if name is None else str(name)
@@ -151,7 +151,7 @@ def explained(listed: Sequence[ListedArm], runs: Sequence[ConfiguredRun]) -> lis
     return [*dict.fromkeys([*keys, *sorted(derived(keys, references(runs)))])]
 
 
-def in_order(arms: Sequence[AnArm], listed: Sequence[ListedArm]) -> list[AnArm]:
+def sort_arms(arms: Sequence[AnArm], listed: Sequence[ListedArm]) -> list[AnArm]:
     """Sort the arms in the order of the list."""
     names = [arm.name for arm in listed]
     return sorted(arms, key=lambda arm: names.index(arm.levels[OWN]))
@@ -163,13 +163,13 @@ def default_baseline(arms: Sequence[Named], listed: Sequence[ListedArm]) -> str:
     return next((arm.name for arm in arms if arm.levels[OWN] in unchanged), arms[0].name)
 
 
-def changes_of(arms: Sequence[Named], listed: Sequence[ListedArm]) -> dict[str, str]:
+def describe_changes(arms: Sequence[Named], listed: Sequence[ListedArm]) -> dict[str, str]:
     """Return the changes of each arm as text, by the arm's name."""
     texts = {entry.name: entry.text for entry in listed}
     return {arm.name: texts[arm.levels[OWN]] for arm in arms}
 
 
-def beyond_the_list(
+def find_extra_keys(
     arms: Sequence[Choice[AnyRun]],
     baseline: Choice[AnyRun],
     listed: Sequence[ListedArm],
@@ -200,7 +200,7 @@ def beyond_the_list(
 def find_named_keys(config: Config) -> list[str]:
     """Return the keys mentioned in the name of a list's arm: its only one, or those in the name."""
     for arm in read_arms(config.get(LIST)):
-        if arm.name == arm_of(config):
+        if arm.name == find_arm_name(config):
             return [key for key in arm.keys if len(arm.keys) == 1 or f"{key}=" in arm.name]
     return []
 
@@ -210,7 +210,7 @@ def find_varied_keys(config: Config) -> list[str]:
     return [key.lstrip("+~") for arm in config.get(LIST) or [] for key in arm if key != NAME]
 
 
-def keys_of_lists(configs: Mapping[str, Config]) -> tuple[dict[str, list[str]], list[str]]:
+def collect_listed_keys(configs: Mapping[str, Config]) -> tuple[dict[str, list[str]], list[str]]:
     """Return the keys in each arm's name, and the keys changed by any arm. configs: one for each arm, by name."""
     varied = dict.fromkeys(key for config in configs.values() for key in find_varied_keys(config))
     return {name: find_named_keys(config) for name, config in configs.items()}, [*varied]

@@ -76,7 +76,7 @@ def is_printable(text: str) -> bool:
     return not any(unicodedata.category(letter) == "Cc" for letter in text)
 
 
-def auto_or_one(name: str, value: object) -> None:
+def check_auto_or_one(name: str, value: object) -> None:
     """Raise UsageError unless the value is auto, 0 or 1."""
     if value != "auto" and not (is_whole(value, 0) and value <= 1):
         raise choices(name, value, ("auto", 0, 1))

@@ -14,14 +14,14 @@ LIMITS = ("too many open files", "unable to open shared memory object", "can't s
 """Phrases in libraries' error messages for a system limit."""
 
 
-def of_the_system(error: OSError) -> str | None:
+def describe_system_error(error: OSError) -> str | None:
     """Return the file and the system's message; None if an error has neither file nor device, which means a bug."""
     if error.strerror is None or (error.filename is None and error.errno not in NAMELESS):
         return None
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
-def exit_code_of(error: OSError) -> int:
+def choose_exit_code(error: OSError) -> int:
     """Return 1 if the machine caused the error, or 2 if the input did, such as an unwritable folder."""
     return 1 if error.errno in DEVICE_ERRORS or error.filename is None else 2
 

@@ -78,7 +78,7 @@ def end_at_once_on_another(exit_code: int) -> None:
             signal.signal(number, lambda *_: os._exit(exit_code))
 
 
-def ignored_at_the_end() -> None:
+def ignore_signals_at_exit() -> None:
     """Ignore stop signals after all other exit handlers have run. The interpreter removes signal handlers before its
     modules, so a late signal would change the exit code. Call this before importing libraries with exit handlers: the
     handler registered first is called last.

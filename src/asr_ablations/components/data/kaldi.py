@@ -35,7 +35,7 @@ class Kaldi(Paths):
 
     @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:
-        return self.with_speakers(*read_directory(self.path(split), self.root))
+        return self.add_speakers(*read_directory(self.path(split), self.root))
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write wav.scp, text and utt2spk. Audio files are not copied."""

@@ -16,8 +16,8 @@ from asr_ablations.data.corpus import (
     entries,
     faulty,
     file_utterance,
-    folders_in,
     indexed,
+    list_folders,
     listed,
     text_of,
 )
@@ -111,7 +111,7 @@ def list_folder(folder: Path) -> list[Utterance]:
     """Return the utterances of a split in the order of its transcripts. Audio files without a transcript are faults.
     Raises UsageError for an empty split.
     """
-    utterances = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker)]
+    utterances = [utterance for speaker in list_folders(folder) for utterance in _list_speaker(speaker)]
     if not utterances:
         raise UsageError(f"no utterances in {folder} (expected <speaker>/<chapter>/*.trans.txt)")
     return utterances
@@ -121,7 +121,7 @@ def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
     if isinstance(speaker, Utterance):
         yield speaker
         return
-    for chapter in folders_in(speaker):
+    for chapter in list_folders(speaker):
         if isinstance(chapter, Utterance):
             yield chapter
         else:

@@ -53,7 +53,7 @@ class Manifest(Paths):
             expected = "JSON lines with audio_filepath, text, and perhaps id, speaker, offset, duration, channel, unit"
             raise UsageError(f"{path}: {_describe_kind(first)}; a manifest is {expected}")
         named = _add_ids(utterances, path.parent)
-        return self.with_speakers(named, lambda u: _join_parts(u.audio.with_suffix(""), path.parent))
+        return self.add_speakers(named, lambda u: _join_parts(u.audio.with_suffix(""), path.parent))
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
         """Write one line per utterance. Audio files are not copied."""

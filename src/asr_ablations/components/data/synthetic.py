@@ -58,7 +58,7 @@ class Synthetic(Folders):
     @indexed("folder")
     def find(self, split: str) -> list[Utterance]:
         folder = self.folder(split)
-        return with_voices(super().find(split), folder / SPEAKERS)
+        return add_voices(super().find(split), folder / SPEAKERS)
 
     def prepare(self) -> None:
         """Generate the missing splits. Raises UsageError for values out of range, or without a root."""
@@ -72,7 +72,7 @@ class Synthetic(Folders):
             raise UsageError(str(error)) from error
 
 
-def with_voices(utterances: Iterable[Utterance], table: Path) -> list[Utterance]:
+def add_voices(utterances: Iterable[Utterance], table: Path) -> list[Utterance]:
     """Return the utterances with their speakers' voices as units. table: the split's SPEAKERS.TXT, which may be missing
     if the split was written by hand.
     """
