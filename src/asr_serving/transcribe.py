@@ -64,7 +64,7 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
 def read_whole(path: Path) -> np.ndarray:
     """Return a recording as int16 samples (S,) at 16 kHz; stereo is averaged.
 
-    It is read in blocks of up to half a minute. At other sampling rates, the result equals that of a single resampling,
+    It is read in blocks of up to half a minute. At other sampling rates, the result equals a single resampling,
     because blocks start at whole seconds and one more second is resampled on both sides.
     Raises AudioError with the file's name if it is missing, damaged or empty.
     """

@@ -233,7 +233,7 @@ def test_a_validation_set_has_the_name_of_its_results(given: str, tmp_path: Path
         (r"\Z", "5: {_target_: os.system}\n", "a key is 5; expected a text"),
         (r"(?m)^batch:$", "batch:\n  null: 1", "a key is None; expected a text"),
         (r"(?m)^ranks: .*$", "ranks: x", "ranks is not a whole number"),
-        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is not an object with keys"),
+        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is not an object"),
     ],
 )
 def test_a_strangers_config_is_one_line(pattern: str, replacement: str, reason: str, tmp_path: Path) -> None:

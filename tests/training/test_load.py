@@ -176,7 +176,7 @@ WRONG = {
     "no config": (lambda folder: (folder / "config.yaml").unlink(), "no run's folder"),
     "no yaml": (_text("config.yaml", "a: [b"), r"config\.yaml: cannot be read"),
     "another yaml": (_text("config.yaml", "a: 1"), r"config\.yaml: cannot be read: it has no seed"),
-    "a list": (_text("config.yaml", "- 1"), r"config\.yaml: cannot be read: it is not an object with keys"),
+    "a list": (_text("config.yaml", "- 1"), r"config\.yaml: cannot be read: it is not an object"),
     "never started": (lambda folder: (folder / "status.json").unlink(), "not finished: did not start"),
     "failed": (_text("status.json", '{"status": "failed", "reason": "no memory"}'), "not finished: failed: no memory"),
 }

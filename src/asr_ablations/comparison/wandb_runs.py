@@ -116,7 +116,7 @@ def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
 
 
 def read_folder(run: ApiRun) -> Json:
-    """Return what the logger recorded of a run's folder: start, place in the sweep, declaration, speakers by set."""
+    """Return the logger's record of a run's folder: start, place in the sweep, declaration, speakers by set."""
     recorded: Json = json.loads(run.summary.get(RECORD) or "{}")
     return recorded
 

@@ -111,8 +111,8 @@ class Count:
 
 
 class Seconds:
-    """`seconds` of audio per rank, including padding if the longest utterance is known beforehand. Batches of more than
-    eight utterances are rounded down to a multiple of eight.
+    """`seconds` of audio per rank, including padding if the longest utterance is known beforehand. From eight
+    utterances on, batches are rounded down to a multiple of eight.
     """
 
     def __init__(self, seconds: float, ranks: int) -> None:

@@ -265,8 +265,8 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the paths by short names. A name is the file's, with as many folders, and the ending, as distinguish it
-    from the others. Raises UsageError if two paths are the same file.
+    """Return the paths by short names. A name is the file's, extended by folders and the ending if that is necessary to
+    be unique. Raises UsageError if two paths are the same file.
     """
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}

@@ -82,7 +82,7 @@ def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[
 
 
 def describe_set(screened: "Screened", in_training: InTraining | None = None) -> SetDescription:
-    """Describe a set: counts and hash of the utterances used, those left out, and the overlap with training."""
+    """Describe a set: counts and hash of the utterances used, ids left out, and overlap with training."""
     utterances = screened.kept
     speakers = set(utterances.strings("speaker"))
     words, vocabulary = 0, set[str]()

@@ -15,7 +15,7 @@ InTraining = dict[str, int]
 
 
 def in_training(held_out: Utterances, training: Utterances) -> InTraining:
-    """Count what a held-out set shares with training."""
+    """Count the utterances, speakers and sentences that a held-out set shares with training."""
     speakers = (set(held_out.strings("speaker")) - {""}).intersection(training.strings("speaker"))
     sentences = set(held_out.strings("text")).intersection(training.strings("text"))
     return {

@@ -62,7 +62,7 @@ class JoiningStore(Store, Protocol):
 
 @runtime_checkable
 class Cache(Protocol):
-    """cache: where recordings are kept after an audio file was read."""
+    """cache: keeps recordings after their audio files were read."""
 
     holds_features: bool
     """True if recordings are features, which excludes augmentation of waveforms."""

@@ -66,7 +66,7 @@ class Runs:
         matches = [run for run in self._all if run.folder.name == name]
         if not matches:
             raise UsageError(
-                f"{name}: there is no such run; expected {', '.join(self.names) or 'none: none has ended'}"
+                f"{name}: there is no such run; expected {', '.join(self.names) or 'a run, but none has ended'}"
             )
         return matches[0]
 
