@@ -102,7 +102,7 @@ class Listed(Corpus):
 
     def read(self, split: str) -> Utterances:
         """Nothing is inspected: the files do not exist."""
-        return Utterances.of(self.find(split))
+        return Utterances.convert(self.find(split))
 
 
 def corpus(**splits: list[Utterance]) -> Corpus:

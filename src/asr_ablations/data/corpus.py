@@ -138,7 +138,7 @@ class Corpus(ABC):
 
     def read_set(self, name: str) -> Utterances:
         """Return the utterances of one set, including those with faults."""
-        return Utterances.joined([self.read(split) for split in (self.train if name == "train" else [name])])
+        return Utterances.join([self.read(split) for split in (self.train if name == "train" else [name])])
 
     def folders(self) -> list[str]:
         """Return every split once, training first."""

@@ -199,6 +199,6 @@ class SpeechData(pl.LightningDataModule):
 def _select_readable(screened: Screened) -> Utterances:
     """Return the utterances to cache. All arms share the cache, so it includes those that only this model excludes."""
     unused = [u for reason in UNUSED for u in screened.left_out.get(reason, [])]
-    readable = Utterances.joined([screened.kept, Utterances.of(unused)])
+    readable = Utterances.join([screened.kept, Utterances.convert(unused)])
     ids = [*readable.strings("id")]
     return readable.take(np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64))

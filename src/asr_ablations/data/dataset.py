@@ -74,7 +74,7 @@ class Speech(Dataset):
         perturbation: Perturbation | None = None,
     ) -> None:
         self.alphabet, self.store, self.perturbation = alphabet, store, perturbation
-        self.utterances = Utterances.of(utterances)
+        self.utterances = Utterances.convert(utterances)
         self.durations = self.utterances.column("duration")
         self.reading: np.ndarray | None = None
 

@@ -18,7 +18,7 @@ def content_hash(utterances: Sequence[Utterance]) -> str:
     """Return a SHA-256 over ids, speakers, units, times, channels, texts and the bytes of the audio files. The files'
     locations and the order of the utterances do not matter.
     """
-    columns = Utterances.of(utterances)
+    columns = Utterances.convert(utterances)
     strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
     lines = [

@@ -64,7 +64,7 @@ def warnings_of(sets: Mapping[str, Utterances], shared: Mapping[str, InTraining]
         if counts["speakers"]:
             meaning = ": intervals are for these speakers" if name in corpus.test else ""
             yield f"{counts['speakers']} of {speakers} speakers of {harmless(name)} are in training{meaning}"
-    steering = Utterances.joined([sets[name] for name in corpus.validation])
+    steering = Utterances.join([sets[name] for name in corpus.validation])
     for name in corpus.test:
         if count := int(shares_audio(sets[name], steering).sum()):
             shared_audio = f"{count} of {len(sets[name])} utterances of {harmless(name)} are also in validation"

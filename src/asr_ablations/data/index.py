@@ -158,13 +158,13 @@ class SplitIndex:
             files.update(chunk)
         facts = np.zeros((len(utterances), len(FACTS)), np.int64)
         for row, u in enumerate(utterances):  # in place, because corpora may be large
-            file = AudioFile(FileState.of(u.audio) or MISSING) if u.fault else files[str(u.audio)]
+            file = AudioFile(FileState.read(u.audio) or MISSING) if u.fault else files[str(u.audio)]
             placed = u if u.fault else _place(u, file)
             fault = None if placed.fault else decoded.get(_identify_part(placed, file.state))
             utterances[row] = placed if fault is None else replace(placed, fault=fault)
             facts[row] = (*file.state, file.samples, file.rate, fault is not None)
         listing = Listing(
-            Columns.of(utterances), facts, PackedTexts.of(f"{hash_} {path}" for path, hash_ in sources.items())
+            Columns.from_list(utterances), facts, PackedTexts.pack(f"{hash_} {path}" for path, hash_ in sources.items())
         )
         if self.keeps_listing or any((path, file.state) not in indexed for path, file in files.items()):
             self._store(listing)
@@ -204,7 +204,7 @@ class SplitIndex:
                     faults[row], facts[row, DECODED] = fault, 1
         finally:
             listing = Listing(
-                Columns({**columns.texts, "fault": PackedTexts.of(faults)}, columns.numbers), facts, sources
+                Columns({**columns.texts, "fault": PackedTexts.pack(faults)}, columns.numbers), facts, sources
             )
             self._store(listing)
         return listing
@@ -241,7 +241,7 @@ def _are_unchanged(paths: PackedTexts, facts: np.ndarray) -> bool:
     """Return whether all files are in their recorded states. Repeated files are checked once."""
     previous = None
     for row, state in enumerate(map(tuple, facts[:, : len(MISSING)].tolist())):
-        if (path := paths[row]) != previous and (FileState.of(path) or MISSING) != state:
+        if (path := paths[row]) != previous and (FileState.read(path) or MISSING) != state:
             return False
         previous = path
     return True
@@ -249,7 +249,7 @@ def _are_unchanged(paths: PackedTexts, facts: np.ndarray) -> bool:
 
 def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
     """Return a path, with the stored facts about its file in its present state, or newly read ones."""
-    state = FileState.of(path) or MISSING  # taken before reading, so that a change meanwhile is noticed later
+    state = FileState.read(path) or MISSING  # taken before reading, so that a change meanwhile is noticed later
     if file := indexed.get((str(path), state)):
         return str(path), file
     try:

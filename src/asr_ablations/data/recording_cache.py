@@ -193,7 +193,7 @@ def cache_key(utterances: Sequence[Utterance], made_by: str) -> str:
     made_by: a hash of the options and code that turn samples into recordings. Every key covers the code that reads
     audio and the versions of its libraries. Raises UsageError for a missing file.
     """
-    columns = Utterances.of(utterances)
+    columns = Utterances.convert(utterances)
     digest = hashlib.sha256()
     strings = [columns.strings(name) for name in ("id", "audio", "content")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
@@ -221,7 +221,7 @@ def _write(folder: Path, recordings: Iterable[list[Recording]]) -> None:
 
 def _read_states(folder: Path) -> dict[str, list[int]]:
     """Return values that change with every write to a file, even if its size and modification time are restored."""
-    return {name: [*(FileState.of(folder / name) or ())] for name in FILES}
+    return {name: [*(FileState.read(folder / name) or ())] for name in FILES}
 
 
 def _hashes(folder: Path) -> dict[str, str]:

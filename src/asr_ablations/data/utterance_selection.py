@@ -87,7 +87,7 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
         repeated = np.zeros(len(utterances), np.bool_)
         if len(occurrences) < len(utterances):
             repeated[:] = [occurrences[id_] > 1 for id_ in utterances.strings("id")]
-        texts = Transcripts.of(utterances, alphabet)
+        texts = Transcripts.measure(utterances, alphabet)
         available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
         suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
         pairs = ((i, utterances[i]) for i in np.flatnonzero(suspects).tolist())
@@ -136,7 +136,7 @@ class Transcripts(NamedTuple):
     unfit: np.ndarray
 
     @staticmethod
-    def of(utterances: Utterances, alphabet: Alphabet) -> "Transcripts":
+    def measure(utterances: Utterances, alphabet: Alphabet) -> "Transcripts":
         least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for chunk in utterances.chunks():
             labels, counts = alphabet.encode_all([*chunk.strings("text")])
@@ -163,7 +163,7 @@ def select(
         sound = ~utterances.has("fault")
         infeasible, too_short = sound.copy(), sound.copy()
         available = _count_output_frames(utterances.take(sound), output_frames)
-        infeasible[sound] = available < Transcripts.of(utterances.take(sound), alphabet).least_frames
+        infeasible[sound] = available < Transcripts.measure(utterances.take(sound), alphabet).least_frames
         too_short[sound] = available == 0
         if trained:
             too_short = infeasible

@@ -47,7 +47,7 @@ class PackedTexts:
         self.content, self.ends = content, ends
 
     @staticmethod
-    def of(strings: Iterable[str]) -> "PackedTexts":
+    def pack(strings: Iterable[str]) -> "PackedTexts":
         # a file's name need not be UTF-8; Python represents other bytes as lone surrogates
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
@@ -78,9 +78,9 @@ class Columns:
         return len(self.numbers["duration"])
 
     @staticmethod
-    def of(utterances: Sequence[Utterance]) -> "Columns":
+    def from_list(utterances: Sequence[Utterance]) -> "Columns":
         return Columns(
-            {name: PackedTexts.of(str(getattr(u, name)) for u in utterances) for name in TEXTS},
+            {name: PackedTexts.pack(str(getattr(u, name)) for u in utterances) for name in TEXTS},
             {name: np.array([getattr(u, name) for u in utterances], dtype) for name, dtype in NUMBERS.items()},
         )
 
@@ -113,17 +113,17 @@ class Utterances(Sequence[Utterance]):
         self._ends = np.cumsum([len(block) for block in self.blocks])
 
     @staticmethod
-    def of(utterances: Sequence[Utterance]) -> "Utterances":
+    def convert(utterances: Sequence[Utterance]) -> "Utterances":
         """Return utterances as columns, unchanged if they already are."""
         if isinstance(utterances, Utterances):
             return utterances
-        return Utterances([Columns.of(utterances)], np.arange(len(utterances)))
+        return Utterances([Columns.from_list(utterances)], np.arange(len(utterances)))
 
     @staticmethod
-    def joined(parts: Sequence["Utterances"]) -> "Utterances":
+    def join(parts: Sequence["Utterances"]) -> "Utterances":
         """Concatenate the utterances of all parts."""
         if len(parts) < 2:
-            return parts[0] if parts else Utterances.of([])
+            return parts[0] if parts else Utterances.convert([])
         begins = np.cumsum([0, *(sum(map(len, part.blocks)) for part in parts)])
         rows = [part.rows + begin for part, begin in zip(parts, begins, strict=False)]
         return Utterances([block for part in parts for block in part.blocks], np.concatenate(rows))
@@ -157,7 +157,7 @@ class Utterances(Sequence[Utterance]):
         rows = self.rows.copy()
         rows[list(faults)] = int(self._ends[-1]) + np.arange(len(faults))
         changed = [replace(self[index], fault=fault) for index, fault in faults.items()]
-        return Utterances([*self.blocks, Columns.of(changed)], rows)
+        return Utterances([*self.blocks, Columns.from_list(changed)], rows)
 
     def column(self, name: str) -> np.ndarray:
         """Return a numeric column (N,)."""

@@ -53,7 +53,7 @@ class FileState(NamedTuple):
     changed: int
 
     @staticmethod
-    def of(path: Path | str) -> "FileState | None":
+    def read(path: Path | str) -> "FileState | None":
         """Return the current state of a file, or None if the file does not exist."""
         try:
             status = os.stat(path)
@@ -64,7 +64,7 @@ class FileState(NamedTuple):
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file, read again only if its state has changed. Raises OSError."""
-    return _hash_in_state(path, FileState.of(path))
+    return _hash_in_state(path, FileState.read(path))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -28,7 +28,7 @@ class FeatureCache:
         self.root, self.features = expanded(root, "cache.root"), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
-        utterances = Utterances.of(utterances)
+        utterances = Utterances.convert(utterances)
         lengths = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
         bins = self.features.size
         size = int(self.features.frames(lengths).sum()) * bins * 2
