@@ -85,8 +85,8 @@ WRITERS: dict[str, Callable[[Transcript], str]] = {
 
 SURE = 0.75
 """Mean confidence below which the speech is unlike the training data. A model of the built-in corpus has 0.90 for new
-speakers of that corpus (nine of ten utterances above 0.83), and 0.64 for AN4, which is real speech (nine of ten below
-0.70).
+speakers of that corpus, and nine of ten utterances are above 0.83. For AN4, which is real speech, it has 0.64, and
+nine of ten are below 0.70.
 """
 FEWEST = 5  # shorter texts are not judged, because one unusual name makes them uncertain
 

@@ -49,8 +49,8 @@ def letter_frames(log_probs: NDArray[np.floating], labels: Sequence[int]) -> lis
 
     log_probs: (T, V) in nats, blank at index 0. Raises ValueError if there are too few frames.
 
-    torchaudio's forced_align (2.11) is not used: when moving by one state and by two states are equally good, as is
-    common with confident models, it stays in its state, so its path is not the best.
+    torchaudio's forced_align (2.11) does not return the best path. If moving by one state and by two states are equally
+    good, as is common with confident models, it stays in its state.
     """
     states = np.zeros(2 * len(labels) + 1, dtype=int)  # blank, label, blank, label, … blank
     states[1::2] = labels

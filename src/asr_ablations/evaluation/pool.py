@@ -1,7 +1,7 @@
 """A pool of processes that decodes log-probabilities from disk, for all decoders of a command.
 
-pyctcdecode keeps models in a class variable, which other processes only receive by fork. (With spawn it decodes in one
-process without a message, and with forkserver it raises KeyError.) The processes are forked before anything runs on a
+pyctcdecode keeps models in a class variable, which other processes only receive by fork. With spawn it decodes in one
+process without a message, and with forkserver it raises KeyError. The processes are forked before anything runs on a
 GPU, share the memory of language models, and use one thread each.
 """
 

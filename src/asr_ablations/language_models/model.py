@@ -36,7 +36,7 @@ def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
     except OSError as error:
         raise UsageError(f"decoder.words={path}: cannot be read ({error})") from error
     if not words:
-        raise UsageError(f"decoder.words={path}: there are no words in it")
+        raise UsageError(f"decoder.words={path}: it contains no words")
     if odd := unspellable(words, alphabet):
         raise UsageError(
             f"decoder.words={path}: {len(odd)} of {len(words)} words cannot be spelled with the alphabet "
@@ -56,7 +56,7 @@ SPACE = "|"  # represents the space in a model of characters
 BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
 """Files that src/lm.py writes to a model's folder: lm.binary if build_binary is installed, lm.pt for an LSTM."""
 MARKS = ("<s>", "</s>", "<unk>")
-ENOUGH = 0.9  # minimum share of a model's words that the alphabet can spell; the others have no effect
+ENOUGH = 0.9  # minimum share of a model's words that the alphabet can spell; the others are ignored
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def lower_case(source: Path, target: Path, language: str) -> None:
             raise UsageError(f"{source}: {originals[lowered]!r} and {word!r} are the same word in lower case")
         originals[lowered] = word
     with open_text(source) as lines, whole_file(target) as temporary, temporary.open("w", encoding="utf-8") as output:
-        # numbers have no letters except the e in 1e-05; \data\ and other marks are already in lower case
+        # numbers contain only the letter e, as in 1e-05; \data\ and other marks are already in lower case
         output.writelines(lower(clean(line), language) for line in lines)
 
 
@@ -113,8 +113,8 @@ def _adjust(raw: Counter[Gram], longer: Counter[Gram]) -> dict[Gram, int]:
 
 
 def _count_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
-    """Return the number of n-grams with each count. lmplz uses the raw count for the n-gram that is last in its order
-    (by number of the last word, then of the word before it, …), which changes the discounts in a small corpus.
+    """Return the number of n-grams with each count. lmplz uses the raw count for the n-gram that is last in its order,
+    sorted by number of the last word, then of the word before it, … In a small corpus this changes the discounts.
     """
     counted = Counter(adjusted.values())
     last = max(adjusted, key=lambda gram: [numbers[word] for word in reversed(gram)])

@@ -100,7 +100,7 @@ def format_override_value(value: object) -> str:
 
 
 def find_arm_name(config: Config) -> str | None:
-    """Return the name of a run's arm from its config; None if its sweep has no list."""
+    """Return the name of a run's arm from its config; None for a sweep without a list."""
     name = config.get(OWN)
     return None if name is None else str(name)
 
@@ -129,7 +129,7 @@ def check_arm(config: Mapping[str, object]) -> None:
 
 
 def name_in(overrides: Iterable[str]) -> str | None:
-    """Return the arm's name in a run's overrides; None if its sweep has no list."""
+    """Return the arm's name in a run's overrides; None for a sweep without a list."""
     for word in overrides:
         key, _, text = word.partition("=")
         if key == OWN:

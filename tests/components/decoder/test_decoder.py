@@ -158,8 +158,8 @@ def test_a_list_of_words(tmp_path: Path) -> None:
     assert "decoder.words is not set" in refused("lexicon", LETTERS, words=None)
     assert "cannot be read" in refused("lexicon", LETTERS, words="nowhere.txt")
     for content, expected in {
-        "": "there are no words in it",
-        "\n \n": "there are no words in it",
+        "": "it contains no words",
+        "\n \n": "it contains no words",
         "ab\nabc\n": r"1 of 2 words cannot be spelled with the alphabet 'ab ', for example 'abc'",
         "AB": "cannot be spelled",
     }.items():
