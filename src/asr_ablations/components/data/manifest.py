@@ -95,7 +95,7 @@ def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
         if not _is_seconds(entry.get(key)):
             return faulty(where, manifest, f"wrong {key}: expected seconds, found {entry[key]!r}")
     if entry.get("channel") is not None and not (is_whole(entry["channel"], 0) and entry["channel"] < MOST_CHANNELS):
-        return faulty(where, manifest, f"wrong channel: expected a whole number, 0 or more, found {entry['channel']!r}")
+        return faulty(where, manifest, f"wrong channel: expected 0 to {MOST_CHANNELS - 1}, found {entry['channel']!r}")
     try:
         return _build_utterance(manifest, entry)
     except (RuntimeError, ValueError) as error:  # ~name without such a user, or /, which is not a file
