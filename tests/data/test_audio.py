@@ -55,7 +55,7 @@ def test_channels_are_averaged_unless_one_is_named(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.stack([LEFT, RIGHT], axis=1), 16000)
     for channel, expected in {audio.AVERAGED: (LEFT + RIGHT) / 2, 0: LEFT, 1: RIGHT}.items():
         assert np.abs(audio.read(tmp_path / "a.wav", 0.5, 1.0, channel) - INT16 * expected[8000:24000]).max() <= 2
-    with pytest.raises(AudioError, match="wrong channel: 2 of 2, the first channel is 0"):
+    with pytest.raises(AudioError, match="wrong channel: 2 of 2; the first channel is 0"):
         audio.read(tmp_path / "a.wav", 0.0, 1.0, 2)
 
 
