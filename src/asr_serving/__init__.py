@@ -1,4 +1,4 @@
-"""Using a trained run: transcripts, subtitles, a page with a microphone, ONNX. From Python: `asr_serving.load(run)`."""
+"""Uses of a trained run: transcripts, subtitles, a page with a microphone, ONNX. In Python: `asr_serving.load(run)`."""
 
 from typing import Any
 

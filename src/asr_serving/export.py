@@ -1,4 +1,4 @@
-"""An ONNX file of a trained run, and its model card: what a user of the file has to know, as Markdown."""
+"""Export of a trained run to ONNX, with a model card in Markdown for users of the file."""
 
 import json
 import logging
@@ -31,7 +31,7 @@ CARD = "<!-- Delete this line to keep your changes: export.py replaces a card th
 
 
 def card(trained: Trained, file: str) -> str:
-    """Write the card of an exported run; what an unfinished run lacks is called not recorded. file: its name."""
+    """Write the card of an exported run. Values missing in an unfinished run are "not recorded". file: its name."""
     finished = (trained.folder / SUMMARY).is_file()
     summary = read_summary(trained.folder) if finished else NO_SUMMARY
     environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else Environment()
@@ -68,7 +68,7 @@ def card(trained: Trained, file: str) -> str:
         "",
         "## Licence of the weights",
         "",
-        "Not chosen: whoever trained the model writes it here, having looked at the rights in the data.",
+        "Not chosen yet. State it here after checking the rights in the data.",
         "",
         CARD,
     ]
@@ -77,38 +77,36 @@ def card(trained: Trained, file: str) -> str:
 
 def _list_rates(summary: Summary, sets: Mapping[str, SetContent]) -> list[str]:
     if not summary.sets:
-        return [f"{UNKNOWN.capitalize()}: the run has not ended."]
+        return [f"{UNKNOWN.capitalize()}, because the run has not ended."]
     rows = [
         f"| {name} | {(sets[name].speakers if name in sets else None) or UNKNOWN} | {result.words:,} | "
         f"{100 * result.wer:.2f} | {100 * (result.cer or 0.0):.2f} |"
         for name, result in summary.sets.items()
     ]
-    text = (
-        "Of the last checkpoint, with greedy decoding and no language model unless the settings name another decoder."
-    )
+    text = "Of the last checkpoint, decoded greedily without language model unless the settings name another decoder."
     return [text, "", "| set | speakers | words | WER % | CER % |", "| --- | ---: | ---: | ---: | ---: |", *rows]
 
 
 def _list_limits(train: SetContent | None) -> list[str]:
-    lines = ["- It writes what it was trained to write: the characters above, no punctuation, one case."]
+    lines = ["- The output has the form of the training texts: the characters above, one case, no punctuation."]
     if train is not None:
         lines.append(
-            f"- It was trained on {train.speakers or UNKNOWN} speakers and {train.vocabulary:,} words. For other "
-            "voices, rooms, microphones, languages or words the rates above say nothing; expect far worse."
+            f"- It was trained on {train.speakers or UNKNOWN} speakers and {train.vocabulary:,} words. Expect much "
+            "higher error rates for other voices, rooms, microphones, languages or words."
         )
-    lines.append("- Confidences are not calibrated. A confidence low throughout means speech that it does not know.")
+    lines.append("- Confidences are not calibrated. If all are low, the speech is unlike the training data.")
     return lines
 
 
 def export(cfg: DictConfig) -> Path:
-    """Write the file and return its path. Raises UsageError for a run or a file that does not allow it."""
+    """Write the ONNX file and return its path. Raises UsageError if the run or the output does not allow it."""
     trained = load_run(str(cfg.run), cfg.checkpoint)
     file = Path(str(cfg.output)) if cfg.output else trained.folder / "export" / "model.onnx"
     for ending, mark in ((".json", '"separation"'), (".md", CARD)):
-        beside = file.with_suffix(ending)
-        if beside.exists() and mark not in beside.read_text(encoding="utf-8", errors="replace"):
+        neighbour = file.with_suffix(ending)
+        if neighbour.exists() and mark not in neighbour.read_text(encoding="utf-8", errors="replace"):
             raise UsageError(
-                f"{beside}: not written by an export, and would be replaced; move it, or name another output"
+                f"{neighbour}: not written by an export, so it is not replaced; move it, or choose another output"
             )
     file.parent.mkdir(parents=True, exist_ok=True)
     description = metadata(trained, cfg.samples)
@@ -117,8 +115,8 @@ def export(cfg: DictConfig) -> Path:
         difference = largest_difference(trained.task, temporary, cfg.samples)
         if not difference <= cfg.tolerance:
             raise UsageError(
-                f"{trained.folder}: not written: the exported model's log-probabilities are {difference:.2g} nats "
-                f"away from torch's, expected tolerance={cfg.tolerance:g} at the most"
+                f"{trained.folder}: not written: the exported model's log-probabilities differ from torch's by "
+                f"{difference:.2g} nats, expected at most tolerance={cfg.tolerance:g}"
             )
         write_json(file.with_suffix(".json"), description)
         write(file.with_suffix(".md"), card(trained, file.name))
@@ -130,7 +128,7 @@ def export(cfg: DictConfig) -> Path:
 
 
 def metadata(trained: Trained, samples: str) -> dict[str, object]:
-    """Return what a program needs to use the model. separation: the symbol between double letters, or ""."""
+    """Return the data that a program needs to use the model. separation: the symbol between double letters, or ""."""
     run = read_environment(trained.folder).id if (trained.folder / ENVIRONMENT).is_file() else None
     return {
         "run": run or trained.folder.resolve().name,
@@ -145,7 +143,7 @@ def metadata(trained: Trained, samples: str) -> dict[str, object]:
 
 
 def write_graph(graph: Graph, file: Path, opset: int | None, description: Mapping[str, object]) -> None:
-    """Write the graph for any batch size and length; metadata: the `description`, text as it is, the rest as JSON."""
+    """Write the graph for any batch size and length, with `description` as metadata (JSON except for texts)."""
     batch, samples = "batch", "samples"
     lengths = torch.tensor([2 * SAMPLE_RATE, SAMPLE_RATE])
     audio = torch.zeros(2, 2 * SAMPLE_RATE, dtype=torch.float32 if description["samples"] == "float" else torch.int16)
@@ -168,8 +166,8 @@ def write_graph(graph: Graph, file: Path, opset: int | None, description: Mappin
 
 @contextmanager
 def _quiet_single_thread() -> Iterator[None]:
-    """Use one thread, in which the two directions of a layer run one after the other: the exporter cannot trace more.
-    Silence its messages about missing packages and about axes that share a name.
+    """Use one thread, so that a layer's two directions run one after the other: the exporter cannot trace threads.
+    Silence its messages about missing packages and axes with equal names.
     """
     log, threads = logging.getLogger("torch.onnx"), torch.get_num_threads()
     level = log.level
@@ -188,7 +186,7 @@ def _quiet_single_thread() -> Iterator[None]:
 def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
     """Return the largest difference, in nats, between torch's log-probabilities and the file's.
 
-    The input is three bursts of noise, one of a single sample: each alone in torch, all together in the file.
+    The input is three bursts of noise, one of them a single sample. torch gets each alone, and the file all together.
     """
     lengths = torch.tensor([3 * SAMPLE_RATE + 77, SAMPLE_RATE, 1])
     generator = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""Features and model as one module of tensors that torch.export can trace."""
+"""Features and model as one module that torch.export can trace."""
 
 import copy
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from asr_verdicts.errors import UsageError
 
 
 class ConvolvedSpectrum(nn.Module):
-    """Waveforms (B, S) → power spectrum (B, T, F), with the numbers of a PowerSpectrum.
+    """Waveforms (B, S) → power spectrum (B, T, F), numerically equal to PowerSpectrum.
 
-    The windowed cosines and sines are kernels of a convolution whose stride is the hop. The kernels, computed in
-    float64, also subtract the mean.
+    The windowed cosines and sines are the kernels of a convolution whose stride is the hop. They are computed in
+    float64 and also subtract the mean.
     """
 
     kernels: torch.Tensor
@@ -28,8 +28,8 @@ class ConvolvedSpectrum(nn.Module):
         self.hop, self.frames = spectrum.hop, spectrum.frames
         size, window = spectrum.window_size, spectrum.window.double().cpu()
         impulses = torch.eye(size, dtype=torch.float64)
-        centred = impulses - 1 / size  # a frame without its mean, for each sample of it
-        previous = torch.cat([centred[:, :1], centred[:, :-1]], dim=1)  # the first sample is its own
+        centred = impulses - 1 / size  # for each sample, a frame minus its mean
+        previous = torch.cat([centred[:, :1], centred[:, :-1]], dim=1)  # the first sample precedes itself
         emphasised = centred - spectrum.preemphasis * previous
         transformed = torch.fft.rfft(emphasised * window, n=spectrum.fft_size)  # (size, F)
         kernels = torch.cat([transformed.real, transformed.imag], dim=1).T
@@ -45,15 +45,15 @@ GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN_TANH": (0,), "RNN_RELU": (
 """Positions of ONNX's gates in torch's weights. LSTM: i o f c from i f g o; GRU: z r h from r z n."""
 
 Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
-"""Attributes of an ONNX operator, as torch.onnx.ops.symbolic takes them."""
+"""Attributes of an ONNX operator in the form of torch.onnx.ops.symbolic."""
 
 
 class Recurrence(nn.Module):
-    """One layer and direction with the weights of one of our recurrent layers: (x (B, T, D), lengths (B,)) → (B, T, H).
+    """One direction of one of our recurrent layers: (x (B, T, D), lengths (B,)) → (B, T, H).
 
-    For export only: called otherwise it returns zeros. Raises UsageError for a layer that does not keep its weights in
-    a torch module `cell`, as all but min_gru and associative_lstm do. A layer that computes something else with them is
-    detected when the numbers are compared.
+    For export only; direct calls return zeros. Raises UsageError unless the layer keeps its weights in a torch module
+    `cell`, as all except min_gru and associative_lstm do. A layer with other computations is detected when the outputs
+    are compared.
     """
 
     def __init__(self, layer: nn.Module) -> None:
@@ -73,11 +73,11 @@ class Recurrence(nn.Module):
         self.hidden_size = cell.hidden_size
         self.attributes: Attributes = {"hidden_size": cell.hidden_size}
         if cell.mode == "GRU":
-            self.attributes["linear_before_reset"] = 1  # torch's variant, which is cuDNN's
+            self.attributes["linear_before_reset"] = 1  # as in torch and cuDNN
         if cell.mode == "RNN_RELU":
             self.attributes["activations"] = ["Relu"]
         if (ceiling := getattr(layer, "ceiling", None)) is not None:
-            self.attributes["clip"] = float(ceiling)  # clips the input of the activation, which is the same for a ReLU
+            self.attributes["clip"] = float(ceiling)  # clips the activation's input, which is equivalent for a ReLU
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         y = torch.onnx.ops.symbolic(
@@ -93,8 +93,8 @@ class Recurrence(nn.Module):
 class Graph(nn.Module):
     """(audio (B, S), lengths (B,) in samples) → (log_probs (B, T, V) in nats, lengths (B,) in frames).
 
-    Audio is float in -1..1, or int16 if `int16` is true. Samples past a length are ignored. Zeros are appended to the
-    audio, so that even one sample gives a frame: T is a few frames more than the longest of the lengths.
+    Audio is float in -1..1, or int16 if `int16` is true. Samples beyond a length are ignored. Zeros are appended, so
+    that even one sample gives a frame; therefore T exceeds the longest length by a few frames.
     """
 
     def __init__(self, task: CTCTask, int16: bool) -> None:

@@ -1,9 +1,9 @@
-"""Checks of the options of transcribe and export, before anything is loaded."""
+"""Checks of the options of transcribe and export before anything is loaded."""
 
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
-from asr_ablations.tools.checks import auto_or_one, number, path_or_none, switch, whole
+from asr_ablations.tools.checks import check_auto_or_one, number, path_or_none, switch, whole
 from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
@@ -13,13 +13,13 @@ FORMATS = ("text", "json", "srt")
 
 
 def check_transcription(cfg: DictConfig) -> None:
-    """Raise UsageError, with the value and the choices, for an option that cannot be met."""
+    """Raise UsageError, with the value and the choices, for an invalid option."""
     _check_run(cfg, "transcribe")
     path_or_none("output", cfg.output)
     switch("serve", cfg.serve)
     if cfg.format not in FORMATS:
         raise choices("format", cfg.format, FORMATS)
-    auto_or_one("gpus", cfg.gpus)
+    check_auto_or_one("gpus", cfg.gpus)
     for key in ("longest", "batch_seconds", "limits.megabytes", "limits.minutes"):
         number(key, OmegaConf.select(cfg, key), above=0)
     if cfg.longest < 1:
@@ -28,15 +28,15 @@ def check_transcription(cfg: DictConfig) -> None:
     if cfg.serve:
         require("serve", "serve=true", "fastapi", "uvicorn")
         if requested_audio(cfg):
-            raise choices("audio", cfg.audio, "null beside serve=true: the page takes recordings itself")
+            raise choices("audio", cfg.audio, "null with serve=true, because the page itself takes recordings")
     elif not requested_audio(cfg):
-        raise UsageError("audio is not set: a file, a folder, several as [a.wav,b], or - for a list on standard input")
+        raise UsageError("audio is not set: expected a file, a folder, several as [a,b], or - for a list on stdin")
 
 
 def _check_run(cfg: DictConfig, command: str) -> None:
     check_targets(cfg)
     if not cfg.run:
-        raise UsageError(f"run is not set: a run's folder, as in {typed(command)} run=outputs/<sweep>/<run>")
+        raise UsageError(f"run is not set: expected a run's folder, as in {typed(command)} run=outputs/<sweep>/<run>")
     path_or_none("run", cfg.run)
 
 
@@ -46,17 +46,17 @@ def requested_audio(cfg: DictConfig) -> list[str]:
     paths = value if isinstance(value, list) else [value]
     for path in paths:
         if path is not None and not isinstance(path, str):
-            raise choices("audio", path, f"a path; a number is one as audio=\"'{path}'\"")
+            raise choices("audio", path, f"a path; quote a path that is a number: audio=\"'{path}'\"")
     return [path for path in paths if isinstance(path, str) and path]
 
 
 def check_export(cfg: DictConfig) -> None:
-    """Raise UsageError, with the value and the choices, for an option that cannot be met."""
+    """Raise UsageError, with the value and the choices, for an invalid option."""
     _check_run(cfg, "export")
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:
-        whole("opset", cfg.opset, 18, 25, also="null")  # the versions of ONNX's operators that can be written
+        whole("opset", cfg.opset, 18, 25, also="null")  # the supported versions of ONNX's operators
     if cfg.output is not None and not str(cfg.output).endswith(".onnx"):
         raise choices("output", cfg.output, "a file that ends in .onnx")
     number("tolerance", cfg.tolerance, above=0, most=1)

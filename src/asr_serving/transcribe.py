@@ -1,4 +1,4 @@
-"""Recordings in, transcripts out: to standard output, to one file, or to a folder with one file per recording."""
+"""Transcription of recordings to standard output, to one file, or to a folder with a file per recording."""
 
 import io
 import os
@@ -28,24 +28,24 @@ from asr_verdicts.terminal import console, harmless_line
 
 AUDIO_ENDINGS = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".oga", ".opus"}
 BLOCK = 30
-"""Seconds that are read and resampled at once, a whole number; at rates above PLAIN_RATE fewer. Resampling takes about
+"""Seconds that are read and resampled at once, a whole number; fewer for rates above PLAIN_RATE. Resampling needs about
 forty times the memory of its result: 1.2 GB for ten minutes.
 """
 PLAIN_RATE = 48_000
 
 
 class Source(NamedTuple):
-    """A file, and its path below the requested folder (its name, if the file itself was requested)."""
+    """A file and its path below the requested folder; only its name if the file itself was requested."""
 
     path: Path
     name: Path
 
 
 def find_sources(requested: Sequence[str]) -> list[Source]:
-    """Return the audio files of the requested paths, each once; "-" is a list on standard input. Raises UsageError."""
+    """Return the audio files in the requested paths without repetitions; "-" is a list on stdin. Raises UsageError."""
     sources: dict[Path, Source] = {}
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")  # names are bytes
+        sys.stdin.reconfigure(errors="surrogateescape")  # file names are bytes
     for text in requested:
         paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
         for path in (Path(p) for p in paths if p.strip()):
@@ -64,9 +64,9 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
 def read_whole(path: Path) -> np.ndarray:
     """Return a recording as int16 samples (S,) at 16 kHz; stereo is averaged.
 
-    It is read in blocks of half a minute or less. With other sample rates the numbers are those of a single resampling:
-    a block begins at a whole second, and one more second is resampled on both sides.
-    Raises AudioError, which names the file, if it is missing, damaged or empty.
+    It is read in blocks of up to half a minute. At other sampling rates, the result equals a single resampling,
+    because blocks start at whole seconds and one more second is resampled on both sides.
+    Raises AudioError with the file's name if it is missing, damaged or empty.
     """
     count, rate = header(path)
     total, parts = count / rate, []
@@ -79,21 +79,21 @@ def read_whole(path: Path) -> np.ndarray:
 
 
 REPLACED = (".txt", ".json", ".jsonl", ".srt")
-"""Endings of files that a transcription may replace; any other file that is not empty stays."""
+"""Endings of files that a transcription may replace; other files are kept unless they are empty."""
 
 
 def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
-    """Raises UsageError if one of the files is a recording, by any name, or is not a transcript."""
+    """Raise UsageError if a file is one of the recordings, under any name, or is not a transcript."""
     recordings = {os.stat(path)[1:3]: path for path, _ in sources if os.path.exists(path)}  # inode and device
     for file in filter(os.path.isfile, files):
         if (recording := recordings.get(file.stat()[1:3])) is not None:
-            raise UsageError(f"output={file}: this is the recording {recording}; expected another file")
+            raise UsageError(f"output={file}: is the recording {recording}; expected another file")
         if file.stat().st_size and file.resolve().suffix.lower() not in REPLACED:
-            raise UsageError(f"output={file}: this is not a transcript; expected a new file, or {', '.join(REPLACED)}")
+            raise UsageError(f"output={file}: is not a transcript; expected a new file, or {', '.join(REPLACED)}")
 
 
 class Stream:
-    """Output to standard output, at once, or to a file, at the end, so that an existing file is complete."""
+    """Output to standard output immediately, or to a file at the end, so that the file is always complete."""
 
     def __init__(self, file: Path | None, form: str, single: bool) -> None:
         self.file, self.form, self.single = file, form, single
@@ -110,15 +110,15 @@ class Stream:
     def close(self) -> None:
         if self.file is not None and self.parts:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            target = self.file.resolve()  # a link stays one
-            if target.exists() and not is_regular(target):  # a pipe or a device is written to, and not replaced
+            target = self.file.resolve()  # a link is kept
+            if target.exists() and not is_regular(target):  # pipes and devices are written to, not replaced
                 target.write_text("".join(self.parts), encoding="utf-8", errors="backslashreplace")
             else:
                 write(target, "".join(self.parts))
 
 
 class Folder:
-    """Output of one file per recording. Raises UsageError for recordings that share one, or would be replaced."""
+    """Output to a file per recording. Raises UsageError if recordings share a file or would be replaced."""
 
     def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
         self.folder, self.form = folder, form
@@ -127,7 +127,7 @@ class Folder:
             if (other := owners.setdefault(source.name, source.path)) != source.path:
                 raise UsageError(
                     f"output={folder}: {other} and {source.path} would both become {source.name}{ENDINGS[form]}; "
-                    "expected files of different names, or the folder above them"
+                    "expected files with different names, or their common folder"
                 )
         _refuse_replacing(map(self.place, sources), sources)
 
@@ -140,11 +140,11 @@ class Folder:
         write(file, WRITERS[self.form](transcript))
 
     def close(self) -> None:
-        """Do nothing: everything is already written."""
+        """Do nothing, because everything is already written."""
 
 
 def choose_output(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
-    """Return the output that the key `output` selects. single: one file was requested. Raises UsageError."""
+    """Return the output selected by the key `output`. single: one file was requested. Raises UsageError."""
     path = None if output is None else Path(output)
     if path is not None and (str(output).endswith("/") or path.is_dir()):
         return Folder(path, form, sources)
@@ -155,10 +155,9 @@ def choose_output(output: str | None, form: str, sources: Sequence[Source], sing
 
 
 def transcribe(cfg: DictConfig) -> int:
-    """Transcribe the requested recordings and return the number of those that failed; each failure is reported, and so
-    is a confidence that is low throughout.
+    """Transcribe the requested recordings and return the number of failures. Failures and low confidences are reported.
 
-    Raises UsageError for a request that cannot be met.
+    Raises UsageError for an invalid request.
     """
     requested = requested_audio(cfg)
     sources = find_sources(requested)
@@ -187,7 +186,7 @@ def transcribe(cfg: DictConfig) -> int:
 
 
 def load_recogniser(cfg: DictConfig) -> Recogniser:
-    """Load the model and the decoder that the config names. Raises UsageError if that fails."""
+    """Load the config's model and decoder. Raises UsageError if that fails."""
     silence_lightning()
     trained = load_run(str(cfg.run), cfg.checkpoint)
     OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
@@ -196,14 +195,14 @@ def load_recogniser(cfg: DictConfig) -> Recogniser:
 
 
 class Model:
-    """A trained run that recognises speech, as `load` gives it."""
+    """A trained run that recognises speech, as returned by `load`."""
 
     def __init__(self, recognise: Recogniser) -> None:
         self.recognise = recognise
 
     def transcribe(self, audio: str | Path) -> Transcript:
-        """The transcript of a recording: text, and words with start and end in seconds and a confidence from 0 to 1.
-        Raises UsageError for a file that is no audio.
+        """Return a recording's transcript: text, and words with start and end in seconds and a confidence from 0 to 1.
+        Raises UsageError for a file that is not audio.
         """
         samples = read_whole(Path(audio))
         (pieces,) = self.recognise([samples])
@@ -212,7 +211,7 @@ class Model:
 
 def load(run: str | Path, checkpoint: str = "last") -> Model:
     """Load a trained run, with greedy decoding and the settings of conf/transcribe.yaml. Raises UsageError."""
-    look_up_in(CONF)  # a run's config is completed by that of today
+    look_up_in(CONF)  # today's config completes the run's
     settings = OmegaConf.load(CONF / "transcribe.yaml")
     assert isinstance(settings, DictConfig)
     decoder = OmegaConf.load(CONF / "decoder" / "greedy.yaml")
@@ -222,7 +221,7 @@ def load(run: str | Path, checkpoint: str = "last") -> Model:
 
 
 class _Reader:
-    """Reads the recordings and reports those that fail. lengths: samples of each recording read so far, in order."""
+    """Reads recordings and reports those that fail. lengths: samples of each recording read so far, in order."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -230,7 +229,7 @@ class _Reader:
         self.failed = 0
 
     def sound(self, sources: Iterable[Source]) -> Iterator[tuple[Source, float]]:
-        """Yield the files whose header can be read, with their duration in seconds."""
+        """Yield the files with readable headers, and their durations in seconds."""
         for source in sources:
             try:
                 yield source, duration(source.path)
@@ -238,7 +237,7 @@ class _Reader:
                 self._report(error)
 
     def recordings(self, sources: Iterable[Source]) -> Iterator[np.ndarray]:
-        """Yield the samples of one file after another."""
+        """Yield the samples of each file."""
         for source in sources:
             try:
                 samples = read_whole(source.path)

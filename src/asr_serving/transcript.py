@@ -8,12 +8,12 @@ from asr_serving.recogniser import Piece, Word
 
 ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt"}
 SUBTITLE_LETTERS, SUBTITLE_SECONDS, SUBTITLE_GAP = 80, 6.0, 1.0
-"""A subtitle has at most two lines of about 40 letters and 6 s, and ends before a pause of a second."""
+"""A subtitle has at most two lines of about 40 letters and 6 s, and ends before a pause of 1 s."""
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The recognised text of one file; seconds: its duration."""
+    """The recognised text of a file; seconds: its duration."""
 
     file: str
     seconds: float
@@ -28,7 +28,7 @@ class Transcript:
         return " ".join(word.word for word in self.words)
 
     def content(self) -> dict[str, object]:
-        """Return the content of the JSON output; times in seconds, to the millisecond."""
+        """Return the content of the JSON output, with times in seconds to the millisecond."""
         words = [
             {"word": w.word, "start": round(w.start, 3), "end": round(w.end, 3), "confidence": round(w.confidence, 3)}
             for w in self.words
@@ -40,14 +40,14 @@ class Transcript:
 
 
 def as_line(transcript: Transcript, form: str) -> str:
-    """Return the transcript as one of several lines: path, tab and text, or an object of JSON Lines."""
+    """Return the transcript as one line: path, tab and text, or a JSON object."""
     if form == "json":
         return json.dumps(transcript.content(), ensure_ascii=False) + "\n"
     return f"{transcript.file}\t{transcript.text}\n"
 
 
 def as_srt(transcript: Transcript) -> str:
-    """Return the transcript as subtitles, in SubRip's numbered blocks."""
+    """Return the transcript as subtitles in SubRip's numbered blocks."""
     blocks = []
     for number, words in enumerate(subtitles(transcript.words), start=1):
         times = f"{_clock(words[0].start)} --> {_clock(words[-1].end)}"
@@ -56,7 +56,7 @@ def as_srt(transcript: Transcript) -> str:
 
 
 def subtitles(words: Iterable[Word]) -> list[list[Word]]:
-    """Return the words in groups, one per subtitle."""
+    """Group the words into subtitles."""
     groups: list[list[Word]] = []
     for word in words:
         group = groups[-1] if groups else []
@@ -84,20 +84,20 @@ WRITERS: dict[str, Callable[[Transcript], str]] = {
 
 
 SURE = 0.75
-"""Mean confidence of words below which a model is outside what it knows. A model of the built-in corpus has 0.90 over
-new speakers of that corpus (nine utterances of ten above 0.83), and 0.64 over AN4, which is real speech (nine of ten
-below 0.70).
+"""Mean confidence below which the speech is unlike the training data. A model of the built-in corpus has 0.90 for new
+speakers of that corpus, and nine of ten utterances are above 0.83. For AN4, which is real speech, it has 0.64, and
+nine of ten are below 0.70.
 """
-FEWEST = 5  # words below which nothing is said: one odd name makes a short text unsure
+FEWEST = 5  # shorter texts are not judged, because one unusual name makes them uncertain
 
 
 def doubt(words: Iterable[Word]) -> str | None:
-    """A sentence where the confidence is low throughout, None where it is not."""
+    """Return a warning if the mean confidence is low, or else None."""
     confidences = [word.confidence for word in words]
     mean = sum(confidences) / max(1, len(confidences))
     if len(confidences) < FEWEST or mean >= SURE:
         return None
     return (
-        f"low confidence throughout: {mean:.2f} on average over {len(confidences)} words, expected {SURE:g} and more. "
-        "The text is probably wrong: a model recognises speech like that which it was trained on (docs/models.md)"
+        f"low confidence throughout: {mean:.2f} on average over {len(confidences)} words, expected {SURE:g} or more. "
+        "The text is probably wrong, because a model only recognises speech like its training data (docs/models.md)"
     )

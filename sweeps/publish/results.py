@@ -47,7 +47,7 @@ LOCAL_KEYS = ("outputs", "workers", "progress", "sweep")  # keys of a command th
 FIGURES = ("differences", "looks")  # for several arms; a single arm has the figure seeds
 # sections of a comparison before the literature, by the beginning of their headings
 SHOWN = (
-    "Verdicts", "Keys that differ", "Looks", "Cost", "One arm", "Sources of noise", "What the search tried",
+    "Verdicts", "Keys that differ", "Looks", "Cost", "One arm", "Sources of noise", "Runs of the search",
     "Error rates", "Training",
 )  # fmt: skip
 TIMED = ("Until the median", "At equal cost")  # sections shown if targets were declared and the times can be compared

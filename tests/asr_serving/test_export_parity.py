@@ -146,4 +146,4 @@ def test_the_card_says_what_the_run_measured(memorised_run: Path, tmp_path: Path
     assert "data.root=" not in text
     for kept in ("config.yaml", "overrides", "checkpoints"):
         (tmp_path / kept).symlink_to(memorised_run / kept)
-    assert "Not recorded: the run has not ended." in card(trained._replace(folder=tmp_path), "model.onnx")
+    assert "Not recorded, because the run has not ended." in card(trained._replace(folder=tmp_path), "model.onnx")

@@ -90,7 +90,7 @@ def test_the_page_requests_nothing_from_other_sites(address: str) -> None:
         (b"no audio" * 99, 422, "cannot read audio recording: unreadable audio"),
         (wav(0.5)[:30], 422, "cannot read audio recording"),
         (wav(0), 422, "0 samples"),
-        (wav(2.6), 422, "expected 0.04 at the most"),
+        (wav(2.6), 422, "expected at most 0.04"),
         (bytes(100_001), 413, "the recording is over 0.1 MB"),
     ],
 )
@@ -311,7 +311,7 @@ def test_a_refused_microphone_is_reported(browsers: SimpleNamespace, microphone_
     page.goto(microphone_address)
     page.click("#record")
     page.wait_for_selector("#error:not(:empty)")
-    assert page.inner_text("#error") == "the microphone is not allowed for this page"
+    assert page.inner_text("#error") == "this page is not allowed to use the microphone"
     page.close()
 
 

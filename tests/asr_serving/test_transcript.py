@@ -101,12 +101,12 @@ def test_a_recording_is_not_replaced_by_its_transcript(tmp_path: Path, spelling:
     recording = tmp_path / "a.wav"
     recording.write_bytes(b"RIFF")
     sources = [Source(Path("b.wav"), Path("b.wav")), Source(recording, Path("a.wav"))]
-    with pytest.raises(UsageError, match=r"this is the recording .*a\.wav"):
+    with pytest.raises(UsageError, match=r"is the recording .*a\.wav"):
         choose_output(SPELLINGS[spelling](recording), "text", sources, False)
     spoken = Source(tmp_path / "talk.txt", Path("talk.txt"))  # audio, whatever its ending says
     spoken.path.write_bytes(b"RIFF")
     sources = [spoken, Source(tmp_path / "x" / "talk", Path("talk"))]
-    with pytest.raises(UsageError, match=r"this is the recording .*talk\.txt"):
+    with pytest.raises(UsageError, match=r"is the recording .*talk\.txt"):
         choose_output(f"{tmp_path}/", "text", sources, False)
 
 
@@ -129,7 +129,7 @@ def test_only_a_transcript_is_replaced(tmp_path: Path, name: str, content: str |
         if allowed:
             assert type(choose_output(f"{tmp_path}/{file}", "text", [], False)) is Stream
         else:
-            with pytest.raises(UsageError, match=f"output=.*{file}: this is not a transcript"):
+            with pytest.raises(UsageError, match=f"output=.*{file}: is not a transcript"):
                 choose_output(f"{tmp_path}/{file}", "text", [], False)
 
 

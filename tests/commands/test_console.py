@@ -104,7 +104,7 @@ def test_the_benchmarks_help_names_each(tmp_path):
         (["--help", "precision"], ["precision=32  32; 16 or bf16: mixed, on a CPU 16 is bf16"]),
         (["--help", "optimizer.lr"], ["optimizer.lr="]),
         (["--help", "keys"], ["seed=0", "batch.size="]),
-        (["--help"], ["norm: batch, batch_convolutions", "--help <group>   what its options"]),
+        (["--help"], ["norm: batch, batch_convolutions", "--help <group>   explains its options"]),
     ],
 )
 def test_help_explains_a_group_a_key_and_all_keys(words: list[str], lines: list[str], tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_folder_into_a_folder(memorised_run, speaker, tmp_path):
     ("arguments", "told"),
     [
         (["audio=a.wav", "format=doc"], "format=doc: expected text, json, srt"),
-        ([], "audio is not set: a file, a folder"),
+        ([], "audio is not set: expected a file, a folder"),
         (["audio=a.wav", "longest=0"], "longest=0: expected a number above 0"),
         (["serve=true", "port=99999"], "port=99999: expected a whole number from 0 to 65535"),
         (["audio=a.wav", "decoder=beem"], "decoder=beem: expected beam"),

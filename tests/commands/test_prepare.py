@@ -140,7 +140,7 @@ def test_any_manifest_can_be_trained_on(manifests, corpora, tmp_path):
 MISTAKES = [
     (["data=librispeech"], ["data.root is not set", "src/prepare.py data=librispeech data.root=FOLDER"]),
     (["data=an4", "data.root=/nowhere"], ["/nowhere", "no folder train"]),
-    (["data=manifest"], ["no manifest train.jsonl"]),
+    (["data=manifest"], ["train.jsonl is missing: expected a file of JSON lines"]),
     (["data=kaldi"], ["data/train/wav.scp"]),
     (["data.on_bad=maybe"], ["data.on_bad=maybe", "stop, skip"]),
     (["data.language=xx"], ["data.language=xx", "en, pl", "alphabet=derived"]),

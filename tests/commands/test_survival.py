@@ -167,7 +167,7 @@ def test_too_few_open_files_are_one_line(corpora: Path, tmp_path: Path) -> None:
     """Of the most that the system allows; a lower limit of the shell's is lifted."""
     words = ["src/train.py", *SHRUNKEN, CSV, "workers=2", "cache=none", "max_epochs=1"]
     done = finish(start(words, corpora, tmp_path, limits={resource.RLIMIT_NOFILE: 90}))
-    line = "error: workers=2: 90 files may be open at a time (ulimit -n); expected 128 or more\n"
+    line = "error: workers=2: at most 90 files may be open (ulimit -n); expected 128 or more\n"
     assert (done[0], done[2]) == (2, line)
 
 

@@ -104,7 +104,7 @@ def answered(cfg: Any, sweep: Path, folder: Path) -> None:
     comparison = json.loads((folder / "comparison.json").read_text())
     assert len(comparison["arms"]) == arms_in_miniature(cfg)
     assert bool(comparison["verdicts"]) == (len(comparison["arms"]) > 1 and not is_search(cfg))
-    assert ("What the search tried" in done.stdout) == is_search(cfg)
+    assert ("Runs of the search" in done.stdout) == is_search(cfg)
     assert all(verdict in done.stdout for verdict in comparison["verdicts"])
     assert cfg.ablation.question in done.stdout
 

@@ -84,9 +84,9 @@ def test_the_comparison_lists_the_keys_and_proposes_the_baseline(tmp_path: Path)
     (lines,) = [section.lines for section in sections(comparison) if section.heading == "Keys that differ"]
     assert "gradient=norm: gradient.limit 1.0 for null" in lines
     assert any(line.startswith(f"gradient={NOISE}") for line in lines)
-    (proposal,) = [line for line in comparison.warnings if "its own effect is the difference to" in line]
-    assert proposal.startswith("gradient=noise differs from gradient=none in all that gradient=norm does, and more (")
-    assert proposal.endswith("its own effect is the difference to gradient=norm (ablation.baseline: gradient=norm)")
+    (proposal,) = [line for line in comparison.warnings if "To measure only these, compare it with" in line]
+    assert proposal.startswith("gradient=noise differs from gradient=none in every key that gradient=norm changes, and")
+    assert proposal.endswith("compare it with gradient=norm (ablation.baseline: gradient=norm)")
 
 
 def test_a_name_that_a_list_gives_says_its_only_key_and_those_that_stand_in_it() -> None:
@@ -103,7 +103,7 @@ def test_a_sweep_says_so_before_it_runs() -> None:
     lines = format_differences(find_differences(configs))
     assert lines[0] == "gradient=norm: gradient.limit 1.0 for null"
     assert lines[1].startswith(f"gradient={NOISE}")
-    assert lines[2].startswith("warning: gradient=noise differs from gradient=none in all that gradient=norm does")
+    assert lines[2].startswith("warning: gradient=noise differs from gradient=none in every key that gradient=norm")
     assert len(lines) == 3
 
 

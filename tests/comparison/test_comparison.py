@@ -174,7 +174,7 @@ def test_records_without_times_give_a_warning_and_keep_their_steps(tmp_path: Pat
     comparison = compare_folders([tmp_path / "sweep"], Options(targets=[0.3]))
     time = times_to_accuracy(comparison)[0]
     assert (time.seconds, time.steps, time.audio_hours) == (None, 20, 2.0)
-    assert any("recorded no times" in line for line in comparison.warnings)
+    assert any("did not record times" in line for line in comparison.warnings)
 
 
 def test_a_single_seed_decides_nothing(tmp_path: Path) -> None:

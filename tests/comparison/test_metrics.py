@@ -207,7 +207,7 @@ def test_a_run_of_another_origin_is_refused() -> None:
     """Its rates might be fractions."""
     run = api_run("gru", 0.2, 1)
     run.summary = {}
-    with pytest.raises(UsageError, match="run gru: its summary has no `record`"):
+    with pytest.raises(UsageError, match="run gru: its summary lacks `record`"):
         to_record(run)
 
 

@@ -70,7 +70,7 @@ def test_the_section_names_the_share_and_the_words(tmp_path: Path) -> None:
 
 def test_training_is_counted_for_the_words_of_the_other_sets_alone() -> None:
     def spoken(*texts: str) -> Utterances:
-        return Utterances.of([Utterance(str(n), "s", Path("a.flac"), 0.0, 1.0, text) for n, text in enumerate(texts)])
+        return Utterances.convert([Utterance(str(n), "s", Path("a"), 0.0, 1.0, text) for n, text in enumerate(texts)])
 
     counts = training_counts(spoken("a cow and a dog", "a cow"), [spoken("cow zebra"), spoken("dog cow")])
     assert counts == {"cow": 2, "dog": 1, "zebra": 0}

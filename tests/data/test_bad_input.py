@@ -155,7 +155,7 @@ def test_what_was_decoded_is_not_looked_at_again(folder: Path, monkeypatch: pyte
     expected = all_bad(folder)
     assert faults(folder, thorough=True) == expected
     with monkeypatch.context() as patched:
-        patched.setattr(index, "_decoding_fault", refuse)
+        patched.setattr(index, "_find_fault", refuse)
         assert faults(folder, thorough=True) == expected
     soundfile.write(folder / "good.flac", np.zeros(17000), 16000)
     assert faults(folder, thorough=True)["good"] == "silent audio"
@@ -311,7 +311,7 @@ def test_without_an_index_everything_works(
     monkeypatch.setenv("ASR_ABLATIONS_INDEX", str(tmp_path / "file"))
     (utterance,) = corpus(folder).read("train")
     assert utterance.fault == ""
-    assert "the index of train cannot be kept" in caplog.text
+    assert "the index of train cannot be stored" in caplog.text
 
 
 def test_the_index_lies_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:

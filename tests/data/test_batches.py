@@ -102,7 +102,7 @@ class Listed(Corpus):
 
     def read(self, split: str) -> Utterances:
         """Nothing is inspected: the files do not exist."""
-        return Utterances.of(self.find(split))
+        return Utterances.convert(self.find(split))
 
 
 def corpus(**splits: list[Utterance]) -> Corpus:
@@ -147,7 +147,7 @@ def test_a_test_set_in_validation_is_named(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.WARNING):
         speech.setup()
     assert caplog.messages[2:] == [  # behind what is said of the one speaker
-        "1 of 2 utterances of test are in validation too, which steers training: rates on it are no test"
+        "1 of 2 utterances of test are also in validation, which steers training: error rates on it are too optimistic"
     ]
 
 
@@ -203,7 +203,7 @@ def test_descriptions_distinguish_contents() -> None:
 
 def test_a_batch_that_cannot_hold_the_longest_utterance_is_refused() -> None:
     seconds = {"batch_count": None, "batch_seconds": 0.45}
-    message = r"batch\.seconds=0\.45: expected 0\.5 or more, the duration of utterance enough"
+    message = r"batch\.seconds=0\.45: expected 0\.5 or more, the duration of the longest utterance, enough"
     with pytest.raises(UsageError, match=message):
         data(100, seconds, one=ONE[1:], two=TWO).setup()
 

@@ -340,7 +340,7 @@ LISTED = [
 
 
 def test_columns_hold_what_a_list_holds() -> None:
-    utterances = Utterances.of(LISTED)
+    utterances = Utterances.convert(LISTED)
     assert [*utterances] == LISTED
     assert utterances == LISTED
     assert utterances != LISTED[1:]
@@ -352,13 +352,13 @@ def test_columns_hold_what_a_list_holds() -> None:
     assert [*utterances.strings("audio")] == [str(u.audio) for u in LISTED]
     assert utterances.column("duration").tolist() == [u.duration for u in LISTED]
     assert utterances.has("fault").tolist() == [bool(u.fault) for u in LISTED]
-    assert Utterances.of([]) == []
-    assert Utterances.joined([]) == []
+    assert Utterances.convert([]) == []
+    assert Utterances.join([]) == []
 
 
 def test_parts_are_joined_and_some_replaced() -> None:
-    utterances = Utterances.of(LISTED)
-    joined = Utterances.joined([utterances[4:], Utterances.of([]), utterances[:2]])
+    utterances = Utterances.convert(LISTED)
+    joined = Utterances.join([utterances[4:], Utterances.convert([]), utterances[:2]])
     expected = [*LISTED[4:], *LISTED[:2]]
     assert joined == expected
     assert [*joined.strings("id")] == [u.id for u in expected]
@@ -370,7 +370,7 @@ def test_parts_are_joined_and_some_replaced() -> None:
 
 
 def test_arrays_of_a_file_give_them_back(tmp_path: Path) -> None:
-    columns = Columns.of(LISTED)
+    columns = Columns.from_list(LISTED)
     np.savez(tmp_path / "a.npz", **columns.arrays())
     with np.load(tmp_path / "a.npz") as file:
         again = Columns.from_arrays(file)
@@ -384,7 +384,7 @@ def test_they_take_a_few_hundred_bytes_each() -> None:
         path = "/data/LibriSpeech/train-clean-360/1234/123456/1234-123456"
         listed = [Utterance(f"{i:06d}", "1234", Path(f"{path}-{i:04d}"), 0.0, 12.5, TEXT + str(i)) for i in range(3000)]
         as_list = tracemalloc.get_traced_memory()[0]
-        utterances = Utterances.of(listed)
+        utterances = Utterances.convert(listed)
         del listed
         as_columns = tracemalloc.get_traced_memory()[0]
     finally:

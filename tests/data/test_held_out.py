@@ -50,13 +50,13 @@ TRAINED = [
 )  # fmt: skip
 def test_audio_is_shared_where_times_of_one_content_overlap(spoken: Utterance, shared: bool) -> None:
     others = [utterance("0", 0, 9), utterance("z", 0, 9, channel=1), spoken]
-    assert shares_audio(Utterances.of(others), Utterances.of(TRAINED)).tolist() == [False, False, shared]
+    assert shares_audio(Utterances.convert(others), Utterances.convert(TRAINED)).tolist() == [False, False, shared]
 
 
 def test_shared_speakers_and_sentences_are_counted() -> None:
     trained = [utterance("a", 0, 1, speaker=x, text=f"to {x}") for x in ("anna", "bob", "")]
     tested = [utterance("b", 0, 1, speaker=x, text="to bob") for x in ("anna", "anna", "carl", "")]
-    shared = in_training(Utterances.of(tested), Utterances.of(trained))
+    shared = in_training(Utterances.convert(tested), Utterances.convert(trained))
     assert shared == {"utterances": 0, "speakers": 1, "sentences": 4}
 
 
@@ -90,7 +90,7 @@ def test_prepare_says_what_is_in_training(
     with caplog.at_level(logging.WARNING):
         prepare(compose("data=manifest", f"data.root={folder}", "gpus=0"))
     assert caplog.messages == [
-        "2 of 3 utterances of test are in training too",
+        "2 of 3 utterances of test are also in training",
         "1 of 2 speakers of test are in training: intervals are for these speakers",
     ]
     assert "2 of 3 sentences of test are in training, word for word" in capsys.readouterr().out

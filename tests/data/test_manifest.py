@@ -277,13 +277,13 @@ def test_sets_are_called_by_as_little_of_their_paths_as_tells_them_apart() -> No
 
 def test_a_manifest_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "train.json")
-    with pytest.raises(UsageError, match=r"train\.json: it is no regular file"):
+    with pytest.raises(UsageError, match=r"train\.json: it is not a regular file"):
         text_of(tmp_path / "train.json")
 
 
 def test_a_manifest_that_is_a_device_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.json").symlink_to("/dev/zero")
-    with pytest.raises(UsageError, match=r"train\.json: it is no regular file"):
+    with pytest.raises(UsageError, match=r"train\.json: it is not a regular file"):
         text_of(tmp_path / "train.json")
 
 
@@ -361,7 +361,7 @@ def test_a_manifest_in_another_encoding_is_one_error(content: bytes, message: st
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     write_manifest(tmp_path / "train.jsonl", [])
-    with pytest.raises(UsageError, match=rf"no manifest {tmp_path / 'dev.jsonl'}"):
+    with pytest.raises(UsageError, match=rf"{tmp_path / 'dev.jsonl'} is missing"):
         manifest(tmp_path).prepare()
     with pytest.raises(UsageError, match="no utterances in"):
         manifest(tmp_path).read("train")
@@ -514,10 +514,10 @@ def test_what_was_decoded_before_an_interruption_is_not_decoded_again(
         return "silent audio: all 0" if len(decoded) == 2 else ""
 
     monkeypatch.setattr(index, "in_threads", lambda work, items, title: ([work(item)] for item in items))
-    monkeypatch.setattr(index, "_decoding_fault", decode)
+    monkeypatch.setattr(index, "_find_fault", decode)
     with pytest.raises(KeyboardInterrupt):
         read(indexed_root, thorough=True)
-    monkeypatch.setattr(index, "_decoding_fault", lambda utterance: decoded.append(utterance.id) or "")
+    monkeypatch.setattr(index, "_find_fault", lambda utterance: decoded.append(utterance.id) or "")
     after = read(indexed_root, thorough=True)
     assert decoded == [u.id for u in after]
     assert [u.fault for u in after] == ["silent audio: all 0" if row == 1 else "" for row in range(len(after))]

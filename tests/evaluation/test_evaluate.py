@@ -105,8 +105,8 @@ def test_an_untrained_model_is_not_searched_unless_asked(run_folder: Path, capsy
     skipped = request(run_folder, "decoder=beam", "decoder.beam_width=77")
     assert [len(evaluations) for evaluations in evaluate([skipped, request(run_folder)])] == [0, 1]
     output = capsys.readouterr().out
-    assert "too little for decoder=beam: skipped (untrained=decode decodes it all the same)" in output
-    assert output.count("greedy WER is") == 1  # a greedy evaluation is not skipped
+    assert "too little for decoder=beam (untrained=decode decodes it anyway)" in output
+    assert output.count("a greedy WER of") == 1  # a greedy evaluation is not skipped
     assert "beam_width=77" not in output, "the row of another request has the overrides of the skipped one"
     assert evaluated(run_folder, "decoder=beam", "decoder.beam_width=2", "untrained=decode")["name"] == "beam"
 
@@ -155,7 +155,7 @@ def test_the_beam_can_be_tuned_too(run_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["tune.set=test"], "tune.set=test: refused, that is a test set; expected dev"),
+        (["tune.set=test"], "tune.set=test: refused, because it is a test set; expected dev"),
         (["tune.set=train"], "tune.set=train: expected dev"),
         (["decoder=greedy"], "this decoder has no weights"),
     ],

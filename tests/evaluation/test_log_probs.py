@@ -105,7 +105,7 @@ def test_what_is_damaged_is_computed_again(
     again = compute(run_folder, "test")
     assert (again.lengths, again.file.read_bytes()) == (stored.lengths, content)
     (warning,) = caplog.messages
-    assert f"{stored.file} is damaged and is computed again" in warning
+    assert f"{stored.file} is damaged and will be computed again" in warning
 
 
 def test_rounding_keeps_the_best_symbol() -> None:

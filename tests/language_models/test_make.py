@@ -105,7 +105,7 @@ def test_a_text_file(tmp_path: Path, packed: bool, capsys: pytest.CaptureFixture
     assert record["sources"][0]["sentences"] == 2
     assert record["fit"] == {}  # no corpus at hand
     assert (folder / "words.txt").read_text().split() == ["a", "cab", "dad", "had"]
-    assert "1 of 3 lines have other characters" in capsys.readouterr().out
+    assert "1 of 3 lines contain other characters" in capsys.readouterr().out
 
 
 def test_a_model_of_characters(tiny_corpus: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_is_refused(override: str, message: str, tiny_corpus: Path, tmp_pat
     [
         ("bad.arpa.gz", b"not packed", "damaged: Not a gzipped file"),
         ("bad.arpa.gz", gzip.compress(b"\\data\\\n" * 999, mtime=0)[:-9], "damaged: "),
-        ("bad.arpa", b"\\data\\\nngram 1=1\n\n\\1-grams:\na\n\n\\end\\\n", "no n-gram: 'a'"),
+        ("bad.arpa", b"\\data\\\nngram 1=1\n\n\\1-grams:\na\n\n\\end\\\n", "not an n-gram: 'a'"),
     ],
 )
 def test_a_damaged_model_is_not_installed(name: str, content: bytes, message: str, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_upper_case_becomes_lower(tmp_path: Path) -> None:
     assert kenlm.Model(str(upper)).score("CAB DAD") == pytest.approx(model.ngrams.score("cab dad"))
     assert record["vocabulary"] == 2
     both = bigrams("make-both.arpa", ["CAB", "cab"])
-    with pytest.raises(UsageError, match="would be one word"):
+    with pytest.raises(UsageError, match="are the same word in lower case"):
         make(request(tmp_path, None, "lm=arpa", f"lm.file={both}"))
 
 
@@ -231,7 +231,7 @@ def test_a_model_without_a_known_checksum_is_recorded_with_its_own(server: Serve
 def test_a_broken_download_of_a_model_is_continued_by_the_next_run(server: Server, tmp_path: Path) -> None:
     expected = expected_of(server)
     server.breaks = [40, *[0] * module.TRIES]
-    with pytest.raises(UsageError, match=r"broke off after 40 of .*the same command continues it"):
+    with pytest.raises(UsageError, match=r"the connection ended after 40 of .*the same command resumes"):
         download(server.address, expected, tmp_path / "a")
     server.requests.clear()
     folder = download(server.address, expected, tmp_path / "a")

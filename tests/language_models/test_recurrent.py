@@ -111,7 +111,7 @@ def test_what_is_no_model_is_one_line(tmp_path: Path, content: bytes) -> None:
 def test_sizes_that_are_none_are_refused(tmp_path: Path, changed: dict[str, object]) -> None:
     save(drawn(), tmp_path)
     torch.save({**torch.load(tmp_path / RECURRENT, weights_only=True), **changed}, tmp_path / RECURRENT)
-    with pytest.raises(UsageError, match=r"no recurrent language model|no checkpoint"):
+    with pytest.raises(UsageError, match=r"not a recurrent language model|not a run's checkpoint"):
         load(str(tmp_path))
 
 

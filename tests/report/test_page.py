@@ -201,7 +201,7 @@ def section(compared: Comparison, heading: str) -> dict[str, Any]:
 
 
 def test_the_config_table_shows_what_differs(handmade: Comparison) -> None:
-    shown = section(handmade, "What differs in the configs")
+    shown = section(handmade, "Config keys that differ")
     assert {row[0] for row in shown["rows"]} == {"rnn._target_", "seed"}
     assert shown["head"] == ["key", "rnn=lstm", "rnn=gru", "rnn=rnn"]
     assert shown["rows"][1] == ["seed", *["0, 1, 2"] * 3]
@@ -302,7 +302,7 @@ def test_figures_stand_with_their_tables(browser: Any, tmp_path: Path) -> None:
     design = replace(whole.design, layout=replace(whole.design.layout, factor=FACTOR))
     headings = {
         "looks": ("Looks", replace(whole, course=planned().course)),
-        "search": ("What the search tried", replace(whole, arms=searched(tmp_path), design=design)),
+        "search": ("Runs of the search", replace(whole, arms=searched(tmp_path), design=design)),
         "scaling": ("Scaling", scaled(whole)),
         "time_to_accuracy": ("Until the median", whole),
         "seeds": ("Error rates of", whole),

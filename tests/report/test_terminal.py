@@ -22,7 +22,7 @@ from asr_ablations.report import training_report
 from asr_ablations.report.inspection import (
     Inspected,
     as_address,
-    chosen,
+    choose_utterances,
     draw_inspected,
     error_spans,
     letter_confusions,
@@ -210,11 +210,11 @@ ROWS = [
 
 def test_the_worst_the_median_and_the_best_are_chosen_each_once() -> None:
     """Among equals the longest."""
-    assert {kind: chosen_row["id"] for kind, chosen_row in chosen(ROWS).items()} == {
+    assert {kind: chosen_row["id"] for kind, chosen_row in choose_utterances(ROWS).items()} == {
         "worst": "d", "median": "c", "best": "b",
     }  # fmt: skip
-    assert list(chosen(ROWS[:1])) == ["worst"]
-    assert chosen([]) == {}
+    assert list(choose_utterances(ROWS[:1])) == ["worst"]
+    assert choose_utterances([]) == {}
 
 
 def seen(reference: str, hypothesis: str, spans: list[tuple[float, float]]) -> Inspected:

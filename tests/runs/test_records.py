@@ -166,7 +166,7 @@ def test_a_damaged_run_is_named_with_its_file_and_left_out(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda lines: lines[:-1], "71 rows of test, and the summary counts 72"),
+        (lambda lines: lines[:-1], "71 rows of test, but the summary counts 72"),
         (lambda lines: [*lines, lines[-1]], "73 rows of test"),
         (lambda lines: [*lines[:-1], lines[-2]], "utterances of test twice"),
     ],
@@ -228,12 +228,12 @@ def test_a_validation_set_has_the_name_of_its_results(given: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("pattern", "replacement", "reason"),
     [
-        ("price_per_hour: null", "price_per_hour: {_target_: os.system}", "hardware.price_per_hour is no number"),
-        ("price_per_hour: null", "price_per_hour: cheap", "hardware.price_per_hour is no number"),
+        ("price_per_hour: null", "price_per_hour: {_target_: os.system}", "hardware.price_per_hour is not a number"),
+        ("price_per_hour: null", "price_per_hour: cheap", "hardware.price_per_hour is not a number"),
         (r"\Z", "5: {_target_: os.system}\n", "a key is 5; expected a text"),
         (r"(?m)^batch:$", "batch:\n  null: 1", "a key is None; expected a text"),
-        (r"(?m)^ranks: .*$", "ranks: x", "ranks is no whole number"),
-        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is no object with keys"),
+        (r"(?m)^ranks: .*$", "ranks: x", "ranks is not a whole number"),
+        (r"(?ms)^data:\n.*?(?=^\w)", "data: x\n", "data is not an object"),
     ],
 )
 def test_a_strangers_config_is_one_line(pattern: str, replacement: str, reason: str, tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_a_strangers_config_gets_nothing_of_the_environment(
     folder = write_run(tmp_path, "seed=0")
     config = yaml.safe_load((folder / "config.yaml").read_text())
     (folder / "config.yaml").write_text(yaml.safe_dump({**config, **yaml.safe_load(line)}))
-    words = f"{key} holds an interpolation"
+    words = f"{key} contains an interpolation"
     with pytest.raises(UnreadableFileError, match=re.escape(words)):
         read_config(folder)
     with pytest.raises(UsageError, match=re.escape(words)):

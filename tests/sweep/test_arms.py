@@ -48,14 +48,14 @@ def test_every_combination_meets_every_arm_and_an_arm_has_the_last_word() -> Non
         ("[{},{nrom:none}]", "^arm nrom=none: nrom: there is no such key; nearest: norm$"),
         ("[{},{optimizer.lrr:1}]", "^arm optimizer.lrr=1: optimizer.lrr: there is no such key; nearest: optimizer.lr,"),
         ("[{},{dropout:0.0}]", "full and dropout=0.0 are the same experiment"),
-        ("[{},{rnn:gru},{name:again,rnn:gru}]", "rnn=gru and again change the same"),
-        ("[{name:a,rnn:gru},{name:a,rnn:rnn}]", "two arms have the name a"),
-        ("[{},{seed:1}]", r"seed: no arm is made by it; expected it in hydra\.sweeper\.params"),
-        ("[{},{outputs:here}]", "outputs: no arm is made by it"),
+        ("[{},{rnn:gru},{name:again,rnn:gru}]", "rnn=gru and again make the same changes"),
+        ("[{name:a,rnn:gru},{name:a,rnn:rnn}]", "two arms are called a"),
+        ("[{},{seed:1}]", r"seed: an arm cannot change this key; expected it in hydra\.sweeper\.params"),
+        ("[{},{outputs:here}]", "outputs: an arm cannot change this key"),
         ("[{},rnn]", "arms: rnn: expected the keys that the arm changes"),
-        ("[{}]", "two arms or more"),
+        ("[{}]", "two or more arms"),
         ("full", "arms=full: expected a list"),
-        ("[{},{width:'${layers}'}]", "no reference to another key"),
+        ("[{},{width:'${layers}'}]", "instead of a reference to another key"),
     ],
 )
 def test_what_is_no_list_of_arms_is_one_line(arms: str, message: str) -> None:
@@ -90,7 +90,7 @@ def test_arms_are_named_by_what_they_change() -> None:
 
 def test_a_list_may_grow_and_not_change() -> None:
     assert [arm.name for arm in merged([CLASSIC[:2], CLASSIC])] == ["full", "norm=none", "wide GRU"]
-    with pytest.raises(UsageError, match="wide GRU stands for different changes in these runs: rnn=gru width=256 and"):
+    with pytest.raises(UsageError, match="wide GRU means different changes in these runs: rnn=gru width=256 and"):
         merged([CLASSIC, [{}, {"name": "wide GRU", "width": 256}]])
 
 
@@ -98,7 +98,7 @@ def test_a_run_beside_a_list_is_one_of_its_arms() -> None:
     check_arm({"arms": None})
     check_arm({"arms": CLASSIC, "arm": "full"})
     for arm in (None, "small"):
-        with pytest.raises(UsageError, match=r"a list of arms \(full, norm=none, wide GRU\) is for a sweep with -m"):
+        with pytest.raises(UsageError, match=r"a list of arms \(full, norm=none, wide GRU\) needs -m"):
             check_arm({"arms": CLASSIC, "arm": arm})
 
 

@@ -108,7 +108,7 @@ def test_a_plan_of_listed_arms_has_their_names() -> None:
     assert [arm.name for arm in plan.arms] == ["full", "no norm", "rnn=gru, dropout=0"]
     assert plan.listed == {"full": "nothing", "no norm": "norm=none", "rnn=gru, dropout=0": "rnn=gru dropout=0"}
     assert (plan.baseline, plan.contrasts) == ("full", ["no norm", "rnn=gru, dropout=0"])
-    with pytest.raises(UsageError, match="the arm no norm differs from full in more than it changes"):
+    with pytest.raises(UsageError, match="the arm no norm differs from full in more keys than the list changes"):
         make_plan([variant(listed, *own[0]), variant(listed, *own[1], "width=8")], [0], 8, keys(margin=1.5))
 
 

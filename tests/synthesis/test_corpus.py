@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from asr_ablations.components.data.librispeech import list_folder
-from asr_ablations.components.data.synthetic import with_voices
+from asr_ablations.components.data.synthetic import add_voices
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.synthesis import corpus, recordings, speakers
 from asr_ablations.synthesis.languages import codes
@@ -254,11 +254,11 @@ if __name__ == "__main__":
 
 def test_the_unit_of_an_utterance_is_the_voice_of_its_speaker(tiny: dict[str, Path]) -> None:
     for split, folder in tiny.items():
-        listed = with_voices(list_folder(folder), folder / SPEAKERS)
+        listed = add_voices(list_folder(folder), folder / SPEAKERS)
         drawn = [draw_speaker(TINY.seed, TINY.language, split, index) for index in range(30)]
         voices = {str(speaker.number): f"voice {speaker.voice.partition('+')[2]}" for speaker in drawn}
         assert {u.speaker: u.unit for u in listed}.items() <= voices.items()
         assert len({u.unit for u in listed}) == len({u.speaker for u in listed})
-    bare = with_voices(list_folder(folder), folder / "no such table")
+    bare = add_voices(list_folder(folder), folder / "no such table")
     assert {u.unit for u in bare} == {""}
     assert content_hash(bare) != content_hash(listed)  # other units give other intervals

@@ -18,7 +18,7 @@ from rich.table import Table
 from asr_ablations.config.build import build
 from asr_ablations.runs.command import describe_end
 from asr_ablations.tools.checks import number, switch, whole
-from asr_ablations.tools.errors import BROUGHT_BY, exit_code_of, of_the_system, require
+from asr_ablations.tools.errors import BROUGHT_BY, choose_exit_code, describe_system_error, require
 from asr_ablations.tools.files import amount, format_override, sha256, typed
 from asr_ablations.tools.machine import one_at_a_time
 from asr_verdicts.errors import UsageError
@@ -66,14 +66,14 @@ def test_an_error_of_the_disk_names_the_file_and_not_its_temporary_name(tmp_path
 
     with pytest.raises(OSError, match=r"No space left") as raised:
         write_much()
-    assert of_the_system(raised.value) == f"{path}: No space left on device"
-    assert exit_code_of(raised.value) == 1
+    assert describe_system_error(raised.value) == f"{path}: No space left on device"
+    assert choose_exit_code(raised.value) == 1
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError) as refused:
         write(tmp_path / "file" / "a.txt", "x")
-    assert of_the_system(refused.value) == f"{tmp_path / 'file' / 'a.txt'}: Not a directory"
-    assert exit_code_of(refused.value) == 2
-    assert of_the_system(OSError("of a library, without a reason")) is None
+    assert describe_system_error(refused.value) == f"{tmp_path / 'file' / 'a.txt'}: Not a directory"
+    assert choose_exit_code(refused.value) == 2
+    assert describe_system_error(OSError("of a library, without a reason")) is None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_an_array_on_a_full_disk_names_its_file(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="No space left") as raised:
         write_array()
-    assert of_the_system(raised.value) == f"{tmp_path / 'a.npy'}: No space left on device"
+    assert describe_system_error(raised.value) == f"{tmp_path / 'a.npy'}: No space left on device"
 
 
 def test_a_lock_that_fails_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,36 +1,36 @@
-"""The keys in which each arm differs from its baseline, and the arm that would be the better baseline.
+"""The keys in which each arm differs from its baseline, and arms that would be better baselines.
 
-An arm is named by what was typed, as `gradient=noise`; what its choice sets may be more: here a clipping, which is
-another arm's whole difference. Then the effect of the name is the difference to that arm.
+An arm is named after the typed overrides, such as `gradient=noise`, although its option may set more keys. Here it also
+sets clipping, which is another arm's whole difference. The effect of the noise is then the difference to that arm.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from asr_ablations.runs.listed_arms import keys_of_lists
+from asr_ablations.runs.listed_arms import collect_listed_keys
 from asr_verdicts.arms import Arm, is_search
 from asr_verdicts.config import LIST, OWN, Config, leaves, within
 from asr_verdicts.confounds import MISSING, References, derived, references, value_text
 from asr_verdicts.record import SYSTEM
 
-if TYPE_CHECKING:  # it imports scipy, which the start of a sweep does without
+if TYPE_CHECKING:  # imports scipy, which a sweep does not need at its start
     from asr_verdicts.design import Design
 
 TARGET = "_target_"
-"""Last part of the keys that name a class: the choice itself."""
+"""Last part of keys that name a class, which is the choice itself."""
 
 SOURCE = "_source_"
-"""Last part of the keys that have the hash of a class of the user's own: it follows from the class."""
+"""Last part of keys with the source hash of a user's class, which follows from the class."""
 
 Keys = dict[str, tuple[object, object]]
-"""Values by dotted key: the arm's and the baseline's, MISSING where one has no such key."""
+"""Values of the arm and the baseline by dotted key; MISSING if one lacks the key."""
 
 
 @dataclass(frozen=True)
 class ArmDifference:
-    """keys: all that differ but those that follow from others; unsaid: those that the arm's name does not say. better:
-    arms whose whole difference is a part of this one's, the largest first.
+    """keys: all that differ, without keys derived from others. unsaid: keys not mentioned in the arm's name. better:
+    arms whose whole difference is part of this one's, largest first.
     """
 
     arm: str
@@ -41,27 +41,27 @@ class ArmDifference:
 
     @property
     def text(self) -> str:
-        """As in "gradient=noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
+        """Such as "gradient=noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
         return f"{self.arm}: {keys_text(self.keys)}"
 
     @property
     def proposal(self) -> str | None:
-        """What to take as the baseline in place of the present one; None where nothing is better."""
+        """Propose a better baseline; None if there is none."""
         if not self.better:
             return None
         return (
-            f"{self.arm} differs from {self.baseline} in all that {self.better[0]} does, and more "
-            f"({keys_text(self.keys)}): its own effect is the difference to {self.better[0]} "
+            f"{self.arm} differs from {self.baseline} in every key that {self.better[0]} changes, and in more "
+            f"({keys_text(self.keys)}). To measure only these, compare it with {self.better[0]} "
             f"(ablation.baseline: {self.better[0]})"
         )
 
 
 def keys_text(keys: Keys) -> str:
-    """The values of the arm for those of its baseline; of a class its name, or its source where the names are equal.
-    A choice that is null on one side is shown by its class on the other.
+    """Return the values of arm and baseline; for a class its name, or its source if the names are equal. If an option
+    is null on one side, the class on the other side is shown.
     """
     parts = [
-        _key_text(key, *values)
+        _format_key(key, *values)
         for key, values in keys.items()
         if not (key.endswith(f".{SOURCE}") and key.removesuffix(SOURCE) + TARGET in keys)
         and f"{key}.{TARGET}" not in keys
@@ -69,17 +69,17 @@ def keys_text(keys: Keys) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _key_text(key: str, own: object, base: object) -> str:
+def _format_key(key: str, new: object, base: object) -> str:
     if key.endswith(f".{SOURCE}"):
-        own, base = (value[:8] if isinstance(value, str) else value for value in (own, base))
-        return f"source of {key.removesuffix(f'.{SOURCE}')} {_value(own)} for {_value(base)}"
+        new, base = (value[:8] if isinstance(value, str) else value for value in (new, base))
+        return f"source of {key.removesuffix(f'.{SOURCE}')} {_format_value(new)} for {_format_value(base)}"
     if key.endswith(f".{TARGET}"):
-        own, base = (str(value).rpartition(".")[2] if isinstance(value, str) else value for value in (own, base))
+        new, base = (str(value).rpartition(".")[2] if isinstance(value, str) else value for value in (new, base))
         key = key.removesuffix(f".{TARGET}")
-    return f"{key} {_value(own)} for {_value(base)}"
+    return f"{key} {_format_value(new)} for {_format_value(base)}"
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     return "none" if value is MISSING else value_text(value)
 
 
@@ -87,74 +87,74 @@ def arm_differences(
     configs: Mapping[str, Config],
     baseline: str,
     factor: Sequence[str],
-    known: References,
+    derivations: References,
 ) -> list[ArmDifference]:
-    """Of every arm but the baseline. configs: a resolved config of each arm, by its name; known: which keys follow from
-    others. Two factors that are crossed need no other baseline: their effects are separated.
+    """Return the difference of every arm except the baseline. configs: a resolved config per arm. derivations: keys
+    that follow from others. Two crossed factors need no better baseline, because their effects are separated.
     """
-    said, varied = keys_of_lists(configs)
+    said, varied = collect_listed_keys(configs)
     whole = {name: leaves(config) for name, config in configs.items()}
-    follows = derived([*factor, *varied], known)
-    differ = {name: _keys(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}
+    follows = derived([*factor, *varied], derivations)
+    differ = {name: _diff(content, whole[baseline], follows) for name, content in whole.items() if name != baseline}
     return [
         ArmDifference(
             arm=name,
             baseline=baseline,
             keys=keys,
-            unsaid=_unsaid(keys, [*factor, *said.get(name, [])]),
-            better=[] if len(factor) > 1 else _contained(name, differ),
+            unsaid=_find_unsaid(keys, [*factor, *said.get(name, [])]),
+            better=[] if len(factor) > 1 else _find_contained(name, differ),
         )
         for name, keys in differ.items()
     ]
 
 
 def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDifference]:
-    """The differences of a comparison's arms. arms: those that have results.
+    """Return the differences of a comparison's arms that have results.
 
-    None for a search, whose runs have their own table, and for systems, whose configs are unknown.
+    Empty for a search, whose runs have a separate table, and for systems, whose configs are unknown.
     """
     if design.baseline not in arms or is_search(arms) or design.layout.factor == [SYSTEM]:
         return []
     configs = {arm.name: arm.results[0].config for arm in arms}
-    known = references([run for arm in arms for run in arm.results])
-    return arm_differences(configs, design.baseline.name, design.layout.factor, known)
+    derivations = references([run for arm in arms for run in arm.results])
+    return arm_differences(configs, design.baseline.name, design.layout.factor, derivations)
 
 
-def _keys(own: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:
-    keys = {key: (own.get(key, MISSING), base.get(key, MISSING)) for key in dict.fromkeys([*base, *own])}
+def _diff(arm: Mapping[str, object], base: Mapping[str, object], follows: set[str]) -> Keys:
+    keys = {key: (arm.get(key, MISSING), base.get(key, MISSING)) for key in dict.fromkeys([*base, *arm])}
     return {
-        key: (one, other)
-        for key, (one, other) in keys.items()
-        if one != other and not within(key, [LIST, OWN, *follows])
+        key: (new, other)
+        for key, (new, other) in keys.items()
+        if new != other and not within(key, [LIST, OWN, *follows])
     }
 
 
-def _plain(keys: Keys) -> Keys:
-    """Without the names of classes, and what goes with a class alone."""
+def _drop_class_keys(keys: Keys) -> Keys:
+    """Leave out names of classes, and keys that only depend on the class."""
     return {key: values for key, values in keys.items() if not key.rpartition(".")[2].startswith("_")}
 
 
-def _brought(keys: Keys) -> Keys:
-    """The values that the arm brings; a key that its choice does not have is no part of another arm's difference."""
-    return {key: values for key, values in _plain(keys).items() if values[0] is not MISSING}
+def _select_brought(keys: Keys) -> Keys:
+    """Return the values that the arm sets. Keys that its option lacks are not part of another arm's difference."""
+    return {key: values for key, values in _drop_class_keys(keys).items() if values[0] is not MISSING}
 
 
-def _contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
-    """The arms whose difference is a proper part of this arm's, the largest first."""
-    own = _brought(differ[name]).items()
+def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
+    """Return the arms whose difference is a proper part of this arm's, largest first."""
+    whole = _select_brought(differ[name]).items()
     parts = {
         other: len(part)
         for other, keys in differ.items()
-        if other != name and (part := _brought(keys)) and part.items() < own
+        if other != name and (part := _select_brought(keys)) and part.items() < whole
     }
     return sorted(parts, key=lambda other: -parts[other])
 
 
-def _unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
-    """The keys that the arm's name does not say. It says a key that was typed, and of a group the choice and what only
-    this choice has. A key that both arms have, with other values, it says where it is the whole difference.
+def _find_unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
+    """Return the keys that the arm's name does not mention. It mentions a typed key, and for a group the option and the
+    keys that only this option has. A key with different values in both arms counts if it is the whole difference.
     """
-    alone = len(_plain(keys)) == 1
+    alone = len(_drop_class_keys(keys)) == 1
     return [key for key, values in keys.items() if not _is_said(key, values, typed, alone)]
 
 

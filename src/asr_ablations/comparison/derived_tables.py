@@ -1,4 +1,4 @@
-"""Tables derived from a comparison: one arm over seeds, gradients, loss against WER, and the runs of a search."""
+"""Tables derived from a comparison: sources of noise, gradients, loss against WER, and the runs of a search."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from asr_verdicts.statistics.intervals import Range
 
 @dataclass(frozen=True)
 class NoiseSource:
-    """The deviation of an arm in which one source of chance varies, as a fraction, and its share of the variance of the
-    baseline, in which all do, with a 95 % interval (Bouthillier et al. 2021). None for the baseline itself.
+    """The noise of an arm in which one source of chance varies (Bouthillier et al. 2021). deviation: a fraction.
+    share: of the variance of the baseline, in which all sources vary, with a 95 % interval; None for the baseline.
     """
 
     arm: str
@@ -33,7 +33,7 @@ class NoiseSource:
 
 
 def noise_sources(comparison: Comparison) -> list[NoiseSource]:
-    """A row for each arm of a sweep whose arms differ in seeds alone; empty for any other sweep."""
+    """Return a row per arm if the arms of a sweep only differ in seeds; empty for other sweeps."""
     arms, baseline, set_ = comparison.arms, comparison.baseline, comparison.set
     words = [word for text in comparison.design.layout.changes.values() for word in text.split() if "=" in word]
     if not words or not all(word.startswith("seeds.") for word in words):
@@ -43,7 +43,7 @@ def noise_sources(comparison: Comparison) -> list[NoiseSource]:
     whole = values.get(baseline, [])
     if len(whole) < 2:
         return []
-    variances = {name: float(np.var(of, ddof=1)) for name, of in values.items() if len(of) > 1}
+    variances = {name: float(np.var(rates, ddof=1)) for name, rates in values.items() if len(rates) > 1}
 
     def share(name: str) -> Range | None:
         if name == baseline or not variances[baseline]:
@@ -58,10 +58,10 @@ def noise_sources(comparison: Comparison) -> list[NoiseSource]:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The norm of the whole gradient before clipping, at every step of one run.
+    """The norm of the whole gradient before clipping, over the steps of one run (counted from 1).
 
-    median, high: of the finite ones, high for the 95th percentile; largest: the largest of them, at step largest_at;
-    not_finite: steps without a finite norm; diverged_at: the step whose loss was no number. Steps count from 1.
+    median, high: of finite norms, high is the 95th percentile. largest: the largest finite norm, at step largest_at.
+    not_finite: number of steps without finite norm. diverged_at: the step whose loss was not finite.
     """
 
     arm: str
@@ -76,17 +76,17 @@ class Gradients:
 
 
 def observed(arm: Arm) -> list[Record]:
-    """The runs whose gradients are shown: the first seed of an arm, and every run that diverged."""
+    """Return the runs whose gradients are shown: the first seed of an arm, and every diverged run."""
     return [*arm.runs[:1], *arm.diverged]
 
 
 def gradients(arms: Sequence[Arm]) -> list[Gradients]:
-    """A row for each observed run that recorded its norms."""
-    rows = [_row(arm.name, run) for arm in arms for run in observed(arm)]
+    """Return a row for each observed run that recorded gradient norms."""
+    rows = [_measure_gradients(arm.name, run) for arm in arms for run in observed(arm)]
     return [row for row in rows if row is not None]
 
 
-def _row(name: str, run: Record) -> Gradients | None:
+def _measure_gradients(name: str, run: Record) -> Gradients | None:
     norms = np.array(read_gradient_norms(run.folder))
     finite = np.isfinite(norms)
     if not finite.any():
@@ -101,7 +101,7 @@ def _row(name: str, run: Record) -> Gradients | None:
 
 @dataclass(frozen=True)
 class Point:
-    """A run: a validation loss in nats, and a WER as a fraction."""
+    """A run's validation loss in nats and WER as a fraction."""
 
     arm: str
     loss: float
@@ -110,7 +110,7 @@ class Point:
 
 @dataclass(frozen=True)
 class LossAgainstWer:
-    """Two measures of all runs, one against the other. correlation: None with fewer than four runs or no spread."""
+    """Loss and WER of all runs. correlation: None with fewer than four runs, or without variation."""
 
     name: str
     points: list[Point]
@@ -118,8 +118,8 @@ class LossAgainstWer:
 
 
 def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[LossAgainstWer]:
-    """The loss of the last weights on the first validation set against their WER on every test set, and the lowest loss
-    of a validation against the lowest WER of one. Empty where runs minimise different losses, or recorded none.
+    """Relate losses to WERs over all runs: of the last weights, on the first validation set and each test set, and the
+    lowest ones in validation. Empty if runs minimise different losses, or recorded none.
     """
     runs = [(arm, run) for arm in arms for run in arm.runs]
     if len(different_losses([run for _, run in runs])) > 1:
@@ -140,18 +140,18 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
 
     validated = {validation_set(run) for _, run in runs}
     last = [correlate(f"last weights, WER on {name}", read_last(name)) for name in test_sets if name not in validated]
-    best = correlate("lowest of all validations", lambda run: (_lowest(run, LOSS), _lowest(run, WER)))
+    best = correlate("lowest of all validations", lambda run: (_find_lowest(run, LOSS), _find_lowest(run, WER)))
     return [measured for measured in (*last, best) if measured.points]
 
 
-def _lowest(run: Record, metric: Metric) -> float | None:
+def _find_lowest(run: Record, metric: Metric) -> float | None:
     return min(validation_values(run, metric), default=None)
 
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """values: of each run, numbers where all of them are, else as text; rates: the best validation WERs of the runs;
-    best: the place of the lowest in both. logarithmic: whether the search drew it so.
+    """A hyperparameter of a search. values: one per run, as numbers if possible. rates: the runs' best validation WER.
+    best: index of the lowest rate. logarithmic: whether the search sampled it on a logarithmic scale.
     """
 
     key: str
@@ -162,9 +162,9 @@ class Hyperparameter:
 
 
 def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
-    """The keys of the factor in which the runs that a search proposed differ; empty where there are not two runs.
+    """Return the factor's keys that vary between the runs proposed by a search; empty with fewer than two runs.
 
-    A run that diverged has no rate and is left out.
+    Diverged runs are left out.
     """
     tried = [
         (arm, run)
@@ -177,20 +177,20 @@ def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
     rates = [float(rate) for _, run in tried if (rate := run.summary.best_validation_wer) is not None]
     drawn = frozenset().union(*(logarithmic(run.folder.parent) for _, run in tried))
     return [
-        Hyperparameter(key, _numbers(texts), rates, rates.index(min(rates)), key in drawn)
+        Hyperparameter(key, _parse_numbers(texts), rates, rates.index(min(rates)), key in drawn)
         for key in comparison.design.layout.factor
         if len(set(texts := [arm.levels.get(key, "") for arm, _ in tried])) > 1
     ]
 
 
 def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, Record]]:
-    """The runs that a search proposed with their arms, in the order of what it minimises; those that diverged last."""
+    """Return the runs proposed by a search with their arms, sorted by the minimised metric; diverged runs are last."""
     tried = [(arm, run) for arm in arms for run in arm.results if run.searched]
     rates = [math.inf if (rate := run.summary.best_validation_wer) is None else rate for _, run in tried]
     return [tried[place] for place in np.argsort(rates, kind="stable")]
 
 
-def _numbers(texts: list[str]) -> list[float] | list[str]:
+def _parse_numbers(texts: list[str]) -> list[float] | list[str]:
     try:
         return [float(text) for text in texts]
     except ValueError:
@@ -200,7 +200,7 @@ def _numbers(texts: list[str]) -> list[float] | list[str]:
 def variance_ratio_interval(
     ratio: float, degrees: float, degrees_below: float, level: float = 0.95
 ) -> tuple[float, float]:
-    """The interval of a ratio of two variances of normal values, from the measured ratio (Fisher's F)."""
+    """Return the interval (Fisher's F) of the ratio of two normal variables' variances. ratio: the measured ratio."""
     tail = (1 - level) / 2
-    low, high = (ratio / float(special.fdtri(degrees, degrees_below, of)) for of in (1 - tail, tail))
+    low, high = (ratio / float(special.fdtri(degrees, degrees_below, mass)) for mass in (1 - tail, tail))
     return low, high

@@ -1,4 +1,4 @@
-"""The comparison of runs in folders, with what earlier sweeps tell, and the record of each look."""
+"""Comparison of the runs in folders, with evidence from earlier sweeps, and the record of each look."""
 
 import time
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from asr_verdicts.statistics.seed_noise import SeedNoise
 
 @dataclass(frozen=True)
 class SweepsBeside:
-    """The other sweeps under the same outputs. sweep: the folder that is compared."""
+    """The other sweeps in the same outputs folder. sweep: the folder being compared."""
 
     sweep: Path
 
@@ -32,60 +32,60 @@ class SweepsBeside:
 
     def sweeps_with(self, runs: Sequence[Record]) -> list[str]:
         names = {run.folder.name for run in runs}
-        own = self.sweep.resolve()
-        sweeps = [path for path in sorted(own.parent.iterdir()) if path.is_dir() and path != own]
+        compared = self.sweep.resolve()
+        sweeps = [path for path in sorted(compared.parent.iterdir()) if path.is_dir() and path != compared]
         return [path.name for path in sweeps if any((path / name).exists() for name in names)]
 
 
 def compare_folders(folders: Sequence[Path], options: Options) -> Comparison:
     """Compare the runs in folders, and record the look.
 
-    Raises ConfoundedError if they differ in more than the factor, and UsageError for what cannot be asked.
+    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for impossible requests.
     """
     records = load(folders)
     title = " ".join(folder.resolve().name for folder in folders)
     plan = read_plan(folders[0]) if len(folders) == 1 else None
-    seen = evidence(_models(records))
+    seen = evidence(_list_models(records))
     comparison = compare(records, options, title, gather(folders, records), lay_out(records, options, plan))
-    unkept = [] if comparison.course.sets else _keep_look(folders[0], seen, comparison)
-    return with_warnings(comparison, unkept)
+    look_warnings = [] if comparison.course.sets else _keep_look(folders[0], seen, comparison)
+    return with_warnings(comparison, look_warnings)
 
 
 def with_warnings(comparison: Comparison, more: Sequence[str] = ()) -> Comparison:
-    """The comparison with the warnings about trainings, and more of them."""
+    """Add warnings about training to a comparison, and further ones."""
     differences = differences_of_arms(comparison.design, comparison.arms)
     proposals = [difference.proposal for difference in differences if difference.proposal]
     return replace(comparison, warnings=[*comparison.warnings, *proposals, *untimed_warnings(comparison), *more])
 
 
-def _models(records: Records) -> list[str]:
+def _list_models(records: Records) -> list[str]:
     return sorted({run.model for run in [*records.runs, *records.diverged]})
 
 
 def gather(folders: Sequence[Path], records: Records) -> Evidence:
-    """The evidence in folders. The fixed-length test is for a sweep whose first launch named all its runs, if they all
-    have ended, no other was added, and no look came before. Everything else can be looked at at any time, and gets the
-    interval that holds however often it is.
+    """Collect the evidence in folders.
 
-    Raises UnreadableFileError for a damaged record of looks.
+    The fixed-length test is used if a sweep's first launch declared all its runs, all of them have ended, none was
+    added, and this is the first look. In all other cases users may look at any time, and get an interval that stays
+    valid for any number of looks. Raises UnreadableFileError for a damaged record of looks.
     """
-    models, folder = _models(records), folders[0]
+    models, folder = _list_models(records), folders[0]
     history = SweepsBeside(folder)
     seen = evidence(models)
-    before = [look for look in looks(folder) if look.runs != seen]
-    number = len({look.runs for look in before}) + 1
-    planned = _declared_runs(folders, models)
+    earlier_looks = [look for look in looks(folder) if look.runs != seen]
+    number = len({look.runs for look in earlier_looks}) + 1
+    planned = _compare_with_declaration(folders, models)
     if planned is not None:
         return Evidence(ANYTIME, planned, number, history=history)
-    if before:  # of a sweep, at a part of its runs; of evaluations, at other models
+    if earlier_looks:  # for a sweep, a look at a part of its runs; for evaluations, at other models
         reason = f"there were earlier looks, at other runs ({number - 1})"
         return Evidence(ANYTIME, reason, number, complete=True, history=history)
     return Evidence(FIXED, "all declared runs have ended", number, complete=True, history=history)
 
 
-def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None:
-    """The reason why the results differ from the declaration; None if they agree. Evaluations add no trained model:
-    those that there are were there before the first evaluation.
+def _compare_with_declaration(folders: Sequence[Path], models: Sequence[str]) -> str | None:
+    """Return how the runs differ from the declaration; None if they agree. Evaluations do not add trained models, so
+    these existed before the first evaluation.
     """
     if all(folder.name == EVALUATIONS for folder in folders):
         return None
@@ -102,7 +102,7 @@ def _declared_runs(folders: Sequence[Path], models: Sequence[str]) -> str | None
 
 
 def _keep_look(folder: Path, seen: str, comparison: Comparison) -> list[str]:
-    """Record this look if verdicts were shown; a warning if that is not possible."""
+    """Record this look if verdicts were shown; return a warning if that fails."""
     contrasts = comparison.verdicts
     if not any(contrast.p is not None for contrast in contrasts):
         return []
@@ -116,5 +116,5 @@ def _keep_look(folder: Path, seen: str, comparison: Comparison) -> list[str]:
         set=contrasts[0].set,
         procedure=comparison.evidence.procedure.name,
     )
-    unkept = record_look(folder, look)
-    return [unkept] if unkept else []
+    look_warnings = record_look(folder, look)
+    return [look_warnings] if look_warnings else []

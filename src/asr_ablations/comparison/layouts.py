@@ -1,15 +1,15 @@
-"""The runs of a sweep file as arms: of a list, or of a plan."""
+"""The runs of a sweep as arms of its list or plan."""
 
 from collections.abc import Sequence
 
 from asr_ablations.runs.listed_arms import (
-    arm_of,
-    beyond_the_list,
-    changes_of,
     default_baseline,
+    describe_changes,
     explained,
-    in_order,
+    find_arm_name,
+    find_extra_keys,
     listed_arms,
+    sort_arms,
 )
 from asr_ablations.runs.sweep_history import arm_content
 from asr_verdicts.arms import Arm, Choice, find_baseline, group
@@ -21,35 +21,35 @@ from asr_verdicts.record import AnyRun, Record, Records, Unfinished
 
 
 def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout[Arm] | None:
-    """The arms that a plan or a list names; None for a sweep with neither, whose arms are the choices of its factor."""
+    """Return the arms of a plan or list; None without either, because arms are then the choices of the factor."""
     if plan is not None:
-        return _planned(records, plan)
+        return _lay_out_plan(records, plan)
     runs = [*records.runs, *records.diverged]
     if (layout := lay_out_list(runs, options)) is None:
         return None
     names = {arm.levels[OWN] for arm in layout.arms}
-    others = [run.folder.name for run in runs if arm_of(run.config) not in names]
+    others = [run.folder.name for run in runs if find_arm_name(run.config) not in names]
     left_out = [f"{name}: no run of an arm in the list, left out" for name in others]
     return fill_layout(layout, records.unfinished, left_out)
 
 
 def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
-    """The arms of the plan with their runs in the order of seeds, and warnings about runs that are not the plan's."""
+    """Return a plan's arms with runs in seed order, and warnings about runs outside the plan."""
     arms, taken = [], set()
     for planned in plan.arms:
-        mine = [run for run in [*records.runs, *records.diverged] if _belongs(run.config, planned.content, plan)]
+        matches = [run for run in [*records.runs, *records.diverged] if _belongs(run.config, planned.content, plan)]
         seeds: dict[int, Record] = {}
-        for run in mine:
+        for run in matches:
             if run.seed in plan.seeds and not run.searched:
                 seeds.setdefault(run.seed, run)
-        kept = [seeds[seed] for seed in sorted(seeds)]
+        chosen = [seeds[seed] for seed in sorted(seeds)]
         absent = [run for run in records.unfinished if run.config and _belongs(run.config, planned.content, plan)]
-        taken |= {id(run) for run in [*kept, *absent]}
+        taken |= {id(run) for run in [*chosen, *absent]}
         arms.append(
             Arm(
                 planned.name,
-                [run for run in kept if run.diverged_at is None],
-                [run for run in kept if run.diverged_at is not None],
+                [run for run in chosen if run.diverged_at is None],
+                [run for run in chosen if run.diverged_at is not None],
                 absent,
                 planned.levels,
             )
@@ -61,33 +61,33 @@ def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[s
 
 
 def _belongs(config: Config, content: Config, plan: VerdictPlan) -> bool:
-    """True if a run is of the arm with this content. A key that came into the configs after the plan was made has no
-    say, unless the run's own overrides set it.
+    """Return whether a run belongs to the arm with this content. Keys added to configs after the plan was made are
+    ignored, unless the run's overrides set them.
     """
-    own, planned = flatten(arm_content(config, plan.belongs)), flatten(content)
+    actual, planned = flatten(arm_content(config, plan.belongs)), flatten(content)
     typed = [str(override).partition("=")[0].lstrip("+~") for override in config.get("overrides") or []]
-    return {key: value for key, value in own.items() if key in planned or within(key, typed)} == planned
+    return {key: value for key, value in actual.items() if key in planned or within(key, typed)} == planned
 
 
 def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]] | None:
-    """The arms of a list, each of which may differ in what it changes; None for runs without a list.
+    """Return the arms of a list, which may differ in their listed changes; None for runs without a list.
 
-    Raises ConfoundedError for an arm that differs in more.
+    Raises ConfoundedError for an arm that differs in more keys.
     """
     if not (listed := listed_arms(runs)):
         return None
     declared, names = declaration(runs), [arm.name for arm in listed]
-    runs = [run for run in runs if arm_of(run.config) in names]
+    runs = [run for run in runs if find_arm_name(run.config) in names]
     differ, factor = differing_beyond_seeds(runs), [OWN, *declared.factor]
-    arms = in_order(group(runs, factor, list(differ), explained(listed, runs)), listed)
+    arms = sort_arms(group(runs, factor, list(differ), explained(listed, runs)), listed)
     default = declared.baseline or default_baseline(arms, listed)
     reference = find_baseline(str(options.baseline or default), arms)
-    overruled = beyond_the_list(arms, reference, listed, declared.factor, options.allow)
-    return Layout(declared, factor, differ, overruled, arms, default, changes=changes_of(arms, listed))
+    overruled = find_extra_keys(arms, reference, listed, declared.factor, options.allow)
+    return Layout(declared, factor, differ, overruled, arms, default, changes=describe_changes(arms, listed))
 
 
-def _planned(records: Records, plan: VerdictPlan) -> Layout[Arm]:
-    """The arms of a plan. Those of a list differ as they did when the plan was made."""
+def _lay_out_plan(records: Records, plan: VerdictPlan) -> Layout[Arm]:
+    """Return a plan's arms. Arms from a list keep the changes recorded in the plan."""
     arms, warnings = planned_arms(plan, records)
     runs = [run for arm in arms for run in arm.results]
     declared = declaration(runs)

@@ -11,7 +11,7 @@ from asr_verdicts.statistics.distributions import normal_bound
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation with its 95 % interval, from −1 to 1, and the number of pairs."""
+    """A correlation from −1 to 1 with its 95 % interval and the number of pairs."""
 
     value: float
     low: float
@@ -20,21 +20,21 @@ class Correlation:
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
-    """Spearman's rank correlation; None with fewer than four pairs or where one side is constant.
+    """Return Spearman's rank correlation; None with fewer than four pairs, or if one side is constant.
 
-    The interval is Fisher's, with the variance 1.06 / (n − 3) of ranks (Fieller, Hartley & Pearson 1957).
+    The interval is Fisher's, with the variance 1.06 / (n − 3) for ranks (Fieller, Hartley & Pearson 1957).
     """
     n = len(x)
     if n < 4 or min(np.ptp(x), np.ptp(y)) == 0:
         return None
-    value = float(np.clip(np.corrcoef(_ranks(x), _ranks(y))[0, 1], -1, 1))
+    value = float(np.clip(np.corrcoef(_rank(x), _rank(y))[0, 1], -1, 1))
     if abs(value) > 1 - 1e-12:
         return Correlation(value, value, value, n)
     half = normal_bound(0.025) * math.sqrt(1.06 / (n - 3))
     return Correlation(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half), n)
 
 
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    """Ranks from 1; equal values share the mean of theirs."""
+def _rank(values: Sequence[float]) -> np.ndarray:
+    """Return ranks from 1; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])

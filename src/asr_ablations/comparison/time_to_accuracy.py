@@ -18,7 +18,7 @@ from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.sample import mean_and_deviation
 
 VALIDATIONS = 3
-"""e of Baunsgaard2020 §4.1.2: the median of e validations has to reach the target, so that it is no accident."""
+"""e in Baunsgaard2020 §4.1.2: the median of e validations must reach the target, so that luck does not suffice."""
 
 Axis = Literal["seconds", "steps", "audio_hours", "epochs"]
 """The costs of a training."""
@@ -28,12 +28,12 @@ AXES: dict[Axis, str] = {
     "audio_hours": "time/audio_hours",
     "epochs": "epoch",
 }
-"""The column of metrics.csv for each axis. Steps and epochs are counted there from 0."""
+"""Columns of metrics.csv for the axes; steps and epochs are counted from 0 there."""
 EQUAL_AXES: tuple[Axis, ...] = ("steps", "audio_hours", "seconds")
 
 
 class Ratio(NamedTuple):
-    """A ratio of geometric means with its 95 % interval over runs; None where a side has a single run."""
+    """A ratio of geometric means with its 95 % interval over runs. The interval is None with a single run."""
 
     value: float
     low: float | None
@@ -43,11 +43,11 @@ class Ratio(NamedTuple):
 def ratio_of_times(
     arm: Sequence[float], baseline: Sequence[float], *, itself: bool = False, level: float = 0.05
 ) -> Ratio | None:
-    """The time of an arm's runs over that of the baseline's, in any unit, with an interval of 1 − `level`; None without
-    times, or for a time of 0. itself: both are the same runs, whose ratio is 1 without any doubt.
+    """Return an arm's time over the baseline's, in any unit, with an interval of 1 − `level`. None without times, or
+    for a time of 0. itself: both are the same runs, so the ratio is exactly 1.
 
-    A time is multiplied by what disturbs it, so the interval is Welch's on the scale of logarithms. A run that never
-    gets there has no time: leaving it out would compare the fast ones only, so such an arm gives no times at all.
+    Disturbances multiply times, so the interval is Welch's on logarithms. A run that does not reach the target has no
+    time, and without it only the fast runs would be compared. Therefore such an arm has no times at all.
     """
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
         return None
@@ -61,7 +61,7 @@ def ratio_of_times(
 
 
 def ratio_text(ratio: Ratio | Range | None) -> str:
-    """The ratio with its interval, where it has one."""
+    """Format a ratio with its interval, if any."""
     if ratio is None:
         return "NA"
     interval = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
@@ -70,7 +70,7 @@ def ratio_text(ratio: Ratio | Range | None) -> str:
 
 @dataclass(frozen=True)
 class Validation:
-    """The value of a metric at a validation, and what the run had spent by then; None where it was not recorded."""
+    """A metric's value at a validation, and the costs up to then; None if not recorded."""
 
     value: float
     spent: Mapping[Axis, float | None]
@@ -79,14 +79,14 @@ class Validation:
 def validations(
     metrics: Sequence[Mapping[str, float | None]], key: str, hours: float | None = None
 ) -> list[Validation]:
-    """Every validation that logged `key`, from the rows of metrics.csv. hours: of audio in an epoch, if a row lacks
-    them.
+    """Return all validations that logged `key`, from the rows of metrics.csv. hours: of audio per epoch, used for rows
+    without them.
     """
     rows = ((value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value))
-    return [Validation(value, _spent(row, hours)) for value, row in rows]
+    return [Validation(value, _read_costs(row, hours)) for value, row in rows]
 
 
-def _spent(row: Mapping[str, float | None], hours: float | None) -> dict[Axis, float | None]:
+def _read_costs(row: Mapping[str, float | None], hours: float | None) -> dict[Axis, float | None]:
     steps, epochs = (None if (last := row.get(AXES[axis])) is None else last + 1 for axis in ("steps", "epochs"))
     audio = row.get(AXES["audio_hours"])
     if audio is None and epochs is not None and hours is not None:
@@ -95,8 +95,8 @@ def _spent(row: Mapping[str, float | None], hours: float | None) -> dict[Axis, f
 
 
 def curve(run: Record, metric: Metric) -> list[Validation]:
-    """The metric at every validation, with what had been spent. Every epoch has the same audio: where hours of audio
-    were not recorded they are computed from the total.
+    """Return the metric and costs at every validation. Epochs have equal amounts of audio, so hours that were not
+    recorded are computed from the total.
     """
     epochs, hours = run.summary.epochs, run.summary.audio_hours_seen
     per_epoch = hours / epochs if epochs and hours else None
@@ -104,28 +104,28 @@ def curve(run: Record, metric: Metric) -> list[Validation]:
 
 
 def validation_values(run: Record, metric: Metric) -> list[float]:
-    """The metric at every validation on the first validation set, in order."""
+    """Return the metric at every validation on the first validation set, in order."""
     key = metric.curve_key(validation_set(run))
     return [value for row in run.metrics if (value := row.get(key)) is not None]
 
 
 def running_medians(curve: Sequence[Validation], last: int = VALIDATIONS) -> list[float]:
-    """The median of the last `last` values at each validation, from the first with that many."""
+    """Return the median of the last `last` values at each validation, starting when there are enough."""
     values = [validation.value for validation in curve]
     return [median(values[end - last : end]) for end in range(last, len(values) + 1)]
 
 
 def time_to_accuracy(curve: Sequence[Validation], target: float, last: int = VALIDATIONS) -> Validation | None:
-    """TTA(target, last): the first validation at which the median of the last ones is at the target or below; None
-    where that never happens (Baunsgaard2020 §4.1.2).
+    """TTA(target, last): the first validation at which the median of the last ones reaches the target. None if it never
+    does (Baunsgaard2020 §4.1.2).
     """
     medians = running_medians(curve, last)
     return next((curve[end + last - 1] for end, accuracy in enumerate(medians) if accuracy <= target), None)
 
 
 def choose_targets(curves: Sequence[Sequence[Validation]], last: int = VALIDATIONS) -> list[float]:
-    """Up to three targets: what every run reaches, what half of the runs reach, and what only the best run reaches;
-    rounded up to thousandths.
+    """Choose up to three targets, reached by every run, by half of the runs, and only by the best run. They are rounded
+    up to thousandths.
     """
     floors = sorted(min(medians) for curve in curves if (medians := running_medians(curve, last)))
     chosen = (floors[-1], floors[len(floors) // 2], floors[0]) if floors else ()
@@ -134,10 +134,10 @@ def choose_targets(curves: Sequence[Sequence[Validation]], last: int = VALIDATIO
 
 @dataclass(frozen=True)
 class TimeToAccuracy:
-    """The cost of a run until `metric` on the validation set reached `target`; None: it never did.
+    """The cost of a run until `metric` on the validation set reached `target`; None if it never did.
 
-    chosen: the target was not named beforehand, but chosen from these runs' own curves. seconds and hours of
-    audio of training; cost: in the currency of hardware.price_per_hour, None without a price.
+    chosen: the target was derived from these runs' curves instead of being declared. seconds, audio_hours: of training.
+    cost: in the currency of hardware.price_per_hour, None without a price.
     """
 
     arm: str
@@ -153,12 +153,12 @@ class TimeToAccuracy:
 
 
 def times_to_accuracy(comparison: Comparison) -> list[TimeToAccuracy]:
-    """Every run at every target, easiest target first. Without targets the curves choose them."""
+    """Return every run at every target, easiest first. Without declared targets, the curves determine them."""
     return times_of_arms(comparison.arms, comparison.design.metric, comparison.design.targets)
 
 
 def times_of_arms(arms: Sequence[Arm], metric: Metric, targets: Sequence[float]) -> list[TimeToAccuracy]:
-    """The same for arms, such as platforms, without a comparison."""
+    """Return every run of some arms, such as platforms, at every target."""
     curves = [curve(run, metric) for arm in arms for run in arm.runs]
     ordered = sorted(targets, reverse=True) if targets else choose_targets(curves)
     return [_time(arm, run, metric, target, not targets) for target in ordered for arm in arms for run in arm.runs]
@@ -183,20 +183,20 @@ def _time(arm: Arm, run: Record, metric: Metric, target: float, chosen: bool) ->
 
 
 def untimed_warnings(comparison: Comparison) -> list[str]:
-    """Warnings about runs of which no time to accuracy can be known."""
+    """Warn about runs whose time to accuracy is unknown."""
     metric = comparison.design.metric
     curves = [curve(run, metric) for run in comparison.runs]
     warnings = []
     if any(point.spent["seconds"] is None for points in curves for point in points):
-        warnings.append("some runs recorded no times at their validations: their time to accuracy is NA")
+        warnings.append("some runs did not record times at their validations, so their time to accuracy is NA")
     if not all(curves):
-        warnings.append(f"some runs have no validation {metric.label} in metrics.csv: their time to accuracy is NA")
+        warnings.append(f"some runs lack a validation {metric.label} in metrics.csv, so their time to accuracy is NA")
     return warnings
 
 
 def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, target: float) -> Ratio | None:
-    """The arm's mean time to a target over the baseline's. None where a seed of either never reached it, since the mean
-    of the seeds that did would flatter.
+    """Return the arm's mean time to a target over the baseline's. None if a seed of either did not reach it: the mean
+    of the successful seeds would be too optimistic.
     """
     seconds = [
         [time.seconds for time in times if time.arm == name and time.target == target] for name in (arm, baseline)
@@ -206,7 +206,7 @@ def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, targ
 
 
 class EqualCost(TypedDict):
-    """The metric of an arm at validation when each run had spent `budget` on an axis: mean, deviation over n seeds."""
+    """An arm's metric at validation when each run had spent `budget` on an axis: mean and deviation over n seeds."""
 
     arm: str
     axis: Axis
@@ -217,7 +217,7 @@ class EqualCost(TypedDict):
 
 
 def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[EqualCost]:
-    """The metric at validation, at the largest budget that every run has spent, on each axis."""
+    """Return the metric at validation at the largest budget spent by every run, on each axis."""
     curves = {arm.name: [curve(run, metric) for run in arm.runs] for arm in arms}
     rows = []
     for axis in EQUAL_AXES:
@@ -234,12 +234,12 @@ def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[EqualCost]:
 
 
 def at_budget(curve: Sequence[Validation], axis: Axis, budget: float) -> float | None:
-    """The value of the last validation that had spent no more than the budget; None without any."""
+    """Return the value of the last validation within the budget; None if there is none."""
     within = [point.value for point in curve if (spent := point.spent[axis]) is not None and spent <= budget]
     return within[-1] if within else None
 
 
 def spent_by_all(curves: Sequence[Sequence[Validation]], axis: Axis) -> float | None:
-    """The most that every curve has spent, at which all can be compared; None where a curve has not recorded it."""
+    """Return the largest cost that every curve has reached; None if a curve did not record it."""
     ends = [curve[-1].spent[axis] if curve else None for curve in curves]
     return min((end for end in ends if end is not None), default=None) if None not in ends else None

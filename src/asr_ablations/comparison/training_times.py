@@ -1,4 +1,4 @@
-"""Seconds of training per epoch, their scaling over processes (Ambroszczyk2019 §2.1 and §2.5), and which to compare."""
+"""Training seconds per epoch, scaling over processes (Ambroszczyk2019 §2.1, §2.5), and which times are comparable."""
 
 import json
 import math
@@ -16,18 +16,18 @@ from asr_verdicts.record import Record
 from asr_verdicts.statistics.sample import mean_and_deviation
 
 COLUMN = "train/epoch_seconds"
-"""A column of metrics.csv: from the start of an epoch to the end of its last batch, without validations."""
+"""A column of metrics.csv: from the start of an epoch to its last batch, without validations."""
 
 
 @dataclass(frozen=True)
 class EpochTimes:
-    """Seconds per epoch of an arm.
+    """Seconds per epoch of an arm, without the first epoch. That one fills caches, tunes kernels, and has another order
+    with order=sortagrad.
 
-    The first epoch stands apart, always: it fills caches, compiles and tunes kernels, and with order=sortagrad it has
-    another order. first: its mean over runs; None where a run has no later epoch, and all are of first epochs.
-    epochs: the number of all later epochs; mean: of the runs' means over these. over_epochs: their deviation within a
-    run, pooled over runs; over_runs: the deviation of the runs' means; each None where nothing is left to deviate.
-    ratio: to the baseline's.
+    - first: mean over runs of the first epoch; None if a run lacks later epochs, as then all values are of first epochs
+    - epochs: number of later epochs; mean: of the runs' means
+    - over_epochs: deviation within a run, pooled over runs; over_runs: deviation of the runs' means; None if undefined
+    - ratio: to the baseline
     """
 
     arm: str
@@ -41,23 +41,23 @@ class EpochTimes:
 
 
 def epoch_seconds(run: Record) -> list[float]:
-    """Seconds of training batches in every epoch, in order; empty where they were not recorded."""
+    """Return the seconds of training batches in every epoch, in order; empty if not recorded."""
     return [value for row in run.metrics if (value := row.get(COLUMN)) is not None]
 
 
 def steady_seconds(run: Record) -> float | None:
-    """The mean over epochs from the second on; of a single epoch, that one."""
+    """Return the mean from the second epoch on; for a single epoch, its seconds."""
     seconds = epoch_seconds(run)
     return float(np.mean(seconds[1:] or seconds)) if seconds else None
 
 
 def epoch_times(arms: Sequence[Arm], baseline: str) -> list[EpochTimes]:
-    """A line for each arm that recorded them."""
-    means = {arm.name: _seconds(arm.runs) for arm in arms}
-    return [_arm_times(arm, means, baseline) for arm in arms if means[arm.name]]
+    """Return a row for each arm with recorded times."""
+    means = {arm.name: _read_seconds(arm.runs) for arm in arms}
+    return [_summarise_arm(arm, means, baseline) for arm in arms if means[arm.name]]
 
 
-def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> EpochTimes:
+def _summarise_arm(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> EpochTimes:
     recorded = [seconds for run in arm.runs if (seconds := epoch_seconds(run))]
     apart = all(len(seconds) > 1 for seconds in recorded)
     mean, over_runs = mean_and_deviation(means[arm.name])
@@ -76,7 +76,7 @@ def _arm_times(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> Epo
     )
 
 
-def _seconds(runs: Sequence[Record]) -> list[float]:
+def _read_seconds(runs: Sequence[Record]) -> list[float]:
     return [seconds for run in runs if (seconds := steady_seconds(run)) is not None]
 
 
@@ -85,13 +85,13 @@ BATCH = ("batch.size", "batch.seconds", "batch.accumulate")
 
 @dataclass(frozen=True)
 class Scaling:
-    """n runs with a number of processes, within runs that are otherwise alike: a series.
+    """n runs with the same number of processes, in a series of otherwise equal runs.
 
-    series: what tells it from the others, empty for the only one. device: GPU or CPU. batch: of one process, as text.
-    epoch_seconds: the mean over runs of their mean from the second epoch on, with its deviation over runs (None for a
-    single run). audio_hours_per_second: of all processes. speed_up: the epoch with the fewest processes of the series
-    over this one; efficiency: the speed-up over the ratio of the numbers of processes. price: of an epoch, in the
-    currency of hardware.price_per_hour; None without it.
+    - series: its difference from other series, "" for the only one; device: GPU or CPU; batch: of one process, as text
+    - epoch_seconds: mean over runs from the second epoch on; deviation: over runs, None for a single run
+    - audio_hours_per_second: of all processes
+    - speed_up: epoch time with the fewest processes over this one; efficiency: the same, divided by the process ratio
+    - price: of an epoch, in the currency of hardware.price_per_hour; None without it
     """
 
     series: str
@@ -108,122 +108,122 @@ class Scaling:
 
 
 Runs = dict[int, list[Record]]
-"""Runs by the number of their processes."""
+"""Runs by number of processes."""
 
 
 def scaling(arms: Sequence[Arm]) -> list[Scaling]:
-    """All series in which several numbers of processes trained, by number; empty without any.
+    """Return all series with several numbers of processes, sorted by number; empty without any.
 
-    Where the batch of a process is not the same for all numbers, as in strong scaling, the series is measured
-    nevertheless: what of it is the batch's then cannot be told.
+    If the batch per process varies between numbers, as in strong scaling, the series is still shown, although the
+    batch's effect cannot be separated.
     """
     runs = [run for arm in arms for run in arm.runs if steady_seconds(run)]
-    series = _series(runs, ()) or _series(runs, BATCH)
-    names = _names([next(iter(by_count.values()))[0] for by_count in series])
+    series = _group_series(runs, ()) or _group_series(runs, BATCH)
+    names = _name_series([next(iter(by_count.values()))[0] for by_count in series])
     return [
-        _row(name, count, by_count) for name, by_count in zip(names, series, strict=True) for count in sorted(by_count)
+        _make(name, count, by_count) for name, by_count in zip(names, series, strict=True) for count in sorted(by_count)
     ]
 
 
 def processes(run: Record) -> int:
-    """Processes that trained together, one per GPU where there are GPUs: from the run's record, or, for a
-    record without them as W&B's, from its config. gpus=auto is one.
+    """Return the number of processes that trained together, one per GPU. It is taken from the run's record, or from the
+    config if the record lacks it, as at W&B. gpus=auto counts as one.
     """
-    known, gpus = run.summary.ranks or run.config.get("ranks"), run.config.get("gpus")
-    if known:
-        return int(known)
+    ranks, gpus = run.summary.ranks or run.config.get("ranks"), run.config.get("gpus")
+    if ranks:
+        return int(ranks)
     return gpus if isinstance(gpus, int) and gpus > 1 else 1
 
 
 def device(run: Record) -> str:
-    """GPU or CPU."""
+    """Return GPU or CPU."""
     gpus = run.config.get("gpus", "auto")
     available = run.environment.hardware.gpus
     return "GPU" if (available if gpus == "auto" else int(gpus)) else "CPU"
 
 
-def _series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[Runs]:
-    """Groups of runs that differ in the number of processes, the seed, and `apart_from`, in several numbers each."""
+def _group_series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[Runs]:
+    """Group runs that only differ in number of processes, seed and `apart_from`; keep groups with several numbers."""
     groups: dict[str, Runs] = {}
     for run in runs:
-        alike = json.dumps([device(run), _rest(run, apart_from)], sort_keys=True)
+        alike = json.dumps([device(run), _select_content(run, apart_from)], sort_keys=True)
         groups.setdefault(alike, {}).setdefault(processes(run), []).append(run)
-    unambiguous = [group for group in groups.values() if all(len({*map(_batch, own)}) == 1 for own in group.values())]
+    unambiguous = [group for group in groups.values() if all(len({*map(_spell_batch, g)}) == 1 for g in group.values())]
     return [group for group in unambiguous if len(group) > 1]
 
 
-def _rest(run: Record, apart_from: tuple[str, ...]) -> dict[str, object]:
+def _select_content(run: Record, apart_from: tuple[str, ...]) -> dict[str, object]:
     return {key: value for key, value in run.content.items() if not within(key, ["gpus", "ranks", *apart_from])}
 
 
-def _names(runs: Sequence[Record]) -> list[str]:
-    """The keys and values that differ between these runs."""
-    rests = [{**_rest(run, BATCH), "device": device(run)} for run in runs]
+def _name_series(runs: Sequence[Record]) -> list[str]:
+    """Name each run by the keys and values that differ between them."""
+    rests = [{**_select_content(run, BATCH), "device": device(run)} for run in runs]
     keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
     return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]
 
 
-def _batch(run: Record) -> str:
+def _spell_batch(run: Record) -> str:
     batch = run.config.get("batch") or {}
     times = f"{batch['accumulate']} × " if batch.get("accumulate", 1) > 1 else ""
     return f"{times}{batch.get('size')} utterances" if batch.get("size") else f"{times}{batch.get('seconds')} s"
 
 
-def _row(series: str, count: int, by_count: Runs) -> Scaling:
-    own, fewest = by_count[count], min(by_count)
-    seconds, base = _seconds(own), _seconds(by_count[fewest])
+def _make(series: str, count: int, by_count: Runs) -> Scaling:
+    runs, fewest = by_count[count], min(by_count)
+    seconds, base = _read_seconds(runs), _read_seconds(by_count[fewest])
     mean, deviation = mean_and_deviation(seconds)
     speed_up = ratio_of_times(base, seconds, itself=count == fewest)
     assert speed_up is not None  # runs without times are in no series
-    speeds = [speed for run in own if (speed := run.summary.audio_hours_per_second)]
-    prices = [price for run in own if (price := (run.config.get("hardware") or {}).get("price_per_hour")) is not None]
+    speeds = [speed for run in runs if (speed := run.summary.audio_hours_per_second)]
+    prices = [price for run in runs if (price := (run.config.get("hardware") or {}).get("price_per_hour")) is not None]
     return Scaling(
         series=series,
-        device=device(own[0]),
+        device=device(runs[0]),
         processes=count,
-        n=len(own),
-        batch=_batch(own[0]),
+        n=len(runs),
+        batch=_spell_batch(runs[0]),
         epoch_seconds=mean,
         deviation=deviation,
         audio_hours_per_second=float(np.mean(speeds)) if speeds else None,
         speed_up=speed_up,
         efficiency=speed_up.value * fewest / count,
-        price=mean / 3600 * float(np.mean(prices)) if len(prices) == len(own) else None,
+        price=mean / 3600 * float(np.mean(prices)) if len(prices) == len(runs) else None,
     )
 
 
 HOUR = 3600.0
-"""Seconds between the starts of two runs whose times are compared, at most."""
-WARNING = "runs of the arms are not of the same hour and machine: their times are not compared"
+"""Maximum seconds between the starts of two runs whose times are compared."""
+WARNING = "runs of the arms were not trained in the same hour on the same machine, so times are not compared"
 
 
 def ran_together(arms: Sequence[Arm]) -> bool:
-    """Return whether every run has one of every other arm that started within an hour of it on the same machine.
+    """Return whether every run started within an hour of a run of each other arm, on the same machine.
 
-    What else a machine does changes a time by far more than most choices do. Runs that do not say when they started, as
-    those of W&B, can be compared.
+    Other load on a machine changes times by far more than most choices do. Runs without a recorded start, as at W&B,
+    are assumed to be comparable.
     """
     runs = {arm.name: [run for run in arm.runs if run.environment.started] for arm in arms}
     return all(
-        any(_beside(run, other) for other in others)
-        for name, own in runs.items()
-        for run in own
+        any(_is_close(run, other) for other in others)
+        for name, runs_of_arm in runs.items()
+        for run in runs_of_arm
         for rest, others in runs.items()
         if rest != name and others
     )
 
 
-def _beside(one: Record, other: Record) -> bool:
-    if one.environment.resumed or other.environment.resumed:
-        return False  # a run that was continued has two starts
-    return abs(_start(one) - _start(other)) <= HOUR and _machine(one) == _machine(other)
+def _is_close(run: Record, other: Record) -> bool:
+    if run.environment.resumed or other.environment.resumed:
+        return False  # a resumed run has two starts
+    return abs(_read_start(run) - _read_start(other)) <= HOUR and _describe_machine(run) == _describe_machine(other)
 
 
-def _start(run: Record) -> float:
+def _read_start(run: Record) -> float:
     assert run.environment.started is not None
     return datetime.fromisoformat(run.environment.started).timestamp()
 
 
-def _machine(run: Record) -> tuple[object, ...]:
+def _describe_machine(run: Record) -> tuple[object, ...]:
     hardware = run.environment.hardware
     return hardware.processor, hardware.cores, hardware.threads, tuple(hardware.gpus)

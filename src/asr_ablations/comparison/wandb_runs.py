@@ -1,4 +1,4 @@
-"""Runs read from Weights & Biases, which mirrors a part of their records."""
+"""Runs read from Weights & Biases, which stores a part of their records."""
 
 import json
 import os
@@ -36,34 +36,33 @@ from asr_verdicts.record import (
 from asr_verdicts.statistics.procedures import FIXED
 
 IDENTITY = "identity"
-"""Key of a plain config for the hash of the run's content."""
+"""Key in a plain config for the hash of the run's content."""
 UNCHECKED = (
-    "the runs were read from Weights & Biases, which has no fingerprints of data, versions of behaviour, code and "
-    "hardware, and no earlier looks at a part of the runs: whether they differ in those, and whether there were looks, "
-    "is not known"
+    "the runs were read from Weights & Biases, which does not store fingerprints of data, versions of behaviour, code, "
+    "hardware or earlier looks; differences in these are unknown"
 )
 RETRIES = 4
-"""The tries of a request that W&B's server does not answer: half a minute. W&B's own 20 take a quarter of an hour.
-WANDB__GRAPHQL_RETRY_MAX overrides it.
+"""Number of attempts if W&B's server does not answer (half a minute). W&B's default of 20 takes a quarter of an hour;
+WANDB__GRAPHQL_RETRY_MAX overrides this.
 """
 WITHOUT_UTTERANCES = (
-    "there is no artifact of utterances (logger.artifacts=[utterances]): the verdicts rest on seeds alone"
+    "the runs lack an artifact of utterances (logger.artifacts=[utterances]), so verdicts rest on seeds only"
 )
 TRAINING = (None, "", "train")
-"""W&B's job types of runs that can be arms; those before there was one have none."""
+"""W&B job types of runs that can be arms; older runs have none."""
 
 
 STATES: dict[str, UnfinishedState] = {"running": "running", "killed": "interrupted", "preempting": "interrupted"}
-"""W&B's states of a run that has no result; any other is a failure."""
+"""W&B states of runs without a result; all others are failures."""
 
 
 ApiRun: TypeAlias = Any
-"""A run of wandb.Api: id, name, state, job_type, config, summary, scan_history(), logged_artifacts()."""
+"""A run from wandb.Api, with id, name, state, job_type, config, summary, scan_history(), logged_artifacts()."""
 
 
 def fetch(path: str) -> tuple[Records, Evidence]:
-    """The runs of entity/project/group, and what they are as evidence. Raises UsageError for a path of another form
-    and for what W&B refuses.
+    """Return the runs of entity/project/group and their evidence. Raises UsageError for paths of other forms, and if
+    W&B refuses.
     """
     parts = path.split("/")
     if len(parts) != 3 or not all(parts):
@@ -71,7 +70,7 @@ def fetch(path: str) -> tuple[Records, Evidence]:
     import wandb
 
     entity, project, group = parts
-    settings = wandb.Settings(silent=True)  # it would say of every run that a file was downloaded
+    settings = wandb.Settings(silent=True)  # otherwise it reports a downloaded file for every run
     if "WANDB__GRAPHQL_RETRY_MAX" not in os.environ:
         settings.x_graphql_retry_max = RETRIES
     wandb.setup(settings)
@@ -90,8 +89,8 @@ def fetch(path: str) -> tuple[Records, Evidence]:
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
-    """Records of the finished trainings and of those that diverged, and the states of the others: evaluations and
-    comparisons are no arms. Where a run has no artifact of utterances, its verdicts rest on seeds alone.
+    """Return records of finished and diverged trainings, and the states of others. Evaluations and comparisons are not
+    arms. Verdicts about runs without an artifact of utterances rest on seeds only.
     """
     records: dict[bool, list[Record]] = {True: [], False: []}
     unfinished: list[Unfinished] = []
@@ -108,7 +107,7 @@ def from_runs(runs: Iterable[ApiRun]) -> Records:
 
 
 def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
-    """The runs that can be arms, in the order of their starts; runs of one second in the order of their folders."""
+    """Return the runs that can be arms, sorted by start; runs started in the same second are sorted by folder."""
 
     def place(run: ApiRun) -> tuple[str, str, str]:
         return str(read_folder(run).get("started", "")), str(run.name), str(run.config.get(IDENTITY, ""))
@@ -117,30 +116,30 @@ def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
 
 
 def read_folder(run: ApiRun) -> Json:
-    """What the logger recorded of the run's folder: start, place in the sweep, declaration, speakers by set."""
+    """Return the logger's record of a run's folder: start, place in the sweep, declaration, speakers by set."""
     recorded: Json = json.loads(run.summary.get(RECORD) or "{}")
     return recorded
 
 
 def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
-    """The test for runs of which W&B has what was declared; as `gather` has it for folders, but for earlier looks."""
+    """Return the evidence of runs whose declaration is at W&B, like `gather` for folders, but without earlier looks."""
     arms = trainings(runs)
     seen = evidence(str(run.config.get(IDENTITY)) for run in arms)
     declared = {tuple(read_folder(run).get("declared") or ()) for run in arms}
     if records.unfinished or declared != {(len(arms), seen)}:
         return UNDECLARED
-    return Evidence(FIXED, "all runs that were declared have ended", complete=True)
+    return Evidence(FIXED, "all declared runs have ended", complete=True)
 
 
 def to_record(run: ApiRun) -> Record:
-    """The record of a run, as far as W&B has it. Raises UsageError for a run of another origin: its rates might be
-    fractions.
+    """Return a run's record with the parts that W&B has. Raises UsageError if another program logged the run, because
+    its rates might be fractions.
     """
     config = nested({key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")})
     history = [as_fractions(row) for row in run.scan_history()]
     recorded = read_folder(run)
     if not recorded and run.state == "finished":
-        raise UsageError(f"run {run.name}: its summary has no `{RECORD}`, so this version has not logged it")
+        raise UsageError(f"run {run.name}: its summary lacks `{RECORD}`, so this version did not log it")
     sets = {
         name: SetContent(speakers=speakers, in_training={"speakers": in_training})
         for name, (speakers, in_training) in recorded.get("speakers", {}).items()
@@ -149,9 +148,9 @@ def to_record(run: ApiRun) -> Record:
         folder=Path(str(run.name)),
         config=config,
         overrides=[str(line) for line in config.get("overrides") or []],
-        summary=_summary(run, config, history),
-        metrics=[_metrics(row) for row in history],
-        utterances=_utterances(run),
+        summary=_read_summary(run, config, history),
+        metrics=[_read_metrics(row) for row in history],
+        utterances=_download_utterances(run),
         model=str(run.id),
         place=recorded.get("place"),
         data=DataRecord(sets=sets),
@@ -160,10 +159,10 @@ def to_record(run: ApiRun) -> Record:
 
 
 def nested(config: Config) -> Config:
-    """A plain config as the run folder has it: rnn: lstm names the class of conf/rnn/lstm.yaml, optimizer.lr is the key
-    lr of optimizer.
+    """Restore a plain config's nested form: `rnn: lstm` becomes the class of conf/rnn/lstm.yaml, and optimizer.lr the
+    key lr of optimizer.
     """
-    whole: Config = {key: _option(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
+    whole: Config = {key: _restore(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
     for key, value in config.items():
         *parents, last = key.split(".")
         node = whole
@@ -176,7 +175,7 @@ def nested(config: Config) -> Config:
     return whole
 
 
-def _option(group: str, value: object) -> object:
+def _restore(group: str, value: object) -> object:
     file = CONF / group / f"{value}.yaml"
     if not isinstance(value, str) or not file.is_file():
         return value
@@ -185,8 +184,8 @@ def _option(group: str, value: object) -> object:
     return None if node is None else {"_target_": node.get("_target_")}
 
 
-def _utterances(run: ApiRun) -> list[UtteranceRow]:
-    """The rows of the run's artifact of utterances; none where it has not sent it."""
+def _download_utterances(run: ApiRun) -> list[UtteranceRow]:
+    """Return the rows of the run's utterance artifact; none if it was not sent."""
     for artifact in run.logged_artifacts():
         if artifact.type == "utterances":
             with tempfile.TemporaryDirectory() as folder:
@@ -195,8 +194,8 @@ def _utterances(run: ApiRun) -> list[UtteranceRow]:
     return []
 
 
-def _summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
-    """The parts of summary.json that were logged: final/<set>/<metric>, and the best validation WER."""
+def _read_summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
+    """Return the logged parts of summary.json: final/<set>/<metric> and the best validation WER."""
     sets: dict[str, dict[str, float]] = {}
     for row in history:
         for key, value in row.items():
@@ -218,7 +217,7 @@ def _summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
     )
 
 
-def _metrics(row: Mapping[str, object]) -> dict[str, float | None]:
-    """The numbers of a row of metrics.csv. W&B counts what it logged in _step; the trainer's step is its own column."""
+def _read_metrics(row: Mapping[str, object]) -> dict[str, float | None]:
+    """Return the numbers in a row of metrics.csv. _step counts W&B's log calls; the training step is another column."""
     numbers = {key: float(value) for key, value in row.items() if isinstance(value, (int, float))}
     return {**numbers, "step": numbers.get("trainer/global_step")}

@@ -1,4 +1,4 @@
-"""How many words of a test set are wrong, by how often the training set has them (Ambroszczyk2019 §2.2)."""
+"""Wrong words in a test set, by the frequency of words in training (Ambroszczyk2019 §2.2)."""
 
 import bisect
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from asr_verdicts.record import Record
 from asr_verdicts.statistics.mapsswe import error_places
 
 MOST = (0, 2, 9)
-"""The most occurrences in training of the words of each band but the last."""
+"""Maximum occurrences in training for the words of each band except the last."""
 BANDS = ("never", "once or twice", "3 to 9 times", "more often")
 
 
 @dataclass(frozen=True)
 class WordFrequencies:
-    """An arm on a set. words: of the references, by BANDS, the mean over the runs; wrong: the share of them, a
-    fraction, that an alignment with the fewest errors leaves wrong or missing, nan without words.
+    """An arm on a set. words: number of reference words in each of BANDS, mean over runs. wrong: the fraction of these
+    that is wrong or missing in an alignment with the fewest errors; nan without words.
     """
 
     arm: str
@@ -28,15 +28,15 @@ class WordFrequencies:
 
 
 def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequencies]:
-    """A row for each arm and set whose runs recorded how often training has their words; empty where training has all
-    words of all sets three times or more, as the built-in corpus of 300 words.
+    """Return a row per arm and set if its runs recorded the words' frequencies in training. Empty if training has all
+    words at least three times, as in the built-in corpus with 300 words.
     """
-    rows = [row for name in sets for arm in arms if (row := _row(arm, name)) is not None]
+    rows = [row for name in sets for arm in arms if (row := _build_row(arm, name)) is not None]
     return rows if any(row.words[0] or row.words[1] for row in rows) else []
 
 
-def _row(arm: Arm, name: str) -> WordFrequencies | None:
-    counted = [counts for run in arm.runs if (counts := _counts(run, name)) is not None]
+def _build_row(arm: Arm, name: str) -> WordFrequencies | None:
+    counted = [counts for run in arm.runs if (counts := _count_words(run, name)) is not None]
     if not counted or len(counted) < len(arm.runs):
         return None
     words, wrong = np.sum(counted, axis=0)
@@ -44,13 +44,13 @@ def _row(arm: Arm, name: str) -> WordFrequencies | None:
     return WordFrequencies(arm.name, name, (words / len(counted)).tolist(), shares.tolist())
 
 
-def _counts(run: Record, name: str) -> np.ndarray | None:
-    """Words and wrong words of a run on a set (2, bands); None where it is not known how often training has them."""
+def _count_words(run: Record, name: str) -> np.ndarray | None:
+    """Return words and wrong words of a run on a set (2, bands); None if training frequencies are unknown."""
     rows = [row for row in run.utterances if row["set"] == name]
-    known = run.data.training_counts
-    if not rows or known is None:
+    training_counts = run.data.training_counts
+    if not rows or training_counts is None:
         return None
-    bands = {word: bisect.bisect_left(MOST, count) for word, count in known.items()}
+    bands = {word: bisect.bisect_left(MOST, count) for word, count in training_counts.items()}
     counts = np.zeros((2, len(BANDS)))
     for row in rows:
         words = row["reference"].split()

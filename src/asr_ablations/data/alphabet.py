@@ -11,11 +11,11 @@ from asr_verdicts.errors import UsageError, choices
 
 @dataclass(frozen=True)
 class Alphabet:
-    """The characters of a language, in the order of their outputs 1, 2, …
+    """The characters of a language, in the order of the model's outputs 1, 2, …
 
-    separation: one of the characters, or "" for none. It is not a letter: it stands between double letters, as in
-    co_ol, and is dropped when labels become text (Baunsgaard2020 §4.4.3).
-    Raises UsageError for an empty string and for a character that occurs twice.
+    separation: one of the characters, or "" for none. It is not a letter: it separates double letters, as in co_ol, and
+    is dropped when labels become text (Baunsgaard2020 §4.4.3). Raises UsageError if `characters` is empty or has
+    repetitions.
     """
 
     characters: str
@@ -23,23 +23,23 @@ class Alphabet:
 
     def __post_init__(self) -> None:
         if len(set(self.characters)) != len(self.characters) or not self.characters:
-            raise UsageError(f"alphabet.characters={self.characters!r}: expected characters, none of them twice")
+            raise UsageError(f"alphabet.characters={self.characters!r}: expected different characters, one or more")
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Alphabet":
-        """Return the letters followed by the separation character, if there is one.
+        """Return the letters followed by the separation character, if any.
 
-        Raises UsageError for a separation that is not exactly one character, or that is a letter.
+        Raises UsageError if the separation is a letter, or not exactly one character.
         """
         if separation is None:
             return Alphabet(letters)
         if not isinstance(separation, str) or len(separation) != 1 or separation in letters:
-            raise choices("alphabet.separation", separation, f"one character that is none of {letters!r}, or null")
+            raise choices("alphabet.separation", separation, f"one character that is not among {letters!r}, or null")
         return Alphabet(letters + separation, separation)
 
     @property
     def letters(self) -> str:
-        """The characters that may occur in a text: all but the separation."""
+        """The characters that may occur in texts: all except the separation."""
         return self.characters.replace(self.separation, "")
 
     @property
@@ -52,7 +52,7 @@ class Alphabet:
         return {character: i for i, character in enumerate(self.characters, start=1)}
 
     def encode(self, text: str) -> list[int]:
-        """Return the indices of the characters. Raises KeyError for a character outside the alphabet."""
+        """Return the indices of the characters. Raises KeyError for characters outside the alphabet."""
         labels = list(map(self._index.__getitem__, text))
         if not self.separation:
             return labels
@@ -62,45 +62,45 @@ class Alphabet:
 
     @cached_property
     def _indices(self) -> np.ndarray:
-        """The index of each code point up to that behind the highest of the alphabet, -1 for a foreign one."""
+        """The index of each code point up to one past the highest in the alphabet; -1 for foreign ones."""
         indices = np.full(max(map(ord, self.characters)) + 2, -1, dtype=np.int64)
         indices[list(map(ord, self.characters))] = np.arange(1, self.outputs)
         return indices
 
     def encode_all(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices of the characters of all texts, one behind the other, -1 for a character outside the
-        alphabet; and how many there are of each text (N,).
+        """Return the concatenated indices of all texts, and the number of indices of each text (N,). Characters outside
+        the alphabet have the index -1.
         """
         points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         labels = self._indices[np.minimum(points, len(self._indices) - 1)]
         counts = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         if not self.separation:
             return labels, counts
-        places, owners = _repeats(labels, counts)
+        places, owners = _find_repeats(labels, counts)
         separated = np.insert(labels, places, self._index[self.separation])
         return separated, counts + np.bincount(owners, minlength=len(texts))
 
     def decode(self, indices: Iterable[int]) -> str:
-        """Return the text of indices 1…V-1."""
+        """Return the text of indices from 1 to V - 1."""
         return "".join(self.characters[i - 1] for i in indices).replace(self.separation, "")
 
     def foreign(self, text: str) -> list[str]:
-        """Return the characters of a text that are not letters of the alphabet, sorted, each once."""
+        """Return the characters of a text that are not letters of the alphabet, sorted, without repetitions."""
         return sorted(set(text) - set(self.letters))
 
 
 def shortest_path(labels: Sequence[int] | np.ndarray) -> int:
-    """Return the least number of frames that CTC needs: one per label, and a blank between equal neighbours."""
+    """Return the number of frames that CTC needs: one per label, and a blank between equal neighbours."""
     return int(shortest_paths(np.asarray(labels), np.array([len(labels)]))[0])
 
 
 def shortest_paths(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the same (N,) of several texts, as Alphabet.encode_all returns them."""
-    return counts + np.bincount(_repeats(labels, counts)[1], minlength=len(counts))
+    """Return the number of frames (N,) that CTC needs for texts in the form of Alphabet.encode_all."""
+    return counts + np.bincount(_find_repeats(labels, counts)[1], minlength=len(counts))
 
 
-def _repeats(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where a label is that of its left neighbour in the same text, and in which of the texts."""
+def _find_repeats(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of labels that equal their left neighbour in the same text, and the texts' indices."""
     owners = np.repeat(np.arange(len(counts)), counts)
     places = np.flatnonzero((labels[1:] == labels[:-1]) & (owners[1:] == owners[:-1])) + 1
     return places, owners[places]

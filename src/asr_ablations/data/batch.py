@@ -14,13 +14,13 @@ from asr_ablations.tools.masks import valid_frames
 
 @dataclass
 class Batch:
-    """B utterances, ragged: nothing is padded before it is on the model's device.
+    """B utterances, concatenated: padding is added on the model's device.
 
-    audio: concatenated int16 samples of all utterances (sum of lengths,); lengths: samples (B,), kept on the CPU, where
-    sizes can be read without a synchronisation; targets: concatenated label indices; target_lengths: labels (B,), CPU;
-    ids, texts: B strings; features: concatenated float16 frames of all utterances (sum of frames, F), where they were
-    computed beforehand and there is no audio; frame_labels: the label of each output frame (B, T), where utterances are
-    cut into chunks.
+    - audio: int16 samples (sum of lengths,); lengths: samples (B,) on the CPU, where reading sizes needs no
+      synchronisation
+    - targets: label indices (sum of target_lengths,); target_lengths: labels (B,) on the CPU
+    - features: float16 frames (sum of frames, F) if they were precomputed, and then without audio
+    - frame_labels: label of each output frame (B, T) if utterances are cut into chunks
     """
 
     audio: torch.Tensor
@@ -37,31 +37,31 @@ class Batch:
 
     def to(self, device: torch.device, non_blocking: bool = True) -> "Batch":
         """Return the batch with audio and targets on `device`; the lengths stay on the CPU, where CTC needs them."""
-        return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self._move(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
-        return self._moved(torch.Tensor.pin_memory)
+        return self._move(torch.Tensor.pin_memory)
 
-    def _moved(self, move: Callable[[torch.Tensor], torch.Tensor]) -> "Batch":
+    def _move(self, move: Callable[[torch.Tensor], torch.Tensor]) -> "Batch":
         features = None if self.features is None else move(self.features)
         return replace(self, audio=move(self.audio), targets=move(self.targets), features=features)
 
     def waveforms(self) -> torch.Tensor:
-        """Return the samples in -1..1, padded with zeros: (B, S) float32 on the audio's device."""
-        return _padded(self.audio.float()[:, None] / 32768, self.lengths)[..., 0]
+        """Return the samples scaled to -1..1 and padded with zeros: (B, S) float32 on the audio's device."""
+        return _pad(self.audio.float()[:, None] / 32768, self.lengths)[..., 0]
 
     def padded_features(self, frames: torch.Tensor) -> torch.Tensor:
-        """Return the features padded with zeros: (B, T, F) float32 on their device; frames: (B,)."""
+        """Return features padded with zeros: (B, T, F) float32 on their device. frames: (B,)."""
         assert self.features is not None
-        return _padded(self.features.float(), frames)
+        return _pad(self.features.float(), frames)
 
     def padding(self) -> float:
-        """Return the share of the padded batch that is padding, 0..1."""
+        """Return the padding's share of the padded batch, from 0 to 1."""
         return 1 - float(self.lengths.sum()) / max(1.0, float(self.lengths.max()) * len(self))
 
 
 def unlabelled_batch(waveforms: Sequence[np.ndarray]) -> Batch:
-    """Return a batch of int16 waveforms (S,) at 16 kHz without texts and targets, for recognition."""
+    """Return a batch of int16 waveforms (S,) at 16 kHz without texts, for recognition."""
     count = len(waveforms)
     return Batch(
         audio=torch.from_numpy(np.concatenate(waveforms)),
@@ -73,7 +73,7 @@ def unlabelled_batch(waveforms: Sequence[np.ndarray]) -> Batch:
     )
 
 
-def _padded(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def _pad(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Pad concatenated values: (sum of lengths, F) → (B, longest, F); lengths (B,) on the CPU."""
     size = int(lengths.max()) if len(lengths) else 0
     valid = valid_frames(lengths, size, values.device)
@@ -82,23 +82,23 @@ def _padded(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 MULTIPLE = 8
-"""Matrix units are fastest with batches of a multiple of this."""
+"""A GPU's matrix units are fastest if the batch size is a multiple of this."""
 
 
 class BatchSize(Protocol):
-    """The size of the batch of one step, which all ranks share."""
+    """The batch size of one training step, over all ranks."""
 
     def count(self, longest: float) -> int:
-        """Return the number of utterances of a batch whose longest one lasts `longest` seconds."""
+        """Return the number of utterances in a batch whose longest utterance has `longest` seconds."""
 
     def cut(self, durations: np.ndarray) -> list[int]:
         """Return the indices at which to cut a sequence of utterances with these durations in seconds. The number of
-        cuts does not depend on the order of the sequence.
+        cuts does not depend on the order.
         """
 
 
 class Count:
-    """`size` utterances for each of `ranks`."""
+    """`size` utterances per rank."""
 
     def __init__(self, size: int, ranks: int) -> None:
         self.size = size * ranks
@@ -111,8 +111,8 @@ class Count:
 
 
 class Seconds:
-    """`seconds` of audio for each of `ranks`, padding included where the longest utterance is known beforehand; from
-    eight utterances on, a multiple of eight.
+    """`seconds` of audio per rank, including padding if the longest utterance is known beforehand. From eight
+    utterances on, batches are rounded down to a multiple of eight.
     """
 
     def __init__(self, seconds: float, ranks: int) -> None:
@@ -123,8 +123,8 @@ class Seconds:
         return self.ranks * (fits - fits % MULTIPLE if fits >= MULTIPLE else fits)
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Cut into stretches of equal audio, without padding; none is empty, because each is at least as long as an
-        utterance.
+        """Cut into parts with equal amounts of audio, ignoring padding. No part is empty, because each is at least as
+        long as an utterance.
         """
         ends = durations.cumsum()
         batches = max(1, int(ends[-1] / (self.seconds * self.ranks)))
@@ -133,34 +133,34 @@ class Seconds:
 
 
 def batch_size(size: int | None, seconds: float | None, ranks: int) -> BatchSize:
-    """Return the rule for whichever of `size` and `seconds` is set."""
+    """Return the rule for `size` or `seconds`, whichever is set."""
     return Count(size, ranks) if size is not None else Seconds(seconds or 0.0, ranks)
 
 
 @runtime_checkable
 class AlphabetFactory(Protocol):
-    """alphabet: from a corpus to the alphabet of its transcripts."""
+    """alphabet: returns the alphabet for the transcripts of a corpus."""
 
     def __call__(self, corpus: Corpus) -> Alphabet:
-        """May read the training text; a fixed alphabet leaves the corpus alone, which need not be prepared then."""
+        """May read the training text. A fixed alphabet does not, so the corpus need not be prepared for it."""
 
 
 @runtime_checkable
 class Augmentation(Protocol):
-    """augment: another version of each training utterance in every epoch; never called in validation or test.
+    """augment: alters each training utterance differently in every epoch; not used in validation and test.
 
-    What is drawn depends on (seed, epoch, utterance id) only: batch mates, workers and ranks change nothing.
+    Random draws depend only on (seed, epoch, utterance id), not on batch, workers or ranks.
     """
 
     changes_waveforms: bool
-    """True if `waveform` does anything: it excludes a cache of features."""
+    """True if `waveform` changes the samples, so that features cannot be cached."""
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
-        """int16 samples (S,) at 16 kHz → int16 (S',), in the process that reads, one utterance alone. S may be 0."""
+        """int16 samples (S,) at 16 kHz → int16 (S',) of one utterance, in the reading process. S may be 0."""
 
     def __call__(
         self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
     ) -> torch.Tensor:
-        """Normalised features (B, T, F) → the same shape, on the model's device; lengths (B,) in frames on the CPU.
-        Frames past a length do not matter.
+        """Normalised features (B, T, F) → the same shape, on the model's device. lengths: frames (B,) on the CPU.
+        Values beyond a length are ignored.
         """

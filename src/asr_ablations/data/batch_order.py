@@ -1,4 +1,4 @@
-"""The utterances of each batch of an epoch, and their distribution to ranks."""
+"""The utterances of each batch in an epoch, and their distribution to ranks."""
 
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
@@ -12,18 +12,18 @@ from asr_ablations.tools.random_streams import generator
 
 @runtime_checkable
 class Order(Protocol):
-    """order: which utterances make a batch, and in which order batches come."""
+    """order: assigns utterances to batches and orders the batches."""
 
     def __call__(
         self, durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
     ) -> list[np.ndarray]:
-        """Batches of indices into durations (N,) in seconds, for all ranks together; N may be 0. Every index once, no
-        batch larger than batch_size allows, the same number of batches in every epoch, and all draws from `generator`.
+        """Return batches of indices into durations (N,) in seconds, for all ranks; N may be 0. Each index occurs once,
+        batches do not exceed `batch_size`, and all epochs have equally many. Draw only from `generator`.
         """
 
 
 class EpochBatch(list[int]):
-    """Indices of the utterances of a batch, and the epoch for which their augmentation is drawn."""
+    """Indices of a batch's utterances, and the epoch for their augmentation."""
 
     epoch: int
 
@@ -31,9 +31,9 @@ class EpochBatch(list[int]):
 class BatchOrder(Sampler[list[int]]):
     """The batches of an epoch, which depend only on (seed, epoch).
 
-    `batch_size` and `order` form the batch of a whole step. Its utterances are dealt to the ranks by duration, so that
-    every rank has a share of each step and all shares are about equally long. Every utterance comes exactly once: a
-    batch of fewer utterances than ranks, of which an epoch has at most one, joins the previous batch.
+    `batch_size` and `order` form the batch of a whole step. Its utterances are distributed to the ranks by duration, so
+    that the ranks' shares are about equally long. Every utterance occurs exactly once: a batch with fewer utterances
+    than ranks, of which an epoch has at most one, is merged into the previous batch.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class BatchOrder(Sampler[list[int]]):
         self.durations, self.batch_size, self.order, self.seed = durations, batch_size, order, seed
         self.rank, self.ranks = rank, ranks
         self.epoch = 0
-        self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before it iterates
+        self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before each pass
         self._resumed = (0, 0)
         self._count: int | None = None
 
@@ -50,17 +50,17 @@ class BatchOrder(Sampler[list[int]]):
         self.epoch = epoch
 
     def resume(self, epoch: int, done: int) -> None:
-        """Continue in `epoch`: its next iteration leaves out the first `done` batches, on which the weights are already
-        trained. Every other iteration is complete, and the length counts all batches.
+        """Continue in `epoch`: its next pass skips the first `done` batches, on which the weights were already trained.
+        All other passes are complete, and the length counts all batches.
         """
         self.epoch, self._resumed = epoch, (epoch, done)
 
     def batches(self) -> list[EpochBatch]:
-        """Return this rank's share of every batch of the epoch."""
+        """Return this rank's share of every batch in the epoch."""
         drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
-        return [self._share(batch) for batch in _joined(drawn, self.ranks)]
+        return [self._take_share(batch) for batch in _merge(drawn, self.ranks)]
 
-    def _share(self, batch: np.ndarray) -> EpochBatch:
+    def _take_share(self, batch: np.ndarray) -> EpochBatch:
         if self.ranks > 1:
             batch = batch[np.argsort(self.durations[batch], kind="stable")][self.rank :: self.ranks]
         share = EpochBatch(batch.tolist())
@@ -68,8 +68,8 @@ class BatchOrder(Sampler[list[int]]):
         return share
 
     def __iter__(self) -> Iterator[list[int]]:
-        # A generator, so that nothing happens before the first batch: a DataLoader with workers creates two iterators
-        # and discards the first.
+        # a generator, so that nothing happens before the first batch: a DataLoader with workers creates two iterators
+        # and discards the first
         epoch, done = self._resumed
         if epoch != self.epoch:
             done = 0
@@ -82,8 +82,8 @@ class BatchOrder(Sampler[list[int]]):
         return self._count
 
 
-def _joined(batches: list[np.ndarray], ranks: int) -> list[np.ndarray]:
-    """Return the batches with at least one utterance per rank."""
+def _merge(batches: list[np.ndarray], ranks: int) -> list[np.ndarray]:
+    """Merge batches until each has at least one utterance per rank."""
     joined: list[np.ndarray] = []
     for batch in batches:
         if len(batch) < ranks and joined:

@@ -1,4 +1,4 @@
-"""The base class of corpora: splits by name, utterances with their faults, and preparation of missing splits."""
+"""The base class of corpora: named splits, utterances with their faults, and preparation of missing splits."""
 
 import math
 import os
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 LONGEST_KEPT = 86_400
-"""Seconds of an utterance, a day: a limit beyond it is none."""
+"""Largest limit for an utterance in seconds, a day; a larger one would not limit anything."""
 
 
 class CorpusOptions(TypedDict):
-    """The arguments of every corpus, as Corpus describes them."""
+    """The arguments of every corpus; see Corpus."""
 
     root: str | Path | None
     train: str | Sequence[str]
@@ -40,17 +40,19 @@ class CorpusOptions(TypedDict):
 
 
 class Corpus(ABC):
-    """train, validation, test: names of splits under `root`, one or several.
+    """A data set with splits for training, validation and test.
 
-    language: of the text. normalise: what is done to all texts: none, case (lower case), punctuation (lower case, no
-    punctuation), or whisper (Whisper's English normalizer). max_seconds: longer utterances are left out of training,
-    max_evaluated_seconds: of validation and test; null for no limit. on_bad: `stop` refuses a corpus with utterances
-    that cannot be used, `skip` leaves them out with a warning. Raises UsageError for a role without a split and for
-    other values of these five.
+    - train, validation, test: one or more names of splits under `root`
+    - language: of the texts
+    - normalise: applied to all texts: none, case (lower case), punctuation (lower case without punctuation) or whisper
+      (Whisper's English normalizer)
+    - max_seconds, max_evaluated_seconds: longer utterances are left out of training, or of validation and test; null
+      for no limit
+    - on_bad: `stop` refuses a corpus with unusable utterances, `skip` leaves them out with a warning
     """
 
     licence: ClassVar[str] = "yours to name: the recordings come from your own files"
-    """The rights in the recordings, for a model card, with the source of the statement."""
+    """The rights in the recordings and the source of this statement, for a model card."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Corpus(ABC):
         max_seconds: float | None,
         max_evaluated_seconds: float | None,
         on_bad: str,
-        normalise: str = "case",  # for yamls of users' own corpora, and for runs, from before there was this key
+        normalise: str = "case",  # runs and users' own yaml files may be older than this key
     ) -> None:
         self.root = expanded(root, "data.root") if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
@@ -76,42 +78,42 @@ class Corpus(ABC):
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
         self.language, self.normalise, self.on_bad = language, normalise, on_bad
-        self.normalised = normalisation(normalise, language, "data.normalise", lower)  # fold would make ß and ς others
+        self.normalised = normalisation(normalise, language, "data.normalise", lower)  # fold would change ß and ς
         self.max_seconds, self.max_evaluated_seconds = max_seconds, max_evaluated_seconds
-        self.thorough = on_bad == "skip"  # what is to be left out must be known before training
+        self.thorough = on_bad == "skip"  # unusable utterances must be known before training starts
         self._read: dict[str, Utterances] = {}
 
     @abstractmethod
     def prepare(self) -> None:
-        """Check that every split is present. Raises UsageError that names what is missing and how to get it."""
+        """Check that every split is present. Raises UsageError with the missing ones and how to get them."""
 
     @abstractmethod
     def find(self, split: str) -> list[Utterance]:
-        """Return the utterances that the texts of a split name, with texts as they are written; no audio is opened.
+        """Return the utterances in the transcripts of a split, with unchanged texts and without opening audio files.
 
-        Every run calls it, unless it is marked as `indexed`.
+        Every run calls this, unless it is marked as `indexed`.
         """
 
     @abstractmethod
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Lay out utterances, each the whole of its file, as a split under `root`: what `find` reads back."""
+        """Write utterances, each a whole audio file, as a split under `root` that `find` can read."""
 
     def check_splits(self, splits: Sequence[str]) -> None:
-        """Raises UsageError for a split that is none of these."""
+        """Raise UsageError if the corpus names any other split."""
         for role in self.requested:
             for name in getattr(self, role):
                 if name not in splits:
                     raise choices(f"data.{role}", name, splits)
 
     def fetch(self) -> None:
-        """Generate or download what is missing, where that is possible, and check that every split is present."""
+        """Generate or download missing splits if possible, and check that every split is present."""
         self.prepare()
 
     def read(self, split: str) -> Utterances:
-        """Return the utterances of one split, those with faults included.
+        """Return all utterances of a split, including those with faults.
 
-        Faults come from the headers of the files and from the decoding of earlier runs. If the corpus is `thorough`,
-        all audio is decoded, once for all runs.
+        Faults come from the files' headers and from decoding in earlier runs. If the corpus is `thorough`, all audio is
+        decoded, once for all runs.
         """
         if split not in self._read:
             names = getattr(type(self).find, "options", None)
@@ -124,7 +126,7 @@ class Corpus(ABC):
         return self._read[split]
 
     def _list(self, split: str) -> list[Utterance]:
-        """Return what `find` returns, with all texts in their one form."""
+        """Return the result of `find` with normalised texts."""
         utterances = self.find(split)
         for row, u in enumerate(utterances):  # in place: many corpora are large
             speaker, unit = clean(u.speaker), clean(u.unit)
@@ -132,19 +134,19 @@ class Corpus(ABC):
         return utterances
 
     def sets(self) -> list[str]:
-        """Return the names of all sets: train, which may be several splits, and the splits of validation and test."""
+        """Return the names of all sets: train, which may join several splits, and each validation and test split."""
         return list(dict.fromkeys(["train", *self.validation, *self.test]))
 
     def read_set(self, name: str) -> Utterances:
-        """Return the utterances of one set, those with faults included."""
-        return Utterances.joined([self.read(split) for split in (self.train if name == "train" else [name])])
+        """Return the utterances of one set, including those with faults."""
+        return Utterances.join([self.read(split) for split in (self.train if name == "train" else [name])])
 
     def folders(self) -> list[str]:
         """Return every split once, training first."""
         return list(dict.fromkeys([*self.train, *self.validation, *self.test]))
 
     def prepare_command(self) -> str:
-        """Return the command line that prepares this corpus. The option `data` is the name of the corpus's module."""
+        """Return the command line that prepares this corpus. The value of `data` is the name of the corpus's module."""
         name = type(self).__module__.rpartition(".")[2]
         values = {"root": self.root or "FOLDER", **self.requested}
         return typed("prepare", f"data={name}", *(format_override(f"data.{key}", values[key]) for key in values))
@@ -154,8 +156,8 @@ Find = TypeVar("Find", bound=Callable[..., list[Utterance]])
 
 
 def indexed(*options: str) -> Callable[[Find], Find]:
-    """Mark a `find` whose result an index may keep: it reads texts by `text_of`, lists folders by `entries`, and
-    depends on nothing else but these attributes of the corpus, and methods that take the split.
+    """Mark a `find` whose result can be kept in an index. It reads files with `text_of` and lists folders with
+    `entries`. Otherwise it depends only on these attributes, or methods of the split, of the corpus.
     """
 
     def mark(find: Find) -> Find:
@@ -166,37 +168,37 @@ def indexed(*options: str) -> Callable[[Find], Find]:
 
 
 def check_names(key: str, names: object) -> None:
-    """Raises UsageError unless there are names of splits, each a text."""
+    """Raise UsageError unless `names` has at least one split, each a text."""
     are_names = isinstance(names, (list, tuple)) and all(isinstance(name, str) and name for name in names)
     if not are_names or not names:
         raise choices(key, names, "the name of at least one split")
 
 
 def listed(names: str | Sequence[str]) -> list[str]:
-    """Return one name or several as a list."""
+    """Return one or more names as a list."""
     return [names] if isinstance(names, str) else list(names)
 
 
 def file_utterance(id_: str, speaker: str, audio: Path, text: str) -> Utterance:
-    """Return an utterance that extends over its whole file."""
+    """Return an utterance that covers its whole file."""
     return Utterance(id_, speaker, audio, 0.0, math.inf, text)
 
 
 def faulty(id_: str, path: Path, fault: str) -> Utterance:
-    """Return a placeholder for what should have been an utterance."""
+    """Return a placeholder for a missing or unreadable utterance."""
     return Utterance(id_, "", path, 0.0, 0.0, "", fault=fault)
 
 
-def folders_in(folder: Path) -> Iterator[Path | Utterance]:
-    """Yield the folders in a folder, sorted by name, or a fault if the folder cannot be read."""
+def list_folders(folder: Path) -> Iterator[Path | Utterance]:
+    """Yield the folders in a folder, sorted by name, or a fault if it cannot be read."""
     for path in entries(folder):
         if isinstance(path, Utterance) or path.is_dir():
             yield path
 
 
 def entries(folder: Path) -> list[Path | Utterance]:
-    """Return the contents of a folder, sorted by name, or one fault if it cannot be read. Path.glob would skip such a
-    folder silently.
+    """Return the contents of a folder, sorted by name, or one fault if it cannot be read. Path.glob would skip it
+    silently.
     """
     note(folder)
     try:
@@ -206,10 +208,10 @@ def entries(folder: Path) -> list[Path | Utterance]:
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read or decoded, and for a pipe."""
+    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read or decoded, or is a pipe."""
     try:
         if not is_regular(path):
-            raise UsageError(f"cannot read {path}: it is no regular file")
+            raise UsageError(f"cannot read {path}: it is not a regular file")
         note(path)
         return decode(path.read_bytes(), path).replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
@@ -217,14 +219,14 @@ def text_of(path: Path) -> str:
 
 
 UNKNOWN_SPEAKERS = ("utterance", "file")
-"""Kinds of units that stand in for speakers who are not known."""
+"""Kinds of units that replace unknown speakers."""
 
 
 class Paths(Corpus):
-    """train, validation, test: paths, relative to `root`, which is the current folder where it is null.
+    """A corpus whose train, validation and test are paths relative to `root`, by default the current folder.
 
-    A set has the name of its file or folder, without the ending. speaker_of: a regular expression whose first group is
-    the speaker in an id, in place of the speakers that the files name; null for these.
+    A set is named after its file or folder, without the ending. speaker_of: a regular expression whose first group is
+    the speaker in an utterance's id; null to use the speakers in the files.
     """
 
     root: Path
@@ -242,13 +244,13 @@ class Paths(Corpus):
         )
 
     def path(self, split: str) -> Path:
-        """Return the path of a split."""
+        """Return a split's path."""
         return self.root / self.paths[split]
 
-    def with_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
-        """Return the utterances with the speakers in their ids, where speaker_of asks for them. One without a speaker
-        and without a unit gets the unit that is known: itself, or its recording where some recording has several
-        utterances. recording: its name.
+    def add_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
+        """Return the utterances with speakers taken from their ids, if speaker_of is set. Utterances without speaker
+        and unit get a unit: the recording if some recording has several utterances, or else the utterance. recording:
+        returns a recording's name.
         """
         spoken = [u for u in utterances if not u.fault]
         if self.speaker_of is not None:
@@ -264,10 +266,8 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the paths by short names: that of the file without ending, with as many folders, and the ending, as it
-    takes to distinguish it from the others.
-
-    Raises UsageError if two of the paths are the same file.
+    """Return the paths by short names. A name is the file's, extended by folders and the ending if that is necessary to
+    be unique. Raises UsageError if two paths are the same file.
     """
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}

@@ -1,4 +1,4 @@
-"""The LightningDataModule: utterances → batches."""
+"""The LightningDataModule, which makes batches from a corpus."""
 
 import logging
 from collections.abc import Callable
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 
 
 class SpeechData(pl.LightningDataModule):
-    """Batches of a corpus. `output_frames` maps lengths in samples (B,) to the model's output frames (B,): CTC cannot
-    learn utterances with too few frames for their transcript, so they are left out of training, by name.
+    """Batches of a corpus.
 
-    batches: how many of each set there are at the most, of its first utterances; None for all.
+    output_frames: lengths in samples (B,) → the model's output frames (B,). Utterances with too few frames for CTC are
+    left out of training. batches: at most this many batches from the start of each set; None for all.
     """
 
     pinned = False
-    """True if batches are put where a GPU fetches them while it computes: the Trainer's device decides."""
+    """Use pinned memory in the DataLoader; set from the Trainer's device."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SpeechData(pl.LightningDataModule):
         self.seed, self.workers, self.cache, self.batches = seed, workers, cache, batches
         if cache.holds_features and augment.changes_waveforms:
             raise UsageError(
-                "cache=features: expected pcm or none with an augmentation of waveforms, whose features differ "
+                "cache=features: expected pcm or none, because this augmentation changes waveforms and their features "
                 "in every epoch"
             )
         self.perturbation = (
@@ -69,7 +69,7 @@ class SpeechData(pl.LightningDataModule):
         self._failure: BaseException | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        """Read every split once. Raises UsageError for missing data, and for bad data that are not to be skipped."""
+        """Read every split once. Raises UsageError for missing data, and for faulty data unless these are skipped."""
         if self.trainer is not None:
             self.pinned = self.trainer.strategy.root_device.type == "cuda"
         if self.sets:
@@ -85,19 +85,19 @@ class SpeechData(pl.LightningDataModule):
         self._check_longest()
 
     def read(self, name: str) -> None:
-        """Read one set alone: "train", which may be several splits, or a split. Raises UsageError as setup."""
+        """Read one set: "train", which may join several splits, or a split. Raises UsageError like setup."""
         self._add(screen(self.corpus, self.alphabet, self.output_frames, [name]))
 
     def _add(self, sets: dict[str, Screened]) -> None:
         for name, screened in sets.items():
-            used, readable = self._few(screened.kept), _readable(screened)
+            used, readable = self._limit(screened.kept), _select_readable(screened)
             store = self.cache.open(name, readable if self.batches is None else used, self.workers)
             perturbation = self.perturbation if name == "train" else None
             self.sets[name] = Speech(used, self.alphabet, store, perturbation)
         self.screened |= sets
 
-    def _few(self, utterances: Utterances) -> Utterances:
-        """As many of the first utterances as `batches` batches hold, one at least."""
+    def _limit(self, utterances: Utterances) -> Utterances:
+        """Return the utterances of the first `batches` batches, at least one."""
         if self.batches is None:
             return utterances
         if self.batch_seconds is None:
@@ -109,13 +109,13 @@ class SpeechData(pl.LightningDataModule):
         longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]
         if self.batch_seconds is not None and longest.duration > self.batch_seconds:
             raise UsageError(
-                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, the duration of "
-                f"utterance {longest.id}"
+                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, the duration of the "
+                f"longest utterance, {longest.id}"
             )
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash that changes with the utterances, texts and audio of the corpus, not with the model or its alphabet."""
+        """A hash that depends on the corpus's utterances, texts and audio, but not on the model or alphabet."""
         return fingerprint(self.corpus)
 
     def resume(self, epoch: int, batches: int) -> None:
@@ -123,7 +123,7 @@ class SpeechData(pl.LightningDataModule):
         self._resumed = {"epoch": epoch, "batches": batches}
 
     def describe(self) -> DataDescription:
-        """Describe the data for the run's record: content and hash of each set, and what was left out, by reason."""
+        """Describe the data for the run's record: content and hash of each set, and utterances left out by reason."""
         return {
             "fingerprint": self.fingerprint,
             "sets": {
@@ -145,45 +145,45 @@ class SpeechData(pl.LightningDataModule):
         return SpeechLoader(self.sets["train"], order, self.workers, pinned=self.pinned)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the position of the training: the epoch, and how many of its batches were trained on, per rank."""
+        """Return the training position: the epoch, and the number of its batches done per rank."""
         if self.trainer is None:
             return dict(self._resumed)
         loop = self.trainer.fit_loop
         epochs, batches = (vars(progress.current) for progress in (loop.epoch_progress, loop.epoch_loop.batch_progress))
-        # `processed` counts a batch from its optimiser's step on, an epoch from its last batch's validation on; between
-        # two epochs the batch counter still has its value from the end of the previous one
+        # `processed` counts a batch after its optimiser step, and an epoch after the validation of its last batch;
+        # between epochs the batch counter keeps its value from the end of the previous one
         within = epochs["started"] > epochs["processed"]
         return {"epoch": epochs["processed"], "batches": batches["processed"] if within else 0}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue from a position: Lightning calls this before it creates the training batches."""
+        """Continue from a position; Lightning calls this before it creates the training batches."""
         self.resume(**state_dict)
 
     def on_exception(self, exception: BaseException) -> None:
-        """Find the utterance that a worker died over, wherever in the loop torch noticed it, while the others live."""
+        """Find the utterance at which a worker died, while the other workers are still alive."""
         self._failure = explained(exception, self.sets["train"]) if self.sets else exception
 
     def explain(self, error: BaseException) -> BaseException:
-        """Return the error that ended a fit; if a worker died, an error that names its utterance."""
+        """Return the error that ended training; if a worker died, an error with the utterance's name."""
         return self._failure or error
 
     def val_dataloader(self) -> list[SpeechLoader]:
         return [self._validation_dataloader(name) for name in self.corpus.validation]
 
     def _validation_dataloader(self, name: str) -> SpeechLoader:
-        """This rank's share. Where some would have none, all take the whole set, whose means are the same: Lightning
-        waits for the figures of every rank.
+        """Return this rank's share of a validation set. If a rank's share would be empty, all ranks read the whole set,
+        which gives the same means, because Lightning waits for the values of every rank.
         """
         rank, ranks = self.place()
         return self.evaluation_dataloader(name, *((rank, ranks) if len(self.sets[name]) >= ranks else (0, 1)))
 
     def place(self) -> tuple[int, int]:
-        """Return the number of this rank and how many there are."""
+        """Return (rank, number of ranks)."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def evaluation_dataloader(self, name: str, rank: int = 0, ranks: int = 1) -> SpeechLoader:
-        """Return the batches of one split, the longest utterances first, so that too little memory shows at once: those
-        of one of several ranks, among which every utterance comes once.
+        """Return the batches of one split, or one rank's share of them. The longest utterances come first, so that a
+        lack of memory shows at once.
         """
         durations = self.sets[name].durations
         order = np.argsort(-durations, kind="stable")[rank::ranks]
@@ -196,9 +196,9 @@ class SpeechData(pl.LightningDataModule):
         return SpeechLoader(self.sets[name], batches, self.workers, pinned=self.pinned)
 
 
-def _readable(screened: Screened) -> Utterances:
-    """Return the utterances for a cache, with those that this model or a duration leaves out: all arms share it."""
+def _select_readable(screened: Screened) -> Utterances:
+    """Return the utterances to cache. All arms share the cache, so it includes those that only this model excludes."""
     unused = [u for reason in UNUSED for u in screened.left_out.get(reason, [])]
-    readable = Utterances.joined([screened.kept, Utterances.of(unused)])
+    readable = Utterances.join([screened.kept, Utterances.convert(unused)])
     ids = [*readable.strings("id")]
     return readable.take(np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64))

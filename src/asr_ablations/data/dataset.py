@@ -1,4 +1,4 @@
-"""Utterances as a dataset, and lists of them as batches."""
+"""The dataset of utterances, and the loader of its batches."""
 
 import multiprocessing
 import os
@@ -22,7 +22,7 @@ from asr_verdicts.errors import UsageError
 
 
 class Item(NamedTuple):
-    """One utterance as read: int16 samples (S,) or float16 features (T, F); its length in samples; labels (L,)."""
+    """An utterance after reading: int16 samples (S,) or float16 features (T, F), its length in samples, labels (L,)."""
 
     values: np.ndarray
     samples: int
@@ -31,19 +31,19 @@ class Item(NamedTuple):
 
 
 class Items(list[Item]):
-    """The utterances of a batch. joined: their values one behind the other, where they were read so."""
+    """The utterances of a batch. joined: their concatenated values, if they were read in this form."""
 
     joined: np.ndarray | None = None
 
 
 class Unreadable(str):
-    """The message for an utterance that cannot be read: a worker would send an exception as a page of text."""
+    """The message for an unreadable utterance. A worker would send an exception as a page of text."""
 
 
 class Perturbation:
-    """Augments the waveforms of a training set; each draw depends on (seed, epoch, utterance id).
+    """Augments the waveforms of a training set; random draws depend on (seed, epoch, utterance id).
 
-    waveform: (samples, id, seed, epoch) → samples; output_frames: lengths in samples (B,) → the model's frames (B,).
+    waveform: (samples, id, seed, epoch) → samples. output_frames: lengths in samples (B,) → model frames (B,).
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Perturbation:
         self.waveform, self.output_frames, self.seed = waveform, output_frames, seed
 
     def __call__(self, item: Item, epoch: int) -> Item:
-        """Return the item for one epoch, unchanged if it would become too short for CTC to learn its labels."""
+        """Return the item for one epoch, unchanged if it would become too short for CTC."""
         samples = self.waveform(item.values, item.utterance.id, self.seed, epoch)
         shorter = len(samples) < len(item.values)
         if shorter and int(self.output_frames(torch.tensor([len(samples)]))) < shortest_path(item.labels):
@@ -64,7 +64,7 @@ class Perturbation:
 
 
 class Speech(Dataset):
-    """Utterances and their labels, read from `store`. Batches of a sampler with epochs are perturbed."""
+    """Labelled utterances, read from `store`. Augmentation applies to batches from a sampler with epochs."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Speech(Dataset):
         perturbation: Perturbation | None = None,
     ) -> None:
         self.alphabet, self.store, self.perturbation = alphabet, store, perturbation
-        self.utterances = Utterances.of(utterances)
+        self.utterances = Utterances.convert(utterances)
         self.durations = self.utterances.column("duration")
         self.reading: np.ndarray | None = None
 
@@ -83,21 +83,21 @@ class Speech(Dataset):
 
     @property
     def needs_processes(self) -> bool:
-        """Return whether reading takes a processor, as decoding and augmentation do; else it copies and waits."""
+        """Return whether reading needs CPU time (decoding, augmentation) rather than only copying."""
         return self.store.decodes or self.perturbation is not None
 
     def __getitem__(self, index: int) -> Item:
         """Raises UsageError with the utterance's id if it cannot be read."""
-        return self._items([index])[0]
+        return self._read_items([index])[0]
 
-    def _items(self, batch: Sequence[int]) -> Items:
+    def _read_items(self, batch: Sequence[int]) -> Items:
         utterances = [self.utterances[index] for index in batch]
         joined = None
         if isinstance(self.store, JoiningStore):
             self._note(batch[-1])
             joined, recordings = self.store.read_joined(utterances)
         else:
-            recordings = [self._recording(index, u) for index, u in zip(batch, utterances, strict=True)]
+            recordings = [self._read_recording(index, u) for index, u in zip(batch, utterances, strict=True)]
         labels, counts = self.alphabet.encode_all([u.text for u in utterances])
         assert labels.min(initial=0) >= 0, "screening leaves out texts with foreign characters"
         ends = counts.cumsum()
@@ -108,7 +108,7 @@ class Speech(Dataset):
         items.joined = joined
         return items
 
-    def _recording(self, index: int, utterance: Utterance) -> Recording:
+    def _read_recording(self, index: int, utterance: Utterance) -> Recording:
         self._note(index)
         try:
             return self.store.read(utterance)
@@ -117,7 +117,7 @@ class Speech(Dataset):
 
     def __getitems__(self, batch: list[int]) -> list[Item] | Unreadable:
         try:
-            items = self._items(batch)
+            items = self._read_items(batch)
         except UsageError as error:
             return Unreadable(error)
         if self.perturbation is None or not isinstance(batch, EpochBatch):
@@ -125,7 +125,7 @@ class Speech(Dataset):
         return [self.perturbation(item, batch.epoch) for item in items]
 
     def watch(self, workers: int) -> None:
-        """Record in shared memory which utterance each worker reads, for `abandoned`."""
+        """Record in shared memory which utterance each worker is reading, for `abandoned`."""
         self.reading = torch.full((max(1, workers), 2), -1, dtype=torch.long).share_memory_().numpy()
 
     def _note(self, index: int) -> None:
@@ -134,13 +134,13 @@ class Speech(Dataset):
             self.reading[worker.id] = os.getpid(), index
 
     def abandoned(self, alive: set[int | None]) -> list[Utterance]:
-        """Return the utterances last read by workers whose process ids are not among `alive`."""
+        """Return the utterances that dead workers read last. alive: process ids."""
         watched = [] if self.reading is None else self.reading.tolist()
         return [self.utterances[index] for pid, index in watched if index >= 0 and pid not in alive]
 
 
 def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
-    """Return the items as a ragged batch."""
+    """Concatenate items to a batch without padding."""
     if isinstance(items, Unreadable):
         return items
     values, samples, labels, utterances = zip(*items, strict=True)
@@ -158,19 +158,19 @@ def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
 
 
 AHEAD = 2
-"""Batches that the reading thread has ready, or in work."""
+"""Batches that the reading thread prepares in advance."""
 
 
 class SpeechLoader(DataLoader):
-    """Batches of one set in the order of `sampler`, read by `workers` processes of one thread each, or in this one.
+    """Batches of a set in the order of `sampler`, read by `workers` single-threaded processes, or by this process.
 
-    What only has to be copied, as from a cache, one thread of this process reads ahead in their place: a batch from
-    another process goes through shared memory that is new for each, which takes 6 to 8 times as long.
+    If reading only copies, as from a cache, a thread of this process reads ahead instead. Batches from other processes
+    pass through newly allocated shared memory, which takes 6 to 8 times as long.
 
-    pinned: whether batches are put where a GPU fetches them while it computes.
+    pinned: whether to use pinned memory, from which a GPU copies while it computes.
 
-    The sampler is used only when the first batch is needed: Lightning creates the first iterator of a fit before it
-    sets the sampler's epoch, which matters after a resume.
+    The sampler is used only when the first batch is needed. Lightning creates the first iterator before it sets the
+    sampler's epoch, which matters when training is resumed.
     """
 
     dataset: Speech
@@ -188,12 +188,12 @@ class SpeechLoader(DataLoader):
             num_workers=workers,
             persistent_workers=workers > 0,
             pin_memory=pinned,
-            # its own generator: a loader draws a seed at each pass, and torch's global stream belongs to dropout
+            # a separate generator, because the loader draws a seed per pass, and dropout uses torch's global stream
             generator=torch.Generator(),
         )
 
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]  # torch promises a private class
-        """Raises UsageError for an utterance that cannot be read, and for a worker that died over one."""
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]  # torch's return type is private
+        """Raises UsageError for an utterance that cannot be read, or at which a worker died."""
         try:
             batches = super().__iter__()
             for batch in read_ahead(batches) if self.ahead else batches:
@@ -205,8 +205,8 @@ class SpeechLoader(DataLoader):
 
 
 def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield the batches, in their order; a thread makes the next ones meanwhile. NumPy, reading and pinning release the
-    interpreter's lock. An error comes where its batch would. The thread ends with the iteration.
+    """Yield the batches in order while a thread prepares the next ones. NumPy, file reading and pinning release the
+    global interpreter lock. An error is raised in place of its batch. The thread ends with the iteration.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="reader") as thread:
         try:
@@ -219,20 +219,20 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def explained(error: BaseException, speech: Speech) -> BaseException:
-    """Return an error that names the utterance if torch raised `error` because a worker died, else the error itself.
+    """Return an error with the utterance's name if `error` means that a worker died, or else the error itself.
 
-    torch says "DataLoader worker …", or reaches the end of a pipe when it fetches what the worker had still sent.
+    torch reports "DataLoader worker …", or reaches the end of a pipe when it fetches a dead worker's last batch.
     """
     if not isinstance(error, (OSError, EOFError)) and "DataLoader worker" not in str(error):
         return error
-    names = ", ".join(f"{u.id} ({u.audio})" for u in _last_read_by_dead_workers(speech))
-    return UsageError(f"a process that reads audio died; it was at utterance {names}") if names else error
+    names = ", ".join(f"{u.id} ({u.audio})" for u in _find_abandoned(speech))
+    return UsageError(f"a process that reads audio died at utterance {names}") if names else error
 
 
-def _last_read_by_dead_workers(speech: Speech) -> list[Utterance]:
-    # a process closes its pipes a moment before it ends, so it may take several looks
+def _find_abandoned(speech: Speech) -> list[Utterance]:
+    # a process closes its pipes shortly before it ends, so several checks may be necessary
     for _ in range(20):
-        with suppress(RuntimeError):  # torch's handler of SIGCHLD may raise again, right here
+        with suppress(RuntimeError):  # torch's SIGCHLD handler may raise again here
             if utterances := speech.abandoned({process.pid for process in multiprocessing.active_children()}):
                 return utterances
             time.sleep(0.05)

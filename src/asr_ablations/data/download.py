@@ -1,4 +1,4 @@
-"""Archives from the network: a broken download is resumed, a whole one verified and unpacked within its folder."""
+"""Downloading archives: interrupted downloads are resumed, complete ones verified and unpacked."""
 
 import errno
 import gzip
@@ -22,18 +22,18 @@ from asr_verdicts.terminal import bar
 
 ADDRESS = re.compile(r"(https?|ftp|file)://[^\s\x00-\x1f]+")
 KINDS = {32: "MD5", 64: "SHA-256"}
-"""Kinds of checksums by their number of hexadecimal digits."""
+"""Kinds of checksums, by number of hexadecimal digits."""
 BLOCK = 1 << 18
 TRIES = 4
-"""Attempts in a row that may bring nothing before the download fails."""
+"""Consecutive attempts without a new byte before the download fails."""
 PAUSE = 1.0
-"""Seconds before the second attempt; each further pause is twice as long."""
+"""Seconds before the second attempt; each pause is twice as long as the previous one."""
 PATIENCE = 60.0
-"""Seconds without a byte after which a connection counts as broken."""
+"""Seconds without data after which a connection counts as broken."""
 
 
 class Download(TypedDict, total=False):
-    """The source of archives. address: of their folder; archive: the name of one; sha256, md5: by name of archive."""
+    """A source of archives. address: their folder; archive: one's name; sha256, md5: checksums by archive name."""
 
     address: str
     archive: str
@@ -42,7 +42,7 @@ class Download(TypedDict, total=False):
 
 
 class Archive(NamedTuple):
-    """<name>.tar.gz with a folder <inside>/<split> for each split; checksum: hexadecimal digits, or None if unknown."""
+    """<name>.tar.gz with a folder <inside>/<split> for each split; checksum: hexadecimal digits, None if unknown."""
 
     name: str
     inside: str
@@ -51,8 +51,8 @@ class Archive(NamedTuple):
 
 
 def check_source(address: object, checksums: Mapping[str, object], digits: int) -> None:
-    """Raises UsageError for an address that is none, and for a checksum without `digits` hexadecimal digits, by its
-    key below data.download.
+    """Raise UsageError for an invalid address, or a checksum that does not have `digits` hexadecimal digits. checksums:
+    by archive name.
     """
     if not isinstance(address, str) or not ADDRESS.fullmatch(address):
         raise choices(
@@ -65,13 +65,13 @@ def check_source(address: object, checksums: Mapping[str, object], digits: int) 
 
 
 def fetch(archives: Sequence[Archive], root: Path, address: str) -> None:
-    """Create <root>/<split> for every split of the archives. An archive lies next to them until it is unpacked.
+    """Create <root>/<split> for every split in the archives. Archives are stored in `root` until they are unpacked.
 
-    Raises UsageError for a download that fails, and for an archive that is damaged or would write outside its folder.
+    Raises UsageError if a download fails, or an archive is damaged or would write outside its folder.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(root / ".prepare.lock", f"waiting for another process that prepares {root}"):
+        with one_at_a_time(root / ".prepare.lock", f"waiting for another process to prepare {root}"):
             for name, inside, splits, checksum in archives:
                 if missing := [split for split in splits if not (root / split).exists()]:
                     file = root / f"{name}.tar.gz"
@@ -84,11 +84,10 @@ def fetch(archives: Sequence[Archive], root: Path, address: str) -> None:
 
 
 def download(address: str, target: Path, *, checksum: str | None, setting: str, size: int | None = None) -> None:
-    """Download `address` to `target`, unless it exists, and resume what an earlier attempt left in <target>.part.
+    """Download `address` to `target`, unless it exists, resuming from <target>.part.
 
-    checksum, size in bytes: None if unknown. setting: the key of the config that names another address.
-    Raises UsageError if the server does not provide the file, or if it differs from what is expected; such a file is
-    removed.
+    checksum, size (in bytes): None if unknown. setting: the config key for the address, for messages. Raises UsageError
+    if the server does not provide the file, or if it is not the expected one, which is then removed.
     """
     if target.exists():
         return
@@ -103,12 +102,12 @@ def download(address: str, target: Path, *, checksum: str | None, setting: str, 
             is_final = isinstance(error, ValueError) or getattr(error, "errno", None) == errno.ENOSPC
             is_final |= isinstance(error, HTTPError) and error.code < 500 and error.code not in (408, 429)
             if failures >= TRIES or is_final:
-                kept = f"; {part} is kept, and the same command continues it" if _size(part) else ""
-                raise UsageError(f"cannot download {address}: {error}{kept}") from error
+                remedy = f"; {part} is kept, and the same command resumes" if _size(part) else ""
+                raise UsageError(f"cannot download {address}: {error}{remedy}") from error
             time.sleep(PAUSE * 2**failures / 2)
     if difference := _describe_difference(part, checksum, size):
         part.unlink()
-        raise UsageError(f"{address}: {difference}; the file was removed: try again, or another {setting}")
+        raise UsageError(f"{address}: {difference}; the file was removed; try again, or set another {setting}")
     os.replace(part, target)
 
 
@@ -117,19 +116,19 @@ def _size(path: Path) -> int:
 
 
 def _fetch_rest(address: str, part: Path) -> None:
-    """Append the missing bytes. Raises OSError if the connection ends before the file does."""
+    """Append the missing bytes to `part`. Raises OSError if the connection ends early."""
     start = _size(part)
     try:
         response = urlopen(Request(address, headers={"Range": f"bytes={start}-"} if start else {}), timeout=PATIENCE)
     except HTTPError as error:
-        if error.code == 416 and start:  # nothing is left to send
+        if error.code == 416 and start:  # the file is already complete
             return
         raise
     with response:
-        start = start if response.status == 206 else 0  # a server that cannot resume sends the whole file
+        start = start if response.status == 206 else 0  # a server without resumption sends the whole file
         rest = int(response.headers.get("Content-Length") or 0)
         if rest > (free := shutil.disk_usage(part.parent).free):
-            raise OSError(errno.ENOSPC, f"{rest:,} bytes are needed, and {free:,} are free", str(part))
+            raise OSError(errno.ENOSPC, f"needs {rest:,} bytes, and {free:,} are free", str(part))
         total = start + rest if rest else 0
         with part.open("ab" if start else "wb") as file, bar(part.stem, total, as_bytes=True) as advance:
             advance(start)
@@ -137,11 +136,11 @@ def _fetch_rest(address: str, part: Path) -> None:
                 file.write(block)
                 advance(len(block))
     if _size(part) < total:
-        raise ConnectionError(f"broke off after {_size(part)} of {total} bytes")
+        raise ConnectionError(f"the connection ended after {_size(part)} of {total} bytes")
 
 
 def _describe_difference(part: Path, checksum: str | None, size: int | None) -> str:
-    """Return how a file differs from what is expected, "" if it does not."""
+    """Describe how a file differs from the expected one; "" if it does not."""
     if size is not None and _size(part) != size:
         return f"{_size(part)} bytes, expected {size}"
     if checksum is None:
@@ -156,13 +155,13 @@ def _describe_difference(part: Path, checksum: str | None, size: int | None) -> 
 
 
 def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> None:
-    """Unpack the folders <inside>/<split> of an archive to <root>/<split>, each whole or not at all.
+    """Unpack the archive's folders <inside>/<split> to <root>/<split>, each completely or not at all.
 
-    Raises UsageError for an archive that is damaged or lacks a folder, which is removed, and for one with a path
-    outside of itself, a link or a device: nothing of it stays.
+    Raises UsageError if the archive is damaged or lacks a folder, and removes it. Also raises UsageError if it contains
+    a link, a device or a path outside its folder; then nothing is unpacked.
     """
     temporary = root / f".{splits[0]}.partial"
-    shutil.rmtree(temporary, ignore_errors=True)  # left by an attempt that was killed
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
     try:
         _extract(archive, temporary)
         for split in splits:
@@ -172,17 +171,17 @@ def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> Non
             (temporary / inside / split).rename(root / split)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # an error of the disk; a damaged gzip file has no errno
+            raise  # a disk error; errors from a damaged gzip file lack an errno
         archive.unlink()
         raise UsageError(
-            f"{archive}: damaged: {error}; it was removed: try again, or another data.download.address"
+            f"{archive}: damaged: {error}; it was removed; try again, or set another data.download.address"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    # tarfile's own gzip reader ignores the checksum; the gzip module checks it, at the very end
+    # tarfile's gzip reader ignores the checksum; the gzip module checks it at the end
     size, position = archive.stat().st_size, 0
     with (
         bar(f"unpacking {archive.name}", size, as_bytes=True) as advance,
@@ -193,10 +192,10 @@ def _extract(archive: Path, folder: Path) -> None:
         for member in members:
             path = PurePosixPath(member.name)
             if path.is_absolute() or ".." in path.parts:
-                raise UsageError(f"{archive}: refused, {member.name!r} leads out of the target folder")
+                raise UsageError(f"{archive}: refused, because {member.name!r} leads out of the target folder")
             if member.issparse() or not (member.isfile() or member.isdir()):
-                raise UsageError(f"{archive}: refused, {member.name!r} is a link, a device or sparse")
-            members.extract(member, folder, filter="data")  # a second guard: it stays within the folder by itself
+                raise UsageError(f"{archive}: refused, because {member.name!r} is a link, a device or sparse")
+            members.extract(member, folder, filter="data")  # a second guard: tarfile also checks the path
             advance(file.tell() - position)
             position = file.tell()
         while plain.read(BLOCK):

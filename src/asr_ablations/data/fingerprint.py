@@ -1,4 +1,4 @@
-"""Hashes of a run's data that any change changes. They need no torch: a finished run is recognised without it."""
+"""Hashes of a run's data. They do not need torch, so a finished run is recognised without loading it."""
 
 import hashlib
 import json
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
-    """Return a SHA-256 over ids, speakers, their units, times, channels, texts and the bytes of the audio files. It
-    does not depend on where the files are, nor on the order of the utterances.
+    """Return a SHA-256 over ids, speakers, units, times, channels, texts and the bytes of the audio files. The files'
+    locations and the order of the utterances do not matter.
     """
-    columns = Utterances.of(utterances)
+    columns = Utterances.convert(utterances)
     strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
     lines = [
@@ -34,17 +34,16 @@ def content_hash(utterances: Sequence[Utterance]) -> str:
 
 
 def fingerprint(corpus: Corpus) -> str:
-    """Return 16 hexadecimal digits over everything that is read for the sets, used or not: they are the same for every
-    model and alphabet, which may differ in what they can use. The corpus must be prepared.
+    """Return 16 hexadecimal digits over all utterances of all sets, used or not. The result is the same for every model
+    and alphabet, although these may use different utterances. The corpus must be prepared.
     """
     hashes = {name: content_hash(corpus.read_set(name)) for name in corpus.sets()}
     return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()[:16]
 
 
 class SetDescription(TypedDict):
-    """Counts of the utterances that a set uses, their hash, and the ids of those that it cannot use, by reason.
-    speakers: 0 where any is unknown. units: how many were drawn independently, such as voices; as many as speakers
-    where the corpus knows of no other. in_training: None for training itself.
+    """Counts and hash of a set's utterances, and ids left out by reason. speakers: 0 if any is unknown. units: number
+    drawn independently, such as voices; by default the speakers. in_training: None for the training set.
     """
 
     utterances: int
@@ -60,8 +59,8 @@ class SetDescription(TypedDict):
 
 
 class DataDescription(TypedDict):
-    """The fingerprint of all data of a run, its sets by name, how often training has each word of the others, the
-    characters of the alphabet and its separation.
+    """A run's data: fingerprint, sets by name, and the alphabet's characters and separation. training_counts: how often
+    each word of the other sets occurs in training.
     """
 
     fingerprint: str
@@ -72,9 +71,9 @@ class DataDescription(TypedDict):
 
 
 def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[str, int]:
-    """How often the training set has each word of the other sets, by word."""
-    asked = {word for other in others for text in other.strings("text") for word in text.split()}
-    counts = dict.fromkeys(sorted(asked), 0)
+    """Count how often each word of the other sets occurs in the training set."""
+    words_asked = {word for other in others for text in other.strings("text") for word in text.split()}
+    counts = dict.fromkeys(sorted(words_asked), 0)
     for text in training.strings("text"):
         for word in text.split():
             if word in counts:
@@ -83,7 +82,7 @@ def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[
 
 
 def describe_set(screened: "Screened", in_training: InTraining | None = None) -> SetDescription:
-    """Describe what is used of a set, by counts and a hash, what is not, and what training has of it."""
+    """Describe a set: counts and hash of the utterances used, ids left out, and overlap with training."""
     utterances = screened.kept
     speakers = set(utterances.strings("speaker"))
     words, vocabulary = 0, set[str]()

@@ -1,4 +1,4 @@
-"""What of the validation and test sets is in training too: audio, speakers and sentences."""
+"""Overlap between the held-out sets and training: audio, speakers and sentences."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,11 +11,11 @@ from asr_ablations.data.utterances import Utterances
 from asr_verdicts.terminal import harmless
 
 InTraining = dict[str, int]
-"""How many of a set's `utterances` (by their audio), `speakers` and `sentences` (utterances by text) train as well."""
+"""Counts of a set's `utterances` (by audio), `speakers` and `sentences` (utterances by text) that are in training."""
 
 
 def in_training(held_out: Utterances, training: Utterances) -> InTraining:
-    """Count what a held-out set shares with training."""
+    """Count the utterances, speakers and sentences that a held-out set shares with training."""
     speakers = (set(held_out.strings("speaker")) - {""}).intersection(training.strings("speaker"))
     sentences = set(held_out.strings("text")).intersection(training.strings("text"))
     return {
@@ -26,8 +26,8 @@ def in_training(held_out: Utterances, training: Utterances) -> InTraining:
 
 
 def shares_audio(utterances: Utterances, others: Utterances) -> np.ndarray:
-    """Return whether the audio of each utterance (N,) is among that of others: in the same bytes, whatever the names
-    of their files, times that overlap by more than their rounding, in a channel that both have.
+    """Return whether the audio of each utterance (N,) is also in `others`. This means files with the same bytes, times
+    that overlap by more than ROUNDING, and a common channel.
     """
     parts: dict[str, list[tuple[float, float, int]]] = {content: [] for content, *_ in _parts(utterances)}
     for content, begin, end, channel in _parts(others):
@@ -46,7 +46,7 @@ def shares_audio(utterances: Utterances, others: Utterances) -> np.ndarray:
 
 
 def _parts(utterances: Utterances) -> Iterator[tuple[str, float, float, int]]:
-    """Yield the hash of each file, or its path if a corpus gives no hash, begin and end in seconds, and channel."""
+    """Yield each file's hash (its path if the corpus gives no hash), begin and end in seconds, and channel."""
     strings = [utterances.strings(name) for name in ("content", "audio")]
     numbers = [utterances.column(name).tolist() for name in ("offset", "duration", "channel")]
     for content, path, begin, seconds, channel in zip(*strings, *numbers, strict=True):
@@ -54,18 +54,18 @@ def _parts(utterances: Utterances) -> Iterator[tuple[str, float, float, int]]:
 
 
 def warnings_of(sets: Mapping[str, Utterances], shared: Mapping[str, InTraining], corpus: Corpus) -> Iterator[str]:
-    """Yield what must be known before rates are believed: audio and speakers of held-out sets that are in training, and
-    audio of test sets that is in validation.
+    """Yield warnings about speech of held-out sets in training, and of test sets in validation. Error rates on such
+    sets are too optimistic.
     """
     for name, counts in shared.items():
         size, speakers = len(sets[name]), len(set(sets[name].strings("speaker")) - {""})
         if counts["utterances"]:
-            yield f"{counts['utterances']} of {size} utterances of {harmless(name)} are in training too"
+            yield f"{counts['utterances']} of {size} utterances of {harmless(name)} are also in training"
         if counts["speakers"]:
             meaning = ": intervals are for these speakers" if name in corpus.test else ""
             yield f"{counts['speakers']} of {speakers} speakers of {harmless(name)} are in training{meaning}"
-    steering = Utterances.joined([sets[name] for name in corpus.validation])
+    steering = Utterances.join([sets[name] for name in corpus.validation])
     for name in corpus.test:
         if count := int(shares_audio(sets[name], steering).sum()):
-            what = f"{count} of {len(sets[name])} utterances of {harmless(name)} are in validation too"
-            yield f"{what}, which steers training: rates on it are no test"
+            shared_audio = f"{count} of {len(sets[name])} utterances of {harmless(name)} are also in validation"
+            yield f"{shared_audio}, which steers training: error rates on it are too optimistic"

@@ -1,8 +1,8 @@
-"""The index of a corpus: a file for each split with its utterances and what is known of their audio.
+"""The index of a corpus: a file per split with its utterances and facts about their audio files.
 
-`prepare` writes it, or the first run that reads a split. It is valid while the reader's code, the texts and the names
-in the folders that it read are the same, and every audio file has its size, inode and time of change. Otherwise the
-split is listed again, and only audio files that are new or have changed are read. 281,241 utterances take 130 MB.
+`prepare` or the first run that reads a split writes it. It is valid while the reader's code, the transcripts, and the
+names in the folders are unchanged, and every audio file has the same size, inode and change time. Otherwise the split
+is listed again, and only new or changed audio files are read. The index of 281,241 utterances has 130 MB.
 """
 
 import functools
@@ -35,16 +35,16 @@ log = logging.getLogger(__name__)
 
 SILENT = "silent audio"
 ROUNDING = 0.05
-"""Seconds that a manifest's times may exceed the end of a file: they are often rounded."""
+"""Seconds by which a manifest's times may exceed the end of a file, because they are often rounded."""
 DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""Errors of a damaged index."""
+"""Errors raised by a damaged index."""
 MISSING = FileState(-1, -1, -1)
 FACTS = (*FileState._fields, "samples", "rate", "decoded")
 DECODED = FACTS.index("decoded")
 
 
 class AudioFile(NamedTuple):
-    """An audio file: samples per channel, Hz and a hash of all bytes, or its fault."""
+    """An audio file: samples per channel, Hz and a hash of its bytes, or its fault."""
 
     state: FileState
     samples: int = 0
@@ -54,7 +54,7 @@ class AudioFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The utterances of a split; facts (N, 6) of their audio, as FACTS; hashes and paths of the texts and folders."""
+    """A split's utterances, facts (N, 6) about their audio, and hashes and paths of the files and folders read."""
 
     columns: Columns
     facts: np.ndarray
@@ -71,13 +71,13 @@ _sources: ContextVar["dict[str, str] | None"] = ContextVar("sources", default=No
 
 
 def note(path: Path) -> None:
-    """Note a text that is about to be read, or a folder that is about to be listed."""
+    """Record a text file before it is read, or a folder before it is listed."""
     if (sources := _sources.get()) is not None:
         sources[str(path)] = _hash_source(str(path))
 
 
 def _hash_source(path: str) -> str:
-    """Return a hash of a text, or of the names in a folder."""
+    """Return a hash of a text file, or of the names in a folder."""
     try:
         if os.path.isdir(path):
             with os.scandir(path) as entries:
@@ -91,15 +91,15 @@ def _hash_source(path: str) -> str:
 
 @functools.cache
 def hash_reader(reader: type) -> str:
-    """Return a hash of the code of a corpus's class and of all that it uses, once for all splits of a process."""
+    """Return a hash of a corpus class's code and everything it uses. Cached for all splits."""
     return content_key(64, sources=hash_classes([reader]), versions=library_versions())
 
 
 class SplitIndex:
-    """The index of one split of the corpus that a class reads under `root`.
+    """The index of one split of a corpus that a class reads under `root`.
 
-    options: values that decide the utterances, in addition to texts and folders. None if the reader depends on more:
-    every run then lists the split again, and the index keeps only facts about audio files.
+    options: values that the utterances depend on, apart from texts and folders. None if the reader depends on more:
+    then every run lists the split again, and the index only keeps facts about audio files.
     """
 
     def __init__(self, reader: type, root: Path | None, split: str, options: Sequence[object] | None) -> None:
@@ -111,71 +111,71 @@ class SplitIndex:
         self.path = index_folder() / corpus / f"{content_key(place=place)}.npz"
 
     def read(self, find: Callable[[], list[Utterance]], decode: bool) -> Utterances:
-        """Return the utterances, those with faults included; `find` lists them if no earlier run or other rank has.
+        """Return all utterances, including those with faults. `find` lists them if no other process has.
 
-        decode: decode all audio, once for all runs, for the faults that headers do not show.
+        decode: whether to decode all audio, once for all runs, to find faults that headers do not show.
         """
         listing = self._load()
-        if listing is None or (decode and len(_rows_to_decode(listing))):
-            with self._alone():
+        if listing is None or (decode and len(_find_rows_to_decode(listing))):
+            with self._lock():
                 listing = self._load() or self._make(find)
                 if decode:
                     listing = self._decode(listing)
         return Utterances([listing.columns], np.arange(len(listing.columns)))
 
     def _load(self) -> Listing | None:
-        """Return what is kept if it is valid."""
+        """Return the stored listing if it is valid."""
         arrays = _load_arrays(self.path) if self.keeps_listing else None
         if arrays is None or str(arrays["code"]) != self.code:
             return None
         listing = _restore(arrays)
         sources = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
-        if any(_hash_source(path) != kept for kept, path in sources):
+        if any(_hash_source(path) != recorded for recorded, path in sources):
             return None
         return listing if _are_unchanged(listing.columns.texts["audio"], listing.facts) else None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let one process at a time make the index; if it cannot be kept, no process waits."""
+    def _lock(self) -> Iterator[None]:
+        """Let only one process at a time create the index. If it cannot be stored, processes do not wait."""
         with ExitStack() as stack:
-            with suppress(OSError, UsageError):  # `_store` says why
+            with suppress(OSError, UsageError):  # `_store` reports the reason
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 waiting = f"waiting for the process that reads {self.split}"
                 stack.enter_context(one_at_a_time(self.path.with_suffix(".lock"), waiting))
             yield
 
     def _make(self, find: Callable[[], list[Utterance]]) -> Listing:
-        """List the split, and read the header and all bytes of each audio file that no index has."""
+        """List the split, and read the header and all bytes of audio files that are not in an index."""
         sources: dict[str, str] = {}
         token = _sources.set(sources)
         try:
             utterances = find()
         finally:
             _sources.reset(token)
-        paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # by text: a Path is costly to compare
-        kept, decoded = self._load_audio(paths)
+        paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # as text: comparing Paths is slow
+        indexed, decoded = self._load_audio(paths)
         files: dict[str, AudioFile] = {}
-        for chunk in in_threads(lambda path: _inspect(path, kept), [*paths.values()], f"reading {self.split}"):
+        for chunk in in_threads(lambda path: _inspect(path, indexed), [*paths.values()], f"reading {self.split}"):
             files.update(chunk)
         facts = np.zeros((len(utterances), len(FACTS)), np.int64)
-        for row, u in enumerate(utterances):  # in place: many corpora are large
-            file = AudioFile(FileState.of(u.audio) or MISSING) if u.fault else files[str(u.audio)]
+        for row, u in enumerate(utterances):  # in place, because corpora may be large
+            file = AudioFile(FileState.read(u.audio) or MISSING) if u.fault else files[str(u.audio)]
             placed = u if u.fault else _place(u, file)
-            fault = None if placed.fault else decoded.get(_part(placed, file.state))
+            fault = None if placed.fault else decoded.get(_identify_part(placed, file.state))
             utterances[row] = placed if fault is None else replace(placed, fault=fault)
             facts[row] = (*file.state, file.samples, file.rate, fault is not None)
         listing = Listing(
-            Columns.of(utterances), facts, PackedTexts.of(f"{hash_} {path}" for path, hash_ in sources.items())
+            Columns.from_list(utterances), facts, PackedTexts.pack(f"{hash_} {path}" for path, hash_ in sources.items())
         )
-        if self.keeps_listing or any((path, file.state) not in kept for path, file in files.items()):
+        if self.keeps_listing or any((path, file.state) not in indexed for path, file in files.items()):
             self._store(listing)
         return listing
 
     def _load_audio(
         self, paths: Container[str]
     ) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
-        """Return what all splits of the corpus have of the files at these paths: the files by path and state, and the
-        faults ("" for none) of decoded parts.
+        """Return the stored facts about the files at these paths, from the indexes of all splits. Files are by path and
+        state. Faults of decoded parts are "" for none.
         """
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
         for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob raises for a folder of another user
@@ -190,22 +190,22 @@ class SplitIndex:
                 if u.content:
                     files[str(u.audio), state] = AudioFile(state, samples, rate, u.content)
                 if is_decoded:
-                    parts[_part(u, state)] = u.fault
+                    parts[_identify_part(u, state)] = u.fault
         return files, parts
 
     def _decode(self, listing: Listing) -> Listing:
-        """Decode audio that no run has decoded, for its faults; an interruption loses only the files in flight."""
+        """Decode audio that has not been decoded yet, to find faults. An interruption loses only unfinished chunks."""
         columns, facts, sources = listing
-        rows = _rows_to_decode(listing)
+        rows = _find_rows_to_decode(listing)
         faults = [columns.texts["fault"][row] for row in range(len(columns))]
         waiting = iter(rows.tolist())
         try:
-            for chunk in in_threads(_decoding_fault, Utterances([columns], rows), f"decoding {self.split}"):
+            for chunk in in_threads(_find_fault, Utterances([columns], rows), f"decoding {self.split}"):
                 for fault, row in zip(chunk, waiting, strict=False):
                     faults[row], facts[row, DECODED] = fault, 1
         finally:
             listing = Listing(
-                Columns({**columns.texts, "fault": PackedTexts.of(faults)}, columns.numbers), facts, sources
+                Columns({**columns.texts, "fault": PackedTexts.pack(faults)}, columns.numbers), facts, sources
             )
             self._store(listing)
         return listing
@@ -222,11 +222,11 @@ class SplitIndex:
             with whole_file(self.path) as temporary, temporary.open("wb") as file:
                 np.savez(file, **arrays)
         except OSError as error:
-            log.warning("the index of %s cannot be kept, and is made again: %s", self.split, error)
+            log.warning("the index of %s cannot be stored, so every run creates it again: %s", self.split, error)
 
 
 def _load_arrays(path: Path) -> dict[str, np.ndarray] | None:
-    """Return the arrays of an index, or None if it is missing or damaged: the format has a checksum of each."""
+    """Return the arrays of an index, or None if it is missing or damaged; the format has checksums."""
     try:
         with path.open("rb") as opened, np.load(opened) as file:
             return {name: file[name] for name in ("code", "audio_code", *file.files)}
@@ -239,19 +239,19 @@ def _restore(arrays: dict[str, np.ndarray]) -> Listing:
 
 
 def _are_unchanged(paths: PackedTexts, facts: np.ndarray) -> bool:
-    """Return whether all files have the states that they had. A repeated file is looked at once."""
+    """Return whether all files are in their recorded states. Repeated files are checked once."""
     previous = None
     for row, state in enumerate(map(tuple, facts[:, : len(MISSING)].tolist())):
-        if (path := paths[row]) != previous and (FileState.of(path) or MISSING) != state:
+        if (path := paths[row]) != previous and (FileState.read(path) or MISSING) != state:
             return False
         previous = path
     return True
 
 
-def _inspect(path: Path, kept: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
-    """Return a path, and what is kept of its file in its present state or can be read."""
-    state = FileState.of(path) or MISSING  # before it is read: a change meanwhile shows later
-    if file := kept.get((str(path), state)):
+def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
+    """Return a path, with the stored facts about its file in its present state, or newly read ones."""
+    state = FileState.read(path) or MISSING  # taken before reading, so that a change meanwhile is noticed later
+    if file := indexed.get((str(path), state)):
         return str(path), file
     try:
         samples, rate = audio.header(path)
@@ -261,7 +261,7 @@ def _inspect(path: Path, kept: Mapping[tuple[str, FileState], AudioFile]) -> tup
 
 
 def _place(utterance: Utterance, file: AudioFile) -> Utterance:
-    """Return the utterance with its duration within the file, or with a fault if the file does not contain it."""
+    """Return the utterance with its duration in the file, or with a fault if it exceeds the file."""
     if file.fault:
         return replace(utterance, duration=0.0, fault=file.fault)
     length, begin = file.samples / file.rate, utterance.offset
@@ -274,17 +274,17 @@ def _place(utterance: Utterance, file: AudioFile) -> Utterance:
     return replace(utterance, duration=end - begin, content=file.content)
 
 
-def _part(utterance: Utterance, state: FileState) -> tuple[object, ...]:
+def _identify_part(utterance: Utterance, state: FileState) -> tuple[object, ...]:
     return str(utterance.audio), state, utterance.offset, utterance.duration, utterance.channel
 
 
-def _rows_to_decode(listing: Listing) -> np.ndarray:
+def _find_rows_to_decode(listing: Listing) -> np.ndarray:
     has_fault = np.diff(listing.columns.texts["fault"].ends) > 0
     return np.flatnonzero((listing.facts[:, DECODED] == 0) & ~has_fault)
 
 
-def _decoding_fault(utterance: Utterance) -> str:
-    """Return the fault that decoding shows, "" for none."""
+def _find_fault(utterance: Utterance) -> str:
+    """Return the fault found by decoding, or ""."""
     try:
         samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)
         return "" if samples.any() else f"{SILENT}: {utterance.audio}: every sample is 0"

@@ -1,9 +1,9 @@
-"""The source that a dataset reads from, and a cache on disk: the values of all utterances, an index, and hashes.
+"""The interface of stores and caches of recordings, and the cache on disk: values of all utterances, index and hashes.
 
-A cache is a folder whose name contains the key of its content. One process builds it under a temporary name and renames
-it when it is complete; the others wait and then use it. Hashes of the whole files are verified once for each of their
-states: size, inode, and the time of change, which moves with every write and cannot be set back. A damaged cache is
-built again. What a disk loses by itself, without a write, is not noticed.
+A cache is a folder with the key of its content in its name. One process builds it under a temporary name and renames it
+when complete, while other processes wait. The files' hashes are verified once per state (size, inode, and change time,
+which moves with every write and cannot be set back). A damaged cache is built again. Data that a disk loses without a
+write is not noticed.
 """
 
 import hashlib
@@ -34,17 +34,17 @@ from asr_verdicts.files import write_json
 log = logging.getLogger(__name__)
 
 Recording = tuple[np.ndarray, int]
-"""Values of one utterance, int16 samples (S,) or float16 features (T, F), and its length in samples."""
+"""An utterance's int16 samples (S,) or float16 features (T, F), and its length in samples."""
 FILES = ("values", "index.npy")
 ABOUT = "about.json"
-"""The SHA-256 of the files, and the states in which they were verified."""
+"""The SHA-256 of the files, and the states in which these were verified."""
 
 
 class Store(Protocol):
     """The source of a dataset's recordings."""
 
     decodes: bool
-    """True if reading takes a processor: then processes read side by side, else a thread suffices."""
+    """True if reading needs CPU time; then several processes read, and otherwise one thread."""
 
     def read(self, utterance: Utterance) -> Recording:
         """Return one recording. Raises UsageError if the audio cannot be read."""
@@ -52,31 +52,30 @@ class Store(Protocol):
 
 @runtime_checkable
 class JoiningStore(Store, Protocol):
-    """A store that lays the recordings of a batch one behind the other, where they would be copied to otherwise."""
+    """A store that returns the recordings of a batch concatenated, so that they need not be copied again."""
 
     def read_joined(self, utterances: Sequence[Utterance]) -> tuple[np.ndarray, list[Recording]]:
-        """Return the values of all recordings in one array, and the recordings, whose values are parts of it. Raises
-        UsageError as `read` does, with the utterance's id.
+        """Return one array with the values of all recordings, and the recordings as parts of it. Raises UsageError
+        with the utterance's id if it cannot be read.
         """
 
 
 @runtime_checkable
 class Cache(Protocol):
-    """cache: where recordings are kept between two readings of an audio file."""
+    """cache: keeps recordings after their audio files were read."""
 
     holds_features: bool
-    """True if recordings are features: not together with an augmentation of waveforms."""
+    """True if recordings are features, which excludes augmentation of waveforms."""
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Store:
-        """Recordings of one set, for `workers` reading processes (0: the training process alone), which share it.
-        Without features, the very samples of the audio file. Raises UsageError where audio cannot be read or a cache
-        not written.
+        """Return the recordings of one set, shared by `workers` reading processes (0: only the training process).
+        Samples are exactly the file's. Raises UsageError if audio cannot be read or the cache cannot be written.
         """
 
 
 class Cached:
-    """Recordings in a complete cache, of which all processes share one copy in the page cache. The file is not mapped:
-    one that is cut meanwhile would end them by SIGBUS, without a word.
+    """Recordings in a complete cache; all processes share one copy in the page cache. The file is not mapped into
+    memory, because truncating a mapped file ends its readers by SIGBUS without a message.
     """
 
     decodes = False
@@ -84,7 +83,7 @@ class Cached:
     def __init__(self, folder: Path, utterances: Utterances, dtype: type, shape: tuple[int, ...]) -> None:
         self.path, self.shape = folder / "values", shape
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.ends, self.samples = _index(folder, len(utterances))
+        self.ends, self.samples = _load_index(folder, len(utterances))
         self.rows = {id_: row for row, id_ in enumerate(utterances.strings("id"))}
         self._open()
 
@@ -94,7 +93,7 @@ class Cached:
     def read_joined(self, utterances: Sequence[Utterance]) -> tuple[np.ndarray, list[Recording]]:
         rows = np.array([self.rows[u.id] for u in utterances], dtype=np.int64)
         begins, ends = np.where(rows > 0, self.ends[rows - 1], 0), self.ends[rows]
-        places = np.cumsum([0, *(ends - begins)]).tolist()  # in the array
+        places = np.cumsum([0, *(ends - begins)]).tolist()  # within the array
         joined = np.empty((places[-1], *self.shape), self.dtype)
         width = self.dtype.itemsize * math.prod(self.shape)
         into = joined.reshape(-1).view(np.uint8).data
@@ -102,18 +101,18 @@ class Cached:
             part = into[first * width : last * width]
             if os.preadv(self.file.fileno(), [part], begin * width) < len(part):
                 raise UsageError(
-                    f"utterance {utterance.id}: the cache {self.path} was cut while it is read: the same command "
-                    "builds it again"
+                    f"utterance {utterance.id}: the cache {self.path} was truncated while it was read; "
+                    "the same command builds it again"
                 )
         values = [joined[first:last] for first, last in itertools.pairwise(places)]
         return joined, [*zip(values, self.samples[rows].tolist(), strict=True)]
 
     def _open(self) -> None:
-        self.file = self.path.open("rb", buffering=0)  # kept open: the folder can be removed meanwhile
+        self.file = self.path.open("rb", buffering=0)  # stays open, because the folder may be removed
         weakref.finalize(self, self.file.close)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a worker that is spawned, and opens the file itself."""
+        """Leave out the open file: a spawned worker opens it again."""
         return {name: value for name, value in vars(self).items() if name != "file"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -121,23 +120,23 @@ class Cached:
         self._open()
 
 
-def _index(folder: Path, count: int) -> np.ndarray:
-    """The end and the samples of each recording (2, N). Raises UsageError for a file of another content: in a shared
-    folder its checksums are whatever its writer made them.
+def _load_index(folder: Path, count: int) -> np.ndarray:
+    """Return the ends and lengths in samples of all recordings (2, N). Raises UsageError if the file has another form:
+    in a shared folder, other users may have written it.
     """
     try:
         index = np.load(folder / "index.npy")
         if not isinstance(index, np.ndarray) or index.dtype != np.int64 or index.shape != (2, count):
-            raise ValueError("its index has another form")
+            raise ValueError("its index has another shape or type")
     except ValueError as error:
-        raise UsageError(f"{folder}: no cache of {count} recordings ({error}); remove it to build it again") from error
+        raise UsageError(f"{folder}: not a cache of {count} recordings ({error}); remove it to rebuild it") from error
     return index
 
 
 def build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
-    """Build the cache in `folder`, whose name has its key, unless it is complete. size: approximate bytes needed.
+    """Build the cache in `folder`, whose name contains its key, unless it is complete. size: approximate bytes needed.
 
-    Raises UsageError if the cache cannot be written or an utterance cannot be read; nothing incomplete is left.
+    Raises UsageError if the cache cannot be written or an utterance cannot be read; then nothing is left behind.
     """
     if _is_complete(folder):
         return
@@ -155,13 +154,13 @@ def build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utteran
 
 
 def _is_complete(folder: Path) -> bool:
-    """Return whether the cache exists and is what was built, by hashes of its files or by their states since."""
+    """Return whether the cache exists and is unchanged, by the states or hashes of its files."""
     try:
-        about, states = read_json(folder / ABOUT), _states(folder)
+        about, states = read_json(folder / ABOUT), _read_states(folder)
         if about["states"] == states:
             return True
         if intact := about["sha256"] == _hashes(folder):
-            with suppress(OSError):  # another user's cache is verified by every run
+            with suppress(OSError):  # every run verifies another user's cache again
                 write_json(folder / ABOUT, {**about, "states": states})
     except FileNotFoundError:
         return False
@@ -173,7 +172,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
-    # temporary folders of a process that was killed, and a damaged cache
+    # temporary folders of killed processes, and a damaged cache
     for remainder in [*folder.parent.glob(f".{folder.name}.*"), folder]:
         shutil.rmtree(remainder, ignore_errors=True)
     free = shutil.disk_usage(folder.parent).free
@@ -189,12 +188,12 @@ def _build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Uttera
 
 
 def cache_key(utterances: Sequence[Utterance], made_by: str) -> str:
-    """Return 16 hexadecimal digits over the utterances, the contents of their files, and what makes the recordings.
+    """Return 16 hexadecimal digits over the utterances, the contents of their files, and the way recordings are made.
 
-    made_by: a hash of the options and the code that turn samples into what is kept. The code that reads samples, and
-    the versions of the libraries that it uses, are part of every key. Raises UsageError for a file that is missing.
+    made_by: a hash of the options and code that turn samples into recordings. Every key covers the code that reads
+    audio and the versions of its libraries. Raises UsageError for a missing file.
     """
-    columns = Utterances.of(utterances)
+    columns = Utterances.convert(utterances)
     digest = hashlib.sha256()
     strings = [columns.strings(name) for name in ("id", "audio", "content")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
@@ -217,12 +216,12 @@ def _write(folder: Path, recordings: Iterable[list[Recording]]) -> None:
         file.flush()
         os.fsync(file.fileno())
     np.save(folder / "index.npy", np.array([ends[1:], samples], dtype=np.int64))
-    (folder / ABOUT).write_text(json.dumps({"states": _states(folder), "sha256": _hashes(folder)}))
+    (folder / ABOUT).write_text(json.dumps({"states": _read_states(folder), "sha256": _hashes(folder)}))
 
 
-def _states(folder: Path) -> dict[str, list[int]]:
-    """Return what changes with every write to a file, though its size and time be set back."""
-    return {name: [*(FileState.of(folder / name) or ())] for name in FILES}
+def _read_states(folder: Path) -> dict[str, list[int]]:
+    """Return values that change with every write to a file, even if its size and modification time are restored."""
+    return {name: [*(FileState.read(folder / name) or ())] for name in FILES}
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Work on many files side by side, in their order."""
+"""Work on many files in parallel, with results in order."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +13,10 @@ B = TypeVar("B")
 
 
 def in_threads(work: Callable[[A], B], items: Sequence[A], title: str, chunk: int = 64) -> Iterator[list[B]]:
-    """Yield the results of `work` for all items, `chunk` at a time, with a progress bar; a few chunks are in advance.
+    """Yield the results of `work` for all items, `chunk` at a time and in order, with a progress bar.
 
-    Threads suffice: reading, hashing and decoding release the interpreter's lock. A task per file would cost more than
-    looking it up.
+    Threads are sufficient, because reading, hashing and decoding release the global interpreter lock. One task per file
+    would cost more than a look-up.
     """
     threads = cores()
     pool = ThreadPoolExecutor(threads)
@@ -32,4 +32,4 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], title: str, chunk: in
                 yield (results := waiting.popleft().result())
                 advance(len(results))
     finally:
-        pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
+        pool.shutdown(cancel_futures=True)  # so that Ctrl-C does not wait for all items

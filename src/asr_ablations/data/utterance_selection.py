@@ -1,4 +1,4 @@
-"""Selection of the utterances that a run uses: what is wrong with the others, by cause, and how they are treated."""
+"""Selection of the utterances that a run uses: faults of the others, by cause, and their treatment."""
 
 import logging
 import math
@@ -22,24 +22,24 @@ from asr_verdicts.text import lower, normalisation
 log = logging.getLogger(__name__)
 
 FEATURE_FRAMES = 100
-"""Feature frames per second in every published setting (a hop of 10 ms). No model has more frames for a transcript, and
-human speech is slower. Transcripts too long for the frames of one model are left out of training (`infeasible`)."""
+"""Feature frames per second in all published settings (10 ms hop). Transcripts with more labels are faults, because no
+model and no speaker is faster. If only one model has too few frames, its training leaves them out (`infeasible`)."""
 INFEASIBLE = "infeasible"
 OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
 TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
 UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
-"""Reasons that are no faults of an utterance: another model or another limit uses it."""
+"""Reasons that are not faults of an utterance: another model or limit would use it."""
 EXAMPLES = 3
 SIGNS = 12
-"""Signs that a complaint names; some alphabets have thousands."""
+"""Characters that a complaint lists; some alphabets have thousands."""
 FOREIGN = "characters outside the alphabet"
-CURES = {"case": "data.normalise=case makes {} small", "punctuation": "data.normalise=punctuation removes {}"}
+CURES = {"case": "data.normalise=case makes {} lower case", "punctuation": "data.normalise=punctuation removes {}"}
 
 
 @dataclass(frozen=True)
 class Screened:
-    """One set: the utterances that are kept, those that are left out, by reason, and the ids of those whose transcripts
-    need more than the model's output frames (left out of training; of evaluation only where there is no frame at all).
+    """One set: the utterances used (`kept`), and the others by reason (`left_out`). `infeasible` has the ids of those
+    with too few frames for CTC, which are left out of training (and of evaluation if the model has 0 frames).
     """
 
     kept: Utterances
@@ -47,7 +47,7 @@ class Screened:
     infeasible: list[str] = field(default_factory=list)
 
     def left_out_ids(self) -> dict[str, list[str]]:
-        """Return the ids that are left out, sorted, by reason."""
+        """Return the sorted ids of utterances left out, by reason."""
         return {reason: sorted(u.id for u in utterances) for reason, utterances in sorted(self.left_out.items())}
 
 
@@ -57,37 +57,37 @@ def screen(
     output_frames: Callable[[torch.Tensor], torch.Tensor],
     names: Sequence[str] | None = None,
 ) -> dict[str, Screened]:
-    """Return the named sets of the corpus, by default all: train, and the splits of validation and test.
+    """Return the named sets of the corpus, by default all: train and the validation and test splits.
 
-    Raises UsageError that names the first unusable utterance and counts all by cause, unless the corpus skips them.
+    Unless the corpus skips unusable utterances, raises UsageError with the first one and the counts of all, by cause.
     """
     judged = judge(corpus, alphabet, names)
     if corpus.on_bad == "stop" and (causes := complaints(judged, corpus, alphabet)):
         first = causes[0].utterances[0]
-        told = "; ".join(cause.text for cause in causes)
+        summary = "; ".join(cause.text for cause in causes)
         raise UsageError(
-            f"{first.id}: {first.fault}; {told} (src/prepare.py with the same data shows more; data.on_bad=skip leaves "
-            "such utterances out)"
+            f"{first.id}: {first.fault}; {summary} (src/prepare.py with the same data shows more; data.on_bad=skip "
+            "leaves such utterances out)"
         )
     return select(judged, corpus, alphabet, output_frames)
 
 
 def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, Utterances]:
-    """Return the utterances of the named sets, by default of all, with the faults of their audio, texts and ids. In a
-    test set silence with an empty text is none: what is recognised there is an insertion.
+    """Return the utterances of the named sets, by default all, with the faults of their audio, texts and ids. In a test
+    set, silence with an empty text is not a fault: recognised words are insertions.
     """
     judged = {}
     for name in dict.fromkeys(names or corpus.sets()):
         utterances = corpus.read_set(name)
         tested = name in corpus.test and name not in ("train", *corpus.validation)
         if tested:
-            untold = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
-            utterances = utterances.with_faults({i: "" for i in untold if utterances[i].fault.startswith(SILENT)})
+            textless = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
+            utterances = utterances.with_faults({i: "" for i in textless if utterances[i].fault.startswith(SILENT)})
         occurrences = Counter(utterances.strings("id"))
         repeated = np.zeros(len(utterances), np.bool_)
         if len(occurrences) < len(utterances):
             repeated[:] = [occurrences[id_] > 1 for id_ in utterances.strings("id")]
-        texts = Transcripts.of(utterances, alphabet)
+        texts = Transcripts.measure(utterances, alphabet)
         available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
         suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
         pairs = ((i, utterances[i]) for i in np.flatnonzero(suspects).tolist())
@@ -98,14 +98,14 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
 
 
 class Complaint(NamedTuple):
-    """The utterances of a set with one cause. text: how many there are, the cause, and what helps."""
+    """The utterances of a set with one cause. text: their number, the cause and a remedy."""
 
     text: str
     utterances: list[Utterance]
 
 
 def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alphabet) -> list[Complaint]:
-    """Group the utterances with faults by set and cause, the largest group of a set first."""
+    """Group faulty utterances by set and cause, with the largest group of each set first."""
     normalise = {name: normalisation(name, corpus.language, "data.normalise", lower) for name in CURES}
     result = []
     for name, utterances in judged.items():
@@ -115,12 +115,12 @@ def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alpha
             cures = (CURES[x] for x in normalise if reason == FOREIGN and not alphabet.foreign(normalise[x](u.text)))
             groups.setdefault((reason, next(cures, "")), []).append(u)
         for (reason, cure), group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
-            about = _about_signs(group, cure, judged, alphabet) if reason == FOREIGN else f": {reason}"
+            about = _describe_signs(group, cure, judged, alphabet) if reason == FOREIGN else f": {reason}"
             result.append(Complaint(f"{len(group)} of {len(utterances)} utterances of {name}{about}", group))
     return result
 
 
-def _about_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utterances], alphabet: Alphabet) -> str:
+def _describe_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utterances], alphabet: Alphabet) -> str:
     signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
     learnt = "train" in judged and set(signs).issubset(set().union(*judged["train"].strings("text")))
     ways = [cure, "alphabet=derived learns {}" if learnt else ""]
@@ -130,13 +130,13 @@ def _about_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utteran
 
 
 class Transcripts(NamedTuple):
-    """All texts of a set (N,). least_frames: needed by CTC; unfit: true if empty or with foreign characters."""
+    """All texts of a set (N,). least_frames: needed by CTC; unfit: whether empty or with foreign characters."""
 
     least_frames: np.ndarray
     unfit: np.ndarray
 
     @staticmethod
-    def of(utterances: Utterances, alphabet: Alphabet) -> "Transcripts":
+    def measure(utterances: Utterances, alphabet: Alphabet) -> "Transcripts":
         least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for chunk in utterances.chunks():
             labels, counts = alphabet.encode_all([*chunk.strings("text")])
@@ -152,18 +152,18 @@ def select(
     alphabet: Alphabet,
     output_frames: Callable[[torch.Tensor], torch.Tensor],
 ) -> dict[str, Screened]:
-    """Return the sets without unusable utterances and those that are too long, train without those that CTC cannot
-    learn, and the others without those that have no output frame.
+    """Return the sets without unusable and overlong utterances.
 
-    Raises UsageError if that leaves a set empty.
+    Training also loses utterances that CTC cannot learn, and the other sets those without output frames. Raises
+    UsageError if a set becomes empty.
     """
     selected = {}
     for name, utterances in judged.items():
         trained = name == "train"
         sound = ~utterances.has("fault")
         infeasible, too_short = sound.copy(), sound.copy()
-        available = _output_frames(utterances.take(sound), output_frames)
-        infeasible[sound] = available < Transcripts.of(utterances.take(sound), alphabet).least_frames
+        available = _count_output_frames(utterances.take(sound), output_frames)
+        infeasible[sound] = available < Transcripts.measure(utterances.take(sound), alphabet).least_frames
         too_short[sound] = available == 0
         if trained:
             too_short = infeasible
@@ -171,7 +171,7 @@ def select(
         out = ~sound | too_short | (utterances.column("duration") > longest)
         left_out: dict[str, list[Utterance]] = {}
         for i in np.flatnonzero(out).tolist():
-            left_out.setdefault(_reason(utterances[i], bool(too_short[i]), trained), []).append(utterances[i])
+            left_out.setdefault(_choose_reason(utterances[i], bool(too_short[i]), trained), []).append(utterances[i])
         _warn(name, len(utterances), left_out)
         ids = sorted(utterances.take(infeasible).strings("id"))
         selected[name] = Screened(utterances.take(~out), left_out, ids)
@@ -180,7 +180,7 @@ def select(
 
 
 def _warn_of_unknown_speakers(selected: Mapping[str, Screened], tested: Sequence[str]) -> None:
-    """Say of test sets, on which verdicts rest, that nothing tells whose the utterances are."""
+    """Warn if the speakers of test sets are unknown, because verdicts depend on them."""
     unknown = [
         name
         for name in tested
@@ -189,14 +189,14 @@ def _warn_of_unknown_speakers(selected: Mapping[str, Screened], tested: Sequence
     ]
     if unknown:
         log.warning(
-            "speakers of %s are unknown: verdicts are over utterances, and their intervals too narrow where one "
-            "speaker has several; a speaker for each utterance, or data.speaker_of, mends that",
+            "speakers of %s are unknown: verdicts are over utterances, and their intervals are too narrow if a speaker "
+            "has several; give each utterance a speaker, or set data.speaker_of",
             " and ".join(map(harmless, unknown)),
         )
 
 
-def _reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
-    """Return why the utterance is left out: a fault, too few frames, or else its length."""
+def _choose_reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
+    """Return the reason for leaving an utterance out: a fault, too few frames, or its length."""
     if utterance.fault:
         return utterance.fault.partition(":")[0]
     if too_short:
@@ -205,7 +205,7 @@ def _reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
 
 
 def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, tested: bool) -> str:
-    """Return what is wrong with the id or the text of an utterance, "" for nothing."""
+    """Describe a fault of an utterance's id or text; "" for none."""
     if occurrences > 1:
         return f"duplicate id: {occurrences} utterances have it, one of them {utterance.audio}"
     if not utterance.text and not tested:
@@ -218,14 +218,14 @@ def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, 
     return ""
 
 
-def _output_frames(utterances: Utterances, output_frames: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
-    """Return the model's output frames (N,) of utterances."""
+def _count_output_frames(utterances: Utterances, output_frames: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+    """Return the numbers of model output frames (N,)."""
     samples = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
     return output_frames(samples).numpy()
 
 
 def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
-    """Log what is left out of a set of `count` utterances, by reason. Raises UsageError if nothing else is left."""
+    """Log the utterances left out of a set of `count`, by reason. Raises UsageError if these are all."""
     for reason, utterances in left_out.items():
         ids = ", ".join(sorted(u.id for u in utterances)[:5]) + (" …" if utterances[5:] else "")
         log.warning("%d of %d utterances of %s are left out, %s: %s", len(utterances), count, name, reason, ids)

@@ -1,4 +1,4 @@
-"""An utterance; and many of them in little memory, as columns from which an Utterance is made when it is needed."""
+"""The Utterance, and a compact sequence of many, stored as columns from which utterances are made when needed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,15 +12,14 @@ from asr_ablations.data.audio import AVERAGED
 
 @dataclass(frozen=True)
 class Utterance:
-    """One spoken sentence; `offset` and `duration` in seconds within the file at `audio`.
+    """One spoken sentence, as part of an audio file.
 
-    A corpus that lists an utterance without a duration sets infinity, for the end of the file; Corpus.read replaces it
-    with a number. content: a hash of the whole audio file; fault: why the utterance cannot be used, "<reason>:
-    <detail>", empty if it can.
-
-    unit: what was drawn independently, where it is not the speaker: a kind and a name, such as "voice en-us+f3" for
-    speakers that share a synthetic voice. Statistics draw units with all their utterances; empty for the speaker.
-    speaker: empty where it is not known. channel: of the file, counted from 0; AVERAGED for the mean of all.
+    - offset, duration: in seconds. Corpora set an unknown duration to infinity, and Corpus.read replaces it.
+    - content: a hash of the whole file
+    - fault: why the utterance cannot be used, "<reason>: <detail>"; "" if it can
+    - unit: kind and name of an independent draw other than the speaker, such as "voice en-us+f3" for speakers that
+      share a synthetic voice; "" for the speaker. Statistics resample units with all their utterances.
+    - speaker: "" if unknown. channel: counted from 0; AVERAGED for the mean of all.
     """
 
     id: str
@@ -38,18 +37,18 @@ class Utterance:
 TEXTS = ("id", "speaker", "audio", "text", "content", "fault", "unit")
 NUMBERS = {"offset": np.float64, "duration": np.float64, "channel": np.int64}
 CHUNK = 4096
-"""Rows whose texts are in memory at a time."""
+"""Rows whose texts are in memory at the same time."""
 
 
 class PackedTexts:
-    """Strings behind one another in one buffer of UTF-8: an object each would take more than the characters do."""
+    """Strings in one UTF-8 buffer, because separate objects would need more memory than their characters."""
 
     def __init__(self, content: bytes, ends: np.ndarray) -> None:
         self.content, self.ends = content, ends
 
     @staticmethod
-    def of(strings: Iterable[str]) -> "PackedTexts":
-        # a file may have a name that is no UTF-8, which Python keeps as lone surrogates
+    def pack(strings: Iterable[str]) -> "PackedTexts":
+        # a file's name need not be UTF-8; Python represents other bytes as lone surrogates
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return PackedTexts(b"".join(encoded), ends)
@@ -59,7 +58,7 @@ class PackedTexts:
         return PackedTexts(arrays[f"{name}_content"].tobytes(), arrays[f"{name}_ends"])
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Return everything as arrays by name, for a file."""
+        """Return all content as arrays by name, for a file."""
         return {f"{name}_content": np.frombuffer(self.content, np.uint8), f"{name}_ends": self.ends}
 
     def __len__(self) -> int:
@@ -70,7 +69,7 @@ class PackedTexts:
 
 
 class Columns:
-    """Fields of N utterances, `texts` and `numbers` by name."""
+    """The fields of N utterances: `texts` and `numbers`, by name."""
 
     def __init__(self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray]) -> None:
         self.texts, self.numbers = dict(texts), dict(numbers)
@@ -79,9 +78,9 @@ class Columns:
         return len(self.numbers["duration"])
 
     @staticmethod
-    def of(utterances: Sequence[Utterance]) -> "Columns":
+    def from_list(utterances: Sequence[Utterance]) -> "Columns":
         return Columns(
-            {name: PackedTexts.of(str(getattr(u, name)) for u in utterances) for name in TEXTS},
+            {name: PackedTexts.pack(str(getattr(u, name)) for u in utterances) for name in TEXTS},
             {name: np.array([getattr(u, name) for u in utterances], dtype) for name, dtype in NUMBERS.items()},
         )
 
@@ -92,7 +91,7 @@ class Columns:
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return everything as arrays by name, for a file."""
+        """Return all content as arrays by name, for a file."""
         packed = {key: array for name, texts in self.texts.items() for key, array in texts.arrays(name).items()}
         return packed | self.numbers
 
@@ -104,9 +103,9 @@ class Columns:
 
 
 class Utterances(Sequence[Utterance]):
-    """A sequence of utterances; a part of it, or a few of them in a row, share their columns.
+    """A sequence of utterances. Slices and joined sequences share the columns instead of copying them.
 
-    blocks: columns; rows (N,): which of their rows, counted over all blocks.
+    blocks: columns. rows (N,): indices of rows, counted over all blocks.
     """
 
     def __init__(self, blocks: Sequence[Columns], rows: np.ndarray) -> None:
@@ -114,17 +113,17 @@ class Utterances(Sequence[Utterance]):
         self._ends = np.cumsum([len(block) for block in self.blocks])
 
     @staticmethod
-    def of(utterances: Sequence[Utterance]) -> "Utterances":
-        """Return utterances in columns; those that are already stay as they are."""
+    def convert(utterances: Sequence[Utterance]) -> "Utterances":
+        """Return utterances as columns, unchanged if they already are."""
         if isinstance(utterances, Utterances):
             return utterances
-        return Utterances([Columns.of(utterances)], np.arange(len(utterances)))
+        return Utterances([Columns.from_list(utterances)], np.arange(len(utterances)))
 
     @staticmethod
-    def joined(parts: Sequence["Utterances"]) -> "Utterances":
-        """Return the utterances of all parts, one behind the other."""
+    def join(parts: Sequence["Utterances"]) -> "Utterances":
+        """Concatenate the utterances of all parts."""
         if len(parts) < 2:
-            return parts[0] if parts else Utterances.of([])
+            return parts[0] if parts else Utterances.convert([])
         begins = np.cumsum([0, *(sum(map(len, part.blocks)) for part in parts)])
         rows = [part.rows + begin for part, begin in zip(parts, begins, strict=False)]
         return Utterances([block for part in parts for block in part.blocks], np.concatenate(rows))
@@ -148,24 +147,24 @@ class Utterances(Sequence[Utterance]):
     __hash__ = None  # type: ignore[assignment]
 
     def take(self, indices: np.ndarray) -> "Utterances":
-        """Return the utterances at these indices, or those where a mask is true."""
+        """Return the utterances at these indices, or where a mask is true."""
         return Utterances(self.blocks, self.rows[indices])
 
     def with_faults(self, faults: Mapping[int, str]) -> "Utterances":
-        """Return the utterances with other faults at some of the indices."""
+        """Return the utterances with new faults at some indices."""
         if not faults:
             return self
         rows = self.rows.copy()
         rows[list(faults)] = int(self._ends[-1]) + np.arange(len(faults))
         changed = [replace(self[index], fault=fault) for index, fault in faults.items()]
-        return Utterances([*self.blocks, Columns.of(changed)], rows)
+        return Utterances([*self.blocks, Columns.from_list(changed)], rows)
 
     def column(self, name: str) -> np.ndarray:
-        """Return one of the columns of numbers (N,)."""
+        """Return a numeric column (N,)."""
         return np.concatenate([block.numbers[name] for block in self.blocks])[self.rows]
 
     def strings(self, name: str) -> Iterator[str]:
-        """Yield one of the columns of texts."""
+        """Yield the values of a text column."""
         if len(self.blocks) == 1:
             yield from map(self.blocks[0].texts[name].__getitem__, self.rows)
             return
@@ -174,11 +173,11 @@ class Utterances(Sequence[Utterance]):
             yield block.texts[name][row]
 
     def has(self, name: str) -> np.ndarray:
-        """Return where a column of texts is not empty, booleans (N,)."""
+        """Return whether a text column is not empty, for each row (N,)."""
         return np.concatenate([np.diff(block.texts[name].ends) for block in self.blocks])[self.rows] > 0
 
     def chunks(self) -> Iterator["Utterances"]:
-        """Yield the utterances, a few thousand at a time."""
+        """Yield the utterances in chunks of a few thousand."""
         for begin in range(0, len(self), CHUNK):
             yield self[begin : begin + CHUNK]
 

@@ -1,4 +1,4 @@
-"""When the words of a decoded text were spoken, by the best path through the model's output."""
+"""Times of the words in a decoded text, from the best path through the model's output."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,8 @@ from asr_ablations.data.alphabet import Alphabet
 
 @dataclass(frozen=True)
 class Word:
-    """A word with start and end in seconds and its confidence from 0 to 1: the geometric mean of the probabilities of
-    its letters, in the frames to which the best CTC path aligns them. It is the confidence of the acoustic model alone,
-    without a language model.
+    """A word with start and end in seconds, and the acoustic model's confidence from 0 to 1. The confidence is the
+    geometric mean of the letters' probabilities in their frames on the best CTC path.
     """
 
     word: str
@@ -26,8 +25,8 @@ class Word:
 def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, offset: float) -> list[Word]:
     """Return the words of a decoded text on its most probable path through log_probs (T, V), in nats.
 
-    step: seconds per frame; offset: added to every time. A word ends with the frame of its last letter, which CTC often
-    puts before the end of its sound.
+    step: seconds per frame; offset: added to all times. A word ends with the frame of its last letter, which CTC often
+    emits before the end of the sound.
     """
     if not text:
         return []
@@ -46,20 +45,20 @@ def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, o
 
 
 def letter_frames(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[NDArray[np.intp]]:
-    """Frames of each label on the most probable CTC path that reads as the labels (Graves et al. 2006).
+    """Return each label's frames on the most probable CTC path (Graves et al. 2006).
 
-    log_probs: (T, V) in nats, blank at index 0. Raises ValueError where the frames are too few for the labels.
+    log_probs: (T, V) in nats, blank at index 0. Raises ValueError if there are too few frames.
 
-    torchaudio's forced_align (2.11) is not used: where a step of one state and a step of two states are equally good,
-    which a confident model makes common, it stays in its state, and its path is not the best.
+    torchaudio's forced_align (2.11) does not return the best path. If moving by one state and by two states are equally
+    good, as is common with confident models, it stays in its state.
     """
     states = np.zeros(2 * len(labels) + 1, dtype=int)  # blank, label, blank, label, … blank
     states[1::2] = labels
-    jumps = np.zeros(len(states), dtype=bool)  # from a label to a different label, past the blank between them
+    jumps = np.zeros(len(states), dtype=bool)  # moves from a label to a different label, skipping the blank
     jumps[2:] = (states[2:] != 0) & (states[2:] != states[:-2])
     score = np.full(len(states), -np.inf)
     score[:2] = log_probs[0, states[:2]]
-    steps = np.zeros((len(log_probs), len(states)), dtype=np.int8)  # 0, 1 or 2 states, on the best way to each state
+    steps = np.zeros((len(log_probs), len(states)), dtype=np.int8)  # states moved by, on the best way to each state
     for t in range(1, len(log_probs)):
         step_one, step_two = np.full_like(score, -np.inf), np.full_like(score, -np.inf)
         step_one[1:], step_two[2:] = score[:-1], np.where(jumps[2:], score[:-2], -np.inf)

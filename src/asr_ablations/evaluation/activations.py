@@ -20,12 +20,12 @@ from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import whole_file
 
-FORMAT = 1  # the version of the stored format: raised when what is stored changes
+FORMAT = 1  # version of the stored format, increased when it changes
 
 
 def check_layers(trained: Trained, layers: Sequence[str]) -> None:
-    """Raises UsageError for a name that is no part of the model, with the names of its layers."""
-    named = dict(_model(trained).named_modules())
+    """Raise UsageError with the names of the model's layers if a name is not one of them."""
+    named = dict(_get_model(trained).named_modules())
     for name in layers:
         if not name or name not in named:
             raise choices("activations.layers", name, [other for other in named if other and other.count(".") < 2])
@@ -34,11 +34,11 @@ def check_layers(trained: Trained, layers: Sequence[str]) -> None:
 def stored_activations(
     trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
 ) -> Path:
-    """The file with the outputs of these layers for a set, train among them; computed first if it is missing.
+    """Return the file with the outputs of these layers for a set, or train; compute it if missing.
 
-    It has a group per layer: `frames`, (frames of all utterances, …) float32, and `lengths` (N,), the frames of each;
-    beside them `ids` (N,) in the order of the utterances. One utterance is computed at a time, so that nothing is
-    padded. Raises UsageError for a layer that takes no part, or whose output is no tensor of frames.
+    Each layer has a group with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the frames of each
+    utterance. `ids` (N,) are in the same order. Utterances are computed singly, without padding. Raises UsageError if a
+    layer is not used, or its output is not a tensor of frames.
     """
     import h5py
 
@@ -57,7 +57,7 @@ def stored_activations(
         content.attrs.update({"set": name, "checkpoint": trained.checkpoint.name, "run": trained.folder.name})
         content["ids"] = [utterance.id for utterance in utterances]
         lengths: dict[str, list[int]] = {layer: [] for layer in layers}
-        with _outputs(_model(trained), layers) as outputs:
+        with _collect_outputs(_get_model(trained), layers) as outputs:
             tracked = track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty())
             for utterance in tracked:
                 batch = collate([speech[places[utterance.id]]])
@@ -73,14 +73,14 @@ def stored_activations(
     return file
 
 
-def _model(trained: Trained) -> nn.Module:
+def _get_model(trained: Trained) -> nn.Module:
     assert isinstance(trained.task.model, nn.Module)
     return trained.task.model
 
 
 @contextmanager
-def _outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Outputs of each layer in the latest forward pass, by name."""
+def _collect_outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Collect the outputs of each layer in the latest forward pass, by name."""
     outputs: dict[str, Any] = {}
     named = dict(model.named_modules())
 
@@ -96,20 +96,20 @@ def _outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]
 
 
 def _read_frames(outputs: Mapping[str, Any], layers: Sequence[str], id_: str) -> dict[str, np.ndarray]:
-    """The frames (T, …) of one utterance by layer; what a layer gives out beside them, as lengths, is left out."""
+    """Return the frames (T, …) of an utterance by layer, without other outputs of the layer such as lengths."""
     frames = {}
     for layer in layers:
         output = outputs.get(layer)
         first = output[0] if isinstance(output, tuple) else output
         if not isinstance(first, torch.Tensor) or first.dim() < 3:
-            reason = "has no output" if output is None else "gives out no frames"
+            reason = "has no output" if output is None else "does not output frames"
             raise UsageError(f"activations.layers={layer}: it {reason} for utterance {id_}; expected a layer of frames")
         frames[layer] = first[0].float().cpu().numpy()
     return frames
 
 
 def _append(content: Any, name: str, values: np.ndarray) -> None:
-    """Add rows to a dataset of a file, which grows: all of a large set would not fit into memory."""
+    """Append rows to a dataset in a file, because a large set would not fit into memory."""
     if name not in content:
         content.create_dataset(name, data=values, maxshape=(None, *values.shape[1:]), chunks=(256, *values.shape[1:]))
         return

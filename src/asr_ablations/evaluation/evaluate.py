@@ -1,4 +1,4 @@
-"""evaluate(requests): load runs, fork one pool, store log-probabilities, decode sets, write records."""
+"""Evaluation of runs: load them, fork a pool, store log-probabilities, decode sets and write records."""
 
 import sys
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ HEAD = ("set", "WER %", "CER %", "CER (longer) %", "S", "D", "I", "time s", "utt
 
 
 def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> None:
-    """Print one row per set of every evaluation, under the overrides that distinguish it (Baunsgaard2020 table 3).
+    """Print a row per set of every evaluation, labelled by the overrides that distinguish it (Baunsgaard2020 table 3).
 
     overrides: the command line of each evaluation.
     """
@@ -78,7 +78,7 @@ def print_evaluations(evaluations: Sequence[Evaluation], overrides: Sequence[Seq
 
 
 def _make_labels(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence[str]]) -> list[str]:
-    """The decoder, the overrides that differ among the command lines, and the run if there are several."""
+    """Return labels with the decoder, the overrides that differ, and the run if there are several."""
     several = len({evaluation.folder for evaluation in evaluations}) > 1
     shared = set.intersection(*map(set, overrides)) if overrides else set()
     labels = []
@@ -90,12 +90,12 @@ def _make_labels(evaluations: Sequence[Evaluation], overrides: Sequence[Sequence
     return labels
 
 
-UNTRAINED = 0.9  # greedy WER above which a beam search would take thirty times as long, for nothing
+UNTRAINED = 0.9  # above this greedy WER, a beam search is useless and takes thirty times as long
 
 
 class DecodingArm(NamedTuple):
-    """One request on one run. request: its number; sets: names of those to decode; activation_sets: of those whose
-    activations are stored.
+    """One request on one run. request: its number. sets: to be decoded. activation_sets: sets whose activations are
+    stored.
     """
 
     request: int
@@ -107,9 +107,9 @@ class DecodingArm(NamedTuple):
 
 
 def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
-    """The evaluations of every request, one per run; runs whose model is untrained may be missing.
+    """Return the evaluations of every request, one per run, without runs whose model is untrained.
 
-    Raise UsageError for what cannot be loaded or is out of range.
+    Raises UsageError for requests that cannot be loaded or are out of range.
     """
     silence_lightning()
     arms = _load_arms(requests)
@@ -124,7 +124,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
     stored = {
         stored_activations(arm.trained, name, layers, *_forward_pass(arm.trained)): None
         for arm in arms
-        if (layers := _list(arm.cfg.activations.layers))
+        if (layers := _as_list(arm.cfg.activations.layers))
         for name in arm.activation_sets
     }
     for file in stored:
@@ -135,7 +135,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
 
 
 def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
-    """Load every run once, and build a decoder for each request on it."""
+    """Load every run once, and build a decoder for each request."""
     runs: dict[tuple[Path, str], Trained] = {}
     arms = []
     for number, cfg in enumerate(requests):
@@ -146,21 +146,21 @@ def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
             trained = runs[path, cfg.checkpoint]
             held_out = list(dict.fromkeys([*trained.data.corpus.validation, *trained.data.corpus.test]))
             sets = _choose("sets", cfg.sets, held_out) or held_out
-            check_layers(trained, _list(cfg.activations.layers))
+            check_layers(trained, _as_list(cfg.activations.layers))
             activated = _choose("activations.sets", cfg.activations.sets, ["train", *held_out]) or sets
             arms.append(DecodingArm(number, cfg, trained, sets, activated, build(cfg.decoder)(trained.task.alphabet)))
     return arms
 
 
 def _choose(key: str, value: str | Sequence[str] | None, available: list[str]) -> list[str]:
-    """The requested names, all of them available; none by default."""
-    for name in _list(value):
+    """Return the requested names after checking that they are available; empty by default."""
+    for name in _as_list(value):
         if name not in available:
             raise choices(key, name, available)
-    return _list(value)
+    return _as_list(value)
 
 
-def _list(value: str | Sequence[str] | None) -> list[str]:
+def _as_list(value: str | Sequence[str] | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or [])
 
 
@@ -169,7 +169,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     tuned_on = find_tuning_set(arm.cfg, arm.decoder, arm.trained.data) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
     log_probs = {name: log_probs_of(arm.trained, name) for name in names}
-    # a beam search is slow where the model is unsure of everything
+    # a beam search is slow if the model is unsure
     searches = getattr(arm.decoder, "searches", False)
     if searches and arm.cfg.untrained == "skip" and _is_untrained(arm, list(log_probs.values())):
         return None
@@ -188,7 +188,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
         rows += texts
         sets[name] = set_content(log_probs[name], texts)
         times[name] = decoding_times(log_probs[name], decoded, pool.processes)
-    identity = _identity(arm, tuning, [log_probs[name] for name in arm.sets])
+    identity = _describe_identity(arm, tuning, [log_probs[name] for name in arm.sets])
     name = evaluation_name(decoder_name(arm.cfg), identity)
     ablation = OmegaConf.select(arm.cfg, "ablation")
     declared = OmegaConf.to_container(ablation) if ablation else None
@@ -199,19 +199,19 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
 
 
 def log_probs_of(trained: Trained, name: str) -> LogProbs:
-    """The log-probabilities of a set from the run's folder, computed on the run's own device if they are missing."""
+    """Return a set's log-probabilities from the run's folder, computed on the run's device if they are missing."""
     return stored_log_probs(trained, name, *_forward_pass(trained))
 
 
 def _forward_pass(trained: Trained) -> tuple[torch.device, Precision]:
-    """The run's own device, and a context of its precision."""
+    """Return the run's device, and a context manager for its precision."""
     devices = device_count(trained.cfg)
     precision = trainer(trained.cfg, devices, [], []).precision_plugin.forward_context
     return torch.device("cuda" if devices else "cpu"), precision
 
 
 def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
-    """True if the greedy WER over all sets is above UNTRAINED; then a message is printed."""
+    """Return whether the greedy WER over all sets exceeds UNTRAINED, and print a message if so."""
     greedy = Greedy(arm.trained.task.alphabet)
     rows: list[UtteranceRow] = []
     for log_probs in sets:
@@ -220,22 +220,22 @@ def _is_untrained(arm: DecodingArm, sets: Sequence[LogProbs]) -> bool:
     if (wer := rates(rows).wer) <= UNTRAINED:
         return False
     print(
-        f"{arm.trained.folder.name}: greedy WER is {100 * wer:.0f} %, the model has learnt too little for "
-        f"decoder={decoder_name(arm.cfg)}: skipped (untrained=decode decodes it all the same)"
+        f"{arm.trained.folder.name}: skipped, because with a greedy WER of {100 * wer:.0f} % the model has learnt too "
+        f"little for decoder={decoder_name(arm.cfg)} (untrained=decode decodes it anyway)"
     )
     return True
 
 
-def _identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[LogProbs]) -> Json:
-    """Everything that can change the texts of an evaluation, files by their content."""
+def _describe_identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[LogProbs]) -> Json:
+    """Return everything that can change an evaluation's texts; files are represented by their content."""
     decoder = OmegaConf.to_container(arm.cfg.decoder, resolve=True)
     assert isinstance(decoder, dict)
     described = {}
     for key, file in getattr(arm.decoder, "files", {}).items():
-        # a file in a model folder of src/lm.py has the name of the folder
+        # a file written by src/lm.py is named after its model's folder
         name = file.parent.name if (file.parent / RECORD).exists() else file.name
         described[key] = {"path": decoder.pop(key), "name": name, "sha256": sha256(file)}
-    decoder = {key: value for key, value in decoder.items() if not str(key).endswith(SHA256)}  # in files
+    decoder = {key: value for key, value in decoder.items() if not str(key).endswith(SHA256)}  # included in files
     corpus = arm.trained.data.corpus
     return {
         "name": decoder_name(arm.cfg),

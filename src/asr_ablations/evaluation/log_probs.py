@@ -1,4 +1,4 @@
-"""Log-probabilities of whole sets on disk. They are computed once; every decoder and language model reads them."""
+"""Log-probabilities of whole sets on disk, which are computed once and used by every decoder."""
 
 import logging
 import sys
@@ -26,19 +26,19 @@ from asr_verdicts.files import whole_file, write_json
 log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
-FORMAT = 1  # the version of the stored format: raised when what is stored changes
+FORMAT = 1  # version of the stored format, increased when it changes
 TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
-"""Modules whose code computes log-probabilities from audio, beside the components that the config names."""
+"""Modules that compute log-probabilities from audio, in addition to the config's components."""
 
-Precision: TypeAlias = Callable[[], AbstractContextManager[object]]  # makes a context for the forward pass
+Precision: TypeAlias = Callable[[], AbstractContextManager[object]]  # creates a context for the forward pass
 
 
 @dataclass(frozen=True)
 class LogProbs:
     """The log-probabilities of one set.
 
-    file: (frames of all utterances, V) float16, nats; lengths: frames of each utterance (N,), in the order of the
-    utterances; seconds: duration of the forward pass; device: where it ran.
+    file: (frames of all utterances, V) in float16, nats. lengths: frames of each utterance (N,). seconds: duration of
+    the forward pass. device: the one used for it.
     """
 
     name: str
@@ -54,37 +54,37 @@ class LogProbs:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Of each utterance the row at which it begins, and the one before which it ends."""
+        """The first row of each utterance, and the row after its last."""
         ends = np.cumsum(self.lengths, dtype=np.int64).tolist()
         return [(end - length, end) for end, length in zip(ends, self.lengths, strict=True)]
 
     def read(self) -> list[np.ndarray]:
-        """One array (length, V) per utterance."""
+        """Return an array (length, V) for each utterance."""
         rows = open_rows(self.file)
         return [rows[begin:end] for begin, end in self.spans]
 
 
 def open_rows(file: Path) -> np.ndarray:
-    """All frames (T, V) of a file, read where they are used. Raises ValueError for a file that is no whole array."""
+    """Open all frames (T, V) in a file, which are read when used. Raises ValueError if the array is incomplete."""
     rows: np.ndarray = np.load(file, mmap_mode="r")
     return rows
 
 
 def stored_log_probs(trained: Trained, name: str, device: torch.device, precision: Precision) -> LogProbs:
-    """Log-probabilities of a set from the run's folder, computed if missing. Raises UsageError for equal ids."""
+    """Return a set's log-probabilities from the run's folder, computed if missing. Raises UsageError for equal ids."""
     if name not in trained.data.sets:
         trained.data.read(name)
     utterances = unique_utterances(name, trained.data.sets[name].utterances)
     file = trained.folder / LOG_PROBS / f"{name}-{log_probs_key(trained, utterances, device)}.npy"
-    if (index := _stored(file, len(utterances))) is None:
+    if (index := _read_stored(file, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
         _compute(trained, name, utterances, file, device, precision)
-        index = read_log_probs(_index(file))
+        index = read_log_probs(_locate_index(file))
     return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device)
 
 
 def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
-    """Return each utterance once, in the order of the ids. Raises UsageError for different ones with the same id."""
+    """Return each utterance once, sorted by id. Raises UsageError if different ones have the same id."""
     by_id: dict[str, Utterance] = {}
     for utterance in utterances:
         if by_id.setdefault(utterance.id, utterance) != utterance:
@@ -93,8 +93,8 @@ def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Uttera
 
 
 def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: torch.device) -> str:
-    """Twelve hexadecimal digits of a hash over everything that determines log-probabilities: the checkpoint, the
-    config, the source of features and model, the utterances with their audio, and the device.
+    """Return twelve hexadecimal digits of a hash over everything that log-probabilities depend on. This is checkpoint,
+    config, source of features and model, utterances with audio, and device.
     """
     nodes = [trained.cfg[group] for group in ("features", "model", "rnn", "norm")]
     return content_key(
@@ -109,15 +109,15 @@ def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: tor
     )
 
 
-def _index(file: Path) -> Path:
-    """The file that describes a file of log-probabilities."""
+def _locate_index(file: Path) -> Path:
+    """Return the file that describes a file of log-probabilities."""
     return file.with_suffix(".json")
 
 
-def _stored(file: Path, utterances: int) -> LogProbsRecord | None:
-    """The record of stored log-probabilities; None if they are missing, or damaged, which a warning says."""
+def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
+    """Return the record of stored log-probabilities; None if they are missing, or damaged (with a warning)."""
     try:
-        index = read_log_probs(_index(file))
+        index = read_log_probs(_locate_index(file))
         rows, frames = open_rows(file), sum(index.lengths)
         if (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
             return index
@@ -128,7 +128,7 @@ def _stored(file: Path, utterances: int) -> LogProbsRecord | None:
         fault = f"{error.path.name}: {error.reason}"
     except (OSError, ValueError, EOFError) as error:
         fault = str(error)
-    log.warning("%s is damaged and is computed again: %s", file, fault)
+    log.warning("%s is damaged and will be computed again: %s", file, fault)
     return None
 
 
@@ -138,10 +138,10 @@ def _compute(
     started = time.perf_counter()
     by_id = _forward(trained, name, device, precision)
     rows = np.concatenate([by_id[utterance.id] for utterance in utterances])
-    with whole_file(file, ending=".npy") as temporary:  # it takes its name after its index: a whole file has one
+    with whole_file(file, ending=".npy") as temporary:  # renamed after its index is written, so a complete file has one
         np.save(temporary, rows)
         write_json(
-            _index(file),
+            _locate_index(file),
             {
                 "set": name,
                 "shape": list(rows.shape),
@@ -157,7 +157,7 @@ def _compute(
 
 
 def _forward(trained: Trained, name: str, device: torch.device, precision: Precision) -> dict[str, np.ndarray]:
-    """Log-probabilities (length, V) of every utterance in float16, by id."""
+    """Return the log-probabilities (length, V) of every utterance in float16, by id."""
     trained.data.pinned = device.type == "cuda"
     task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
     by_id: dict[str, np.ndarray] = {}
@@ -172,7 +172,7 @@ def _forward(trained: Trained, name: str, device: torch.device, precision: Preci
 
 
 def halved(row: np.ndarray) -> np.ndarray:
-    """Round (T, V) to float16; the best symbol of a frame is raised if rounding made another one equal."""
+    """Round (T, V) to float16. If rounding makes another symbol equal to a frame's best, the best is raised."""
     rounded = np.clip(row, LOWEST, None).astype(np.float16)
     frames, best = np.arange(len(row)), row.argmax(axis=1) if len(row) else np.zeros(0, int)
     lost = rounded.argmax(axis=1) != best if len(row) else np.zeros(0, bool)

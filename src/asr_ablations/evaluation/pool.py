@@ -1,8 +1,8 @@
-"""One pool of processes that decodes for a whole job, from log-probabilities on disk.
+"""A pool of processes that decodes log-probabilities from disk, for all decoders of a command.
 
-pyctcdecode's models live in a class variable: they reach other processes by fork only (under spawn it decodes in one
-process without a message, under forkserver it raises KeyError). The processes are forked before anything runs on a GPU,
-share the language models' memory, and use one thread each.
+pyctcdecode keeps models in a class variable, which other processes only receive by fork. With spawn it decodes in one
+process without a message, and with forkserver it raises KeyError. The processes are forked before anything runs on a
+GPU, share the memory of language models, and use one thread each.
 """
 
 import functools
@@ -28,12 +28,12 @@ from asr_ablations.tools.signals import end_with, start_of
 from asr_ablations.training.contracts import Decoder
 from asr_verdicts.errors import UsageError, choices
 
-_decoders: list[Decoder] = []  # the decoders of this process and of those that are forked from it
+_decoders: list[Decoder] = []  # the decoders of this process and its forks
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """One decoded set: texts in the order of its utterances, wall-clock seconds, CPU seconds of all processes."""
+    """A decoded set: texts in the order of utterances, wall-clock seconds, and CPU seconds of all processes."""
 
     texts: list[str]
     seconds: float
@@ -41,7 +41,7 @@ class Decoded:
 
 
 class Pool:
-    """Forked processes that hold the decoders, as a context."""
+    """Forked processes with the decoders, as a context manager."""
 
     def __init__(self, decoders: Sequence[Decoder], processes: int) -> None:
         _decoders[:] = decoders
@@ -50,7 +50,7 @@ class Pool:
         self._executor = ProcessPoolExecutor(
             processes, fork, initializer=_set_up, initargs=(os.getpid(), start_of(os.getpid()))
         )
-        list(self._executor.map(abs, range(processes)))  # forks them now
+        list(self._executor.map(abs, range(processes)))  # forks the processes now
 
     def decode(
         self,
@@ -61,8 +61,8 @@ class Pool:
     ) -> Decoded:
         """Decode every utterance of a set.
 
-        decoder: its number in the list of decoders; values: of its attributes (alpha, beta …), in place of its own;
-        advance: is called after each utterance. Raises UsageError if a process dies.
+        decoder: its number in the list. values: replace attributes of the decoder (alpha, beta, …). advance: called
+        after each utterance. Raises UsageError if a process dies.
         """
         started = time.perf_counter()
         task = functools.partial(_decode, decoder, dict(values or {}), log_probs.file)
@@ -76,7 +76,7 @@ class Pool:
                 if advance is not None:
                     advance()
         except BrokenProcessPool as error:
-            raise UsageError("a decoding process died, most likely for lack of memory: try fewer processes=…, or a "
+            raise UsageError("a decoding process died, probably because memory ran out: try fewer processes=…, or a "
                              "smaller decoder.beam_width or language model") from error  # fmt: skip
         return Decoded(texts, time.perf_counter() - started, core_seconds)
 
@@ -89,7 +89,7 @@ class Pool:
 
 
 def count_processes(requested: object) -> int:
-    """Return the value of the key `processes`, auto as one per core. Raises UsageError for other values."""
+    """Return the key `processes` as a number; auto means one per core. Raises UsageError for invalid values."""
     if requested == "auto":
         return cores()
     if not is_whole(requested, 1) or requested > MOST_PROCESSES:
@@ -98,14 +98,14 @@ def count_processes(requested: object) -> int:
 
 
 def _set_up(parent: int, started: float) -> None:
-    """Runs first in every process of the pool."""
+    """Prepare a process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    end_with(parent, started)  # the others of the pool hold the queue open, on which each would wait for ever
-    torch.set_num_threads(1)  # more would wait for threads that do not exist in a fork
+    end_with(parent, started)  # other processes keep the queue open, so each would wait for ever
+    torch.set_num_threads(1)  # more would wait for threads that a fork does not have
 
 
 def _decode(number: int, values: dict[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:
-    """The text of the frames `span` (from, to) of a file of log-probabilities, and the seconds of CPU time it took."""
+    """Return the text of the frames `span` (from, to) in a file of log-probabilities, and the CPU seconds used."""
     started = time.process_time()
     decoder = _decoders[number]
     with temporary_values(decoder, values):
@@ -119,10 +119,10 @@ _rows = functools.lru_cache(maxsize=64)(open_rows)
 
 @contextmanager
 def temporary_values(decoder: Decoder, values: Mapping[str, float]) -> Iterator[None]:
-    """Give attributes of the decoder other values within a block."""
-    before = {key: getattr(decoder, key) for key in values}
+    """Change attributes of the decoder within a block."""
+    previous = {key: getattr(decoder, key) for key in values}
     vars(decoder).update(values)
     try:
         yield
     finally:
-        vars(decoder).update(before)
+        vars(decoder).update(previous)

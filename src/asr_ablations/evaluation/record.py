@@ -1,4 +1,4 @@
-"""The result of an evaluation, and its files in the run's folder."""
+"""The result of an evaluation and its files in the run's folder."""
 
 import hashlib
 import json
@@ -18,8 +18,8 @@ from asr_verdicts.record import Rates, UtteranceRow, rates
 
 
 def error_report(rows: Sequence[UtteranceRow]) -> str:
-    """The report of every set: its WER; utterances with (reference->hypothesis) where they differ; substitutions,
-    deletions and insertions, the most frequent first; words, those with most errors first.
+    """Return the error report of every set. It has the WER, utterances with marked errors (reference->hypothesis),
+    substitutions, deletions and insertions by frequency, and words by number of errors.
     """
     names = dict.fromkeys(row["set"] for row in rows)
     return "".join(_report_set(name, [row for row in rows if row["set"] == name]) for name in names)
@@ -52,12 +52,12 @@ def _mark_errors(aligned: Sequence[Pair]) -> str:
 
 
 def _list_frequent(counted: Iterable[tuple[int, str]]) -> list[str]:
-    """Lines of counts and confusions, the most frequent first."""
+    """Format counts and confusions as lines, most frequent first."""
     return [f"{n}\t{confusion}" for n, confusion in sorted(counted, key=lambda row: (-row[0], row[1]))]
 
 
 def _list_words(counted: Counter[Pair]) -> list[str]:
-    """Lines of word, correct, errors, count in the references and in the hypotheses; most errors first."""
+    """Format word, correct, errors, and counts in references and hypotheses as lines, most errors first."""
     spoken: Counter[str] = Counter()
     recognised: Counter[str] = Counter()
     for (reference, hypothesis), n in counted.items():
@@ -75,7 +75,7 @@ def _list_words(counted: Counter[Pair]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodedSet(Rates):
-    """Rates and counts of one set."""
+    """Rates and counts of a set."""
 
     audio_seconds: float
     sha256_of_transcripts: str
@@ -83,10 +83,10 @@ class DecodedSet(Rates):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of one decoder on sets of one run.
+    """The result of a decoder on sets of a run.
 
-    folder: of the run; content: of evaluations/<name>.json, what can change the texts and the rates by set; rows: the
-    utterances of all sets; times: by set.
+    folder: of the run. content: of evaluations/<name>.json, with everything that can change texts, and rates by set.
+    rows: the utterances of all sets. times: by set.
     """
 
     folder: Path
@@ -96,7 +96,7 @@ class Evaluation:
     times: dict[str, Json]
 
     def write(self) -> Path:
-        """Write <name>.json, tables of utterances and speakers, errors as icefall has them, and the times."""
+        """Write <name>.json, tables of utterances and speakers, errors in icefall's format, and times."""
         folder = self.folder / EVALUATIONS
         (folder / TIMING).mkdir(parents=True, exist_ok=True)
         write_json(folder / TIMING / f"{self.name}.json", self.times)
@@ -104,17 +104,17 @@ class Evaluation:
         write_csv(folder / f"{self.name}.speakers.csv", speakers(self.rows))
         write(folder / f"{self.name}.errors.txt", error_report(self.rows))
         content = {**self.content, "sets": {name: as_json(result) for name, result in self.content["sets"].items()}}
-        write_json(folder / f"{self.name}.json", content)  # last: if it exists, so do the others
+        write_json(folder / f"{self.name}.json", content)  # last, so that the others exist if it exists
         return folder / f"{self.name}.json"
 
 
 def evaluation_name(decoder: str, content: Json) -> str:
-    """The name <decoder>-<hash>. content: everything that can change the result."""
+    """Return the name <decoder>-<hash>. content: everything that can change the result."""
     return f"{decoder}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
 def set_rows(log_probs: LogProbs, texts: Sequence[str]) -> list[UtteranceRow]:
-    """Rows like those of utterances.csv, each utterance once, in the order of the ids. texts: the hypotheses."""
+    """Return rows like those in utterances.csv, one per utterance, sorted by id. texts: the hypotheses."""
     return [
         utterance_row(log_probs.name, utterance, utterance.text, text)
         for utterance, text in zip(log_probs.utterances, texts, strict=True)
@@ -122,7 +122,7 @@ def set_rows(log_probs: LogProbs, texts: Sequence[str]) -> list[UtteranceRow]:
 
 
 def set_content(log_probs: LogProbs, rows: Sequence[UtteranceRow]) -> DecodedSet:
-    """Return rates and counts of one set."""
+    """Return a set's rates and counts."""
     return DecodedSet(
         **vars(rates(rows)),
         audio_seconds=log_probs.audio_seconds,
@@ -131,7 +131,7 @@ def set_content(log_probs: LogProbs, rows: Sequence[UtteranceRow]) -> DecodedSet
 
 
 def decoding_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> Json:
-    """Return the times of one set, and where they were measured; the real-time factor is over seconds of audio."""
+    """Return a set's times and device. The real-time factor is relative to seconds of audio."""
     utterances = max(1, len(decoded.texts))
     return {
         "forward_seconds": log_probs.seconds,
@@ -146,7 +146,7 @@ def decoding_times(log_probs: LogProbs, decoded: Decoded, processes: int) -> Jso
 
 
 def speakers(rows: Sequence[UtteranceRow]) -> list[dict[str, object]]:
-    """The rates of every speaker of every set, the worst first."""
+    """Return the rates of every speaker in every set, worst first."""
     by_speaker: dict[tuple[str, str], list[UtteranceRow]] = {}
     for row in rows:
         by_speaker.setdefault((row["set"], row["speaker"]), []).append(row)

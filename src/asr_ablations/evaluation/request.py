@@ -9,20 +9,20 @@ from asr_ablations.config.build import check_targets
 from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
-from asr_ablations.tools.checks import auto_or_one, is_number, label_or_null, path_or_none, whole
+from asr_ablations.tools.checks import check_auto_or_one, is_number, label_or_null, path_or_none, whole
 from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
 
 def decoder_name(cfg: DictConfig) -> str:
-    """The name of the config's decoder: that of its file in components/decoder/."""
+    """Return the name of the config's decoder, which is its module in components/decoder/."""
     return str(cfg.decoder._target_).split(".")[-2]
 
 
 SPACES = ("alpha", "beta", "prune_beams")
-WIDEST = 1000  # of the ends of these ranges: weights, and nats
-MOST = {"tune.trials": 10**6, "tune.seed": 2**32 - 1}  # the largest seed is NumPy's
+WIDEST = 1000  # largest absolute value in these ranges, which are of weights or in nats
+MOST = {"tune.trials": 10**6, "tune.seed": 2**32 - 1}  # NumPy limits seeds
 
 
 def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
@@ -30,13 +30,13 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
     for cfg in cfgs if isinstance(cfgs, list) else [cfgs]:
         check_targets(cfg)
         if not cfg.run:
-            raise UsageError(f"run is not set: a run's folder, as in {typed('evaluate')} run=outputs/<sweep>/<run>")
+            raise UsageError(f"run is not set: expected a run's folder: {typed('evaluate')} run=outputs/<sweep>/<run>")
         for key in ("run", "root"):
             path_or_none(key, cfg[key])
         for key, most in MOST.items():
             whole(key, OmegaConf.select(cfg, key), 0, most)
         if label_or_null("tune.set", cfg.tune.set) and not cfg.tune.trials:
-            raise choices("tune.set", cfg.tune.set, "null where tune.trials=0: nothing is tuned")
+            raise choices("tune.set", cfg.tune.set, "null with tune.trials=0, which tunes nothing")
         if cfg.tune.trials:
             require("search", f"tune.trials={cfg.tune.trials}", "optuna")
         if cfg.activations.layers != []:
@@ -50,7 +50,7 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
                 _check_space(key, cfg.tune[key])
         if cfg.untrained not in ("skip", "decode"):
             raise choices("untrained", cfg.untrained, ("skip", "decode"))
-        auto_or_one("gpus", cfg.gpus)
+        check_auto_or_one("gpus", cfg.gpus)
 
 
 def _check_names(key: str, value: object) -> None:
@@ -62,7 +62,7 @@ def _check_names(key: str, value: object) -> None:
 
 
 def _check_space(key: str, value: object) -> None:
-    """Raises UsageError for anything but two numbers, the second larger than the first."""
+    """Raise UsageError unless there are two numbers, the second larger than the first."""
     ends = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
     if isinstance(ends, list) and len(ends) == 2 and all(map(is_number, ends)):
         above = 0 if key == "prune_beams" else -math.inf
@@ -72,7 +72,7 @@ def _check_space(key: str, value: object) -> None:
 
 
 def finished_runs(path: Path) -> list[Path]:
-    """The folders of the finished runs of a sweep's folder. Any other path is a run's own, and is returned alone."""
+    """Return the finished runs in a sweep's folder. Any other path is taken for a run's and returned alone."""
     if not path.is_dir() or (path / CONFIG).exists():
         return [path]
     runs = [run for run in runs_in(path) if not KEPT_ASIDE.search(run.name) and why_unfinished(run) is None]

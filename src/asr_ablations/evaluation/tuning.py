@@ -1,4 +1,4 @@
-"""Tuning of a decoder's weights by the WER of a validation set, over log-probabilities that are computed once."""
+"""Tuning of a decoder's weights by the WER on a validation set, with stored log-probabilities."""
 
 import itertools
 import warnings
@@ -26,18 +26,18 @@ from asr_verdicts.files import Json, write_csv, write_json
 from asr_verdicts.plotting import LOOK, grid, save, wrapped
 from asr_verdicts.record import rates
 
-Trial = dict[str, float]  # the number of a trial, its values by the decoder's key, and its WER and CER as fractions
+Trial = dict[str, float]  # a trial's number, its values by the decoder's keys, and its WER and CER as fractions
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The trial with the lowest WER; among equals that with the lower CER, and among those the earliest."""
+    """Return the trial with the lowest WER; of equal ones, the lower CER, and then the earlier trial."""
     return min(trials, key=lambda trial: (trial["wer"], trial["cer"]))
 
 
 def draw(trials: Sequence[Trial], keys: Sequence[str], name: str, folder: Path, file: str) -> list[Path]:
     """Draw a panel for each pair of weights, coloured by WER in percent, with the chosen values marked.
 
-    name: of the set; file: name of the figure without its ending. Returns the paths of the figure.
+    name: of the set. file: the figure's name without ending. Returns the figure's paths.
     """
     pairs = list(itertools.combinations(keys, 2)) or [(keys[0], keys[0])]
     best = best_trial(trials)
@@ -53,7 +53,7 @@ def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Tria
     xs, ys = ([trial[key] for trial in trials] for key in (x, y))
     percent = [100 * trial["wer"] for trial in trials]
     vectors = [(a - xs[0], b - ys[0]) for a, b in zip(xs, ys, strict=True)]
-    if any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2)):  # not in one line
+    if any(abs(a * d - b * c) > 1e-9 for (a, b), (c, d) in itertools.combinations(vectors, 2)):  # not collinear
         panel.tricontourf(Triangulation(xs, ys), percent, levels=12, cmap="viridis_r", alpha=0.7)
     points = panel.scatter(xs, ys, c=percent, cmap="viridis_r", edgecolors="#222222", linewidths=0.5, s=22)
     panel.plot(best[x], best[y], marker="*", color="#d55e00", markeredgecolor="white", markersize=14)
@@ -61,39 +61,39 @@ def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Tria
     panel.figure.colorbar(points, ax=panel)
 
 
-Spaces: TypeAlias = dict[str, tuple[float, float]]  # the range of each weight that is tuned, by its key
+Spaces: TypeAlias = dict[str, tuple[float, float]]  # the range of each tuned weight, by key
 
 
 def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
-    """The set to tune on. Raises UsageError for a test set, by name or content, and for a decoder without weights."""
+    """Return the set to tune on. Raises UsageError for test sets (by name or content) and decoders without weights."""
     corpus = data.corpus
     if not getattr(decoder, "tuned", ()):
-        raise UsageError(f"tune.trials={cfg.tune.trials}: this decoder has no weights; beam_lm and beam_charlm have")
+        raise UsageError(f"tune.trials={cfg.tune.trials}: this decoder has no weights, unlike beam_lm and beam_charlm")
     name = str(cfg.tune.set or corpus.validation[0])
     if name in corpus.test:
-        raise UsageError(f"tune.set={name}: refused, that is a test set; expected {', '.join(corpus.validation)}")
+        raise UsageError(f"tune.set={name}: refused, because it is a test set; expected {', '.join(corpus.validation)}")
     if name not in corpus.validation:
         raise choices("tune.set", name, corpus.validation)
     spoken = set(corpus.read(name).strings("content"))
     for test in corpus.test:
         if spoken.intersection(corpus.read(test).strings("content")):
-            raise UsageError(f"tune.set={name}: refused, it shares utterances with the test set {test}")
+            raise UsageError(f"tune.set={name}: refused, because it shares utterances with the test set {test}")
     return name
 
 
 def tune(
     cfg: DictConfig, number: int, decoder: Decoder, pool: Pool, log_probs: LogProbs, folder: Path, bar: Progress
 ) -> Json:
-    """Try `tune.trials` values and write the trials to the run's folder. The first trial has the config's values; the
-    others are drawn by Optuna's TPE sampler. Among trials of equal WER the lower CER wins, then the earlier trial.
+    """Try `tune.trials` values and write the trials to the run's folder. The first trial has the config's values, and
+    Optuna's TPE sampler draws the others. See `best_trial` for the choice.
 
-    number: of the decoder in the pool; folder: of the run.
+    number: of the decoder in the pool. folder: of the run.
     """
     spaces: Spaces = {key: tuple(cfg.tune[key]) for key in getattr(decoder, "tuned", ()) if cfg.tune[key] is not None}
     trials: list[Trial] = []
     task = bar.add_task(f"tuning on {log_probs.name}", total=cfg.tune.trials)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SQLAlchemy warns about its own next version
+        warnings.simplefilter("ignore")  # SQLAlchemy warns about its next version
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=cfg.tune.seed))

@@ -1,4 +1,4 @@
-"""KenLM's programs lmplz and build_binary: on the PATH, or beside Python, where `make lmplz` puts them."""
+"""KenLM's programs lmplz and build_binary, on the PATH or next to Python, where `make lmplz` installs them."""
 
 import math
 import shutil
@@ -16,20 +16,20 @@ from asr_verdicts.files import whole_file
 
 
 def find(name: str) -> Path | None:
-    """Return the program with this name or path, or None if there is none."""
+    """Return the program with this name or path, or None if it is missing."""
     program = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     return Path(program) if program else None
 
 
 def lmplz(program: Path, text: Path, arpa: Path, order: int, prune: Sequence[int]) -> None:
-    """Write an ARPA file from a text with a sentence per line. Raises UsageError with the end of lmplz's output."""
+    """Write an ARPA file from a text with one sentence per line. Raises UsageError with the end of lmplz's output."""
     with whole_file(arpa) as output:
         options = ["-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%", "-T", f"{arpa.parent}/"]
         _run([str(program), *options, "--prune", *map(str, prune), "--text", str(text), "--arpa", str(output)])
 
 
 def binary(program: Path, arpa: Path, target: Path) -> None:
-    """Write an ARPA file as KenLM's binary, which loads immediately. Raises UsageError if build_binary fails."""
+    """Convert an ARPA file to KenLM's binary, which loads immediately. Raises UsageError if build_binary fails."""
     with whole_file(target) as output:
         _run([str(program), str(arpa), str(output)])
 
@@ -42,12 +42,12 @@ def _run(command: list[str]) -> None:
 
 
 Fit: TypeAlias = dict[str, float]
-"""Numbers of sentences and words, and the fit to them; oov_rate: the share of words that the model lacks."""
+"""Numbers of sentences and words, and measures of fit. oov_rate: the share of words unknown to the model."""
 
 
 def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> Fit:
-    """Measure the fit to sentences of words: the perplexity over words and sentence ends, as KenLM's `query` counts it,
-    with and without unknown words; the share of unknown words; the entropy in bits per word.
+    """Measure a model's fit to sentences. The perplexity is over words and sentence ends, as in KenLM's `query`, with
+    and without unknown words. The entropy is in bits per word.
     """
     total = without_oov = 0.0
     words = unknown = ends = 0
@@ -57,7 +57,7 @@ def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> F
             total += score
             without_oov += 0.0 if oov else score
             words, unknown = words + 1, unknown + oov
-    counted = max(1, words)  # sentence ends included
+    counted = max(1, words)  # including sentence ends
     return {
         "sentences": ends,
         "words": words - ends,

@@ -1,4 +1,4 @@
-"""KenLM n-gram models for decoders, with the words they know."""
+"""KenLM n-gram models for decoders, with their vocabularies."""
 
 import bisect
 import functools
@@ -18,16 +18,16 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 from asr_verdicts.text import clean, decode, lower
 
-WORDS = "words.txt"  # the word list that src/lm.py writes beside its model
+WORDS = "words.txt"  # the word list that src/lm.py writes next to its model
 
 
 def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
-    """Return the file of a word list, and its words, one per line, each once.
+    """Return a word list's file and its words, one per line, without repetitions.
 
-    Raises UsageError for a list that is missing or empty, and for a word that the alphabet cannot spell.
+    Raises UsageError for a missing or empty list, and for words with letters outside the alphabet.
     """
     if not path:
-        raise UsageError("decoder.words is not set: a file with one word per line, or a folder written by src/lm.py")
+        raise UsageError("decoder.words is not set: expected a file with one word per line, or a folder from src/lm.py")
     if not isinstance(path, str):
         raise choices("decoder.words", path, "the path of a file or folder")
     file = Path(path) / WORDS if Path(path).is_dir() else Path(path)
@@ -36,7 +36,7 @@ def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
     except OSError as error:
         raise UsageError(f"decoder.words={path}: cannot be read ({error})") from error
     if not words:
-        raise UsageError(f"decoder.words={path}: there is no word in it")
+        raise UsageError(f"decoder.words={path}: it contains no words")
     if odd := unspellable(words, alphabet):
         raise UsageError(
             f"decoder.words={path}: {len(odd)} of {len(words)} words cannot be spelled with the alphabet "
@@ -46,22 +46,22 @@ def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
 
 
 def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
-    """Return the words with a character that is no letter of the alphabet."""
+    """Return the words with a character that is not a letter of the alphabet."""
     letters = set(alphabet.letters)
     return [word for word in words if not letters.issuperset(word)]
 
 
-NATS = math.log(10)  # nats of a base 10 logarithm of 1: ARPA files and KenLM use base 10
-SPACE = "|"  # the symbol for the space in a model of characters
+NATS = math.log(10)  # nats per unit of log10, which ARPA files and KenLM use
+SPACE = "|"  # represents the space in a model of characters
 BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
-"""Files that src/lm.py writes to a model's folder: the binary if build_binary is installed, lm.pt for an LSTM."""
+"""Files that src/lm.py writes to a model's folder: lm.binary if build_binary is installed, lm.pt for an LSTM."""
 MARKS = ("<s>", "</s>", "<unk>")
-ENOUGH = 0.9  # the least share of a model's words that the alphabet must be able to spell; the others have no effect
+ENOUGH = 0.9  # minimum share of a model's words that the alphabet can spell; the others are ignored
 
 
 @dataclass(frozen=True)
 class WordModel:
-    """An n-gram model, its sorted words, and the file it was read from."""
+    """An n-gram model, its sorted words, and its file."""
 
     ngrams: kenlm.Model
     words: list[str]
@@ -71,7 +71,7 @@ class WordModel:
         return word in self.ngrams
 
     def begins(self, letters: str) -> bool:
-        """Return whether a known word begins with these letters."""
+        """Return whether a known word starts with these letters."""
         index = bisect.bisect_left(self.words, letters)
         return index < len(self.words) and self.words[index].startswith(letters)
 
@@ -82,7 +82,7 @@ def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
     odd = unspellable(model.words, alphabet)
     if not model.words or len(odd) > (1 - ENOUGH) * len(model.words):
         other_form = sum(lower(clean(word)) != word for word in odd) > len(odd) / 2
-        remedy = "; its case or Unicode form differs: python src/lm.py lm=arpa lm.file=<file> writes a copy in ours"
+        remedy = "; case or Unicode form differ: python src/lm.py lm=arpa lm.file=<file> writes a suitable copy"
         raise UsageError(
             f"decoder.lm={path}: {len(odd)} of its {len(model.words)} words cannot be spelled with the alphabet "
             f"{alphabet.letters!r}, for example {(odd or ['none'])[0]!r}{remedy if other_form else ''}"
@@ -93,7 +93,7 @@ def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
 
 
 def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
-    """Load a model of characters. Raises UsageError as load_words, and for a model of words."""
+    """Load a model of characters. Raises UsageError like load_words, and for a model of words."""
     model = load(path)
     if any(len(word) > 1 for word in model.words):
         raise UsageError(f"decoder.lm={path}: a model of words; use decoder=beam_lm, or estimate a model of characters "
@@ -106,9 +106,9 @@ def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
 
 
 def load(path: str | None) -> WordModel:
-    """Load a model of any unit. Raises UsageError for a model that is missing or cannot be read."""
+    """Load a model with any unit. Raises UsageError if it is missing or unreadable."""
     if not path:
-        raise UsageError("decoder.lm is not set: an ARPA file, a KenLM binary, or a folder written by src/lm.py")
+        raise UsageError("decoder.lm is not set: expected an ARPA file, a KenLM binary, or a folder from src/lm.py")
     if not isinstance(path, str):
         raise choices("decoder.lm", path, "the path of a file or folder")
     file = find(Path(path))
@@ -117,23 +117,23 @@ def load(path: str | None) -> WordModel:
 
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int, path: str) -> WordModel:
-    """Read a model, once for all decoders that use it. changed: the file's time, so that a new file is read again."""
+    """Read a model once for all decoders. changed: the file's time, so that a changed file is read again."""
     vocabulary = read_unigrams(file) if is_arpa(file) else read_binary_words(file)
     config = kenlm.Config()
     config.show_progress = False
-    with _silent_stderr():
+    with _silence_stderr():
         try:
             ngrams = kenlm.Model(str(file), config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
-            raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_short(error)}") from error
+            raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_shorten(error)}") from error
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)
     if any(word not in ngrams for word in words):
-        raise UsageError(f"decoder.lm={path}: damaged, its list of words does not belong to the model")
+        raise UsageError(f"decoder.lm={path}: damaged, because its list of words does not belong to the model")
     return WordModel(ngrams, words, file)
 
 
 def find(path: Path) -> Path:
-    """Return the model's file, of a folder the one that loads faster. Raises UsageError if there is none."""
+    """Return the model's file; in a folder, the one that loads faster. Raises UsageError if it is missing."""
     candidates = [path / BINARY, path / ARPA] if path.is_dir() else [path]
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:
@@ -143,14 +143,14 @@ def find(path: Path) -> Path:
 
 
 def is_arpa(file: Path) -> bool:
-    """Return whether the file is read as ARPA: all files but KenLM's binaries, which begin with "mmap lm"."""
+    """Return whether to read a file as ARPA: all except KenLM's binaries, which start with "mmap lm"."""
     with file.open("rb") as opened:
         return opened.read(7) != b"mmap lm"
 
 
 @contextmanager
-def _silent_stderr() -> Iterator[None]:
-    """Discard what goes to the file descriptor of stderr: KenLM writes advice there, not through Python."""
+def _silence_stderr() -> Iterator[None]:
+    """Discard output to the file descriptor of stderr, to which KenLM writes advice without using Python."""
     stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)
@@ -161,8 +161,8 @@ def _silent_stderr() -> Iterator[None]:
         os.close(stderr)
 
 
-def _short(error: BaseException) -> str:
-    """Return the end of KenLM's message, which begins with lines of its source."""
+def _shorten(error: BaseException) -> str:
+    """Return the end of KenLM's message, which starts with lines of its source."""
     text = " ".join(str(error).split()).rstrip(")")
     return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]
 
@@ -176,20 +176,20 @@ def install(file: Path, folder: Path, language: str) -> dict[str, object]:
 
 
 FORMAT = b"mmap lm http://kheafield.com/code format version 5\n"
-HAS_WORDS = 100  # byte of the header that says whether the words stand at the end of the file
-FIRST = b"<unk>\0"  # the first of the words; each ends with a zero byte
+HAS_WORDS = 100  # header byte that is not 0 if the words are stored at the end of the file
+FIRST = b"<unk>\0"  # the first word; each word ends with a zero byte
 
 
 def read_binary_words(file: Path) -> list[str]:
-    """Return the words of a binary, <unk> first. Raises UsageError for a file of another format, or without words."""
+    """Return the words of a KenLM binary, <unk> first. Raises UsageError for other formats, and without words."""
     if file.stat().st_size <= HAS_WORDS:
-        raise UsageError(f"{file}: a KenLM binary that is damaged: its header is cut")
+        raise UsageError(f"{file}: a damaged KenLM binary: its header is truncated")
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content[: len(FORMAT)] != FORMAT:
-            raise UsageError(f"{file}: no KenLM binary of format 5")
+            raise UsageError(f"{file}: not a KenLM binary of format 5")
         begin = content.rfind(FIRST)
         if not content[HAS_WORDS]:
-            raise UsageError(f"{file}: contains no words; build_binary writes them unless an option says otherwise")
+            raise UsageError(f"{file}: contains no words; build_binary includes them unless an option prevents it")
         if begin < 0 or content[-1]:
-            raise UsageError(f"{file}: a KenLM binary that is damaged: its list of words is cut")
+            raise UsageError(f"{file}: a damaged KenLM binary: its list of words is truncated")
         return [word.decode("utf-8", errors="replace") for word in content[begin:-1].split(b"\0")]

@@ -1,4 +1,4 @@
-"""ARPA files: n-grams with log10 probabilities and back-off weights, as SRILM, KenLM and others write them."""
+"""ARPA files: n-grams with log10 probabilities and back-off weights, as written by SRILM, KenLM and others."""
 
 import gzip
 import math
@@ -13,11 +13,11 @@ from asr_verdicts.files import whole_file
 from asr_verdicts.text import clean, decode, lower
 
 Entry = tuple[tuple[str, ...], float, float | None]
-"""Words, log10 of the probability, log10 of the back-off weight; None for the highest order."""
+"""Words, log10 probability, and log10 back-off weight, which is None for the highest order."""
 
 
 def read_unigrams(file: Path) -> list[str]:
-    """Return the words of an ARPA file, <s> and other marks included. Raises UsageError if it has none."""
+    """Return the words of an ARPA file, including <s> and other marks. Raises UsageError if it has none."""
     words = []
     with open_text(file) as lines:
         inside = False
@@ -28,16 +28,16 @@ def read_unigrams(file: Path) -> list[str]:
                 inside = line.startswith("\\1-grams:")
             elif inside and line.strip():
                 if len(columns := line.split()) < 2:
-                    raise UsageError(f"{file}: no n-gram: {line.strip()[:80]!r}")
+                    raise UsageError(f"{file}: not an n-gram: {line.strip()[:80]!r}")
                 words.append(columns[1])
     if not words:
-        raise UsageError(f"{file}: not an ARPA file (there is no \\1-grams: in it)")
+        raise UsageError(f"{file}: not an ARPA file (\\1-grams: is missing)")
     return words
 
 
 @contextmanager
 def open_text(file: Path) -> Iterator[Iterable[str]]:
-    """Open a text for reading by lines, compressed (.gz) or not. Raises UsageError if it is damaged or not UTF-8."""
+    """Open a text file for reading lines, compressed (.gz) or not. Raises UsageError if it is damaged or not UTF-8."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
             lines = enumerate(content, start=1)
@@ -47,42 +47,42 @@ def open_text(file: Path) -> Iterator[Iterable[str]]:
 
 
 def write_arpa(file: Path, orders: Sequence[Sequence[Entry]]) -> None:
-    """Write n-grams, one sequence of entries per order. An existing file is complete."""
+    """Write n-grams, with a sequence of entries per order. The file appears when it is complete."""
     with whole_file(file) as temporary, temporary.open("w", encoding="utf-8") as output:
         output.write("\\data\\\n")
         output.writelines(f"ngram {n}={len(entries)}\n" for n, entries in enumerate(orders, start=1))
         for n, entries in enumerate(orders, start=1):
             output.write(f"\n\\{n}-grams:\n")
-            output.writelines(_line(entry) for entry in entries)
+            output.writelines(_format_line(entry) for entry in entries)
         output.write("\n\\end\\\n")
 
 
-def _line(entry: Entry) -> str:
+def _format_line(entry: Entry) -> str:
     words, probability, backoff = entry
     weight = "" if backoff is None else f"\t{backoff:.7g}"
     return f"{probability:.7g}\t{' '.join(words)}{weight}\n"
 
 
 def lower_case(source: Path, target: Path, language: str) -> None:
-    """Write a copy in the form of transcripts: in lower case, NFC. Raises UsageError if two words would become one."""
+    """Write a copy in lower case and NFC, like transcripts. Raises UsageError if two words would become equal."""
     originals: dict[str, str] = {}
     for word in read_unigrams(source):
         if (lowered := lower(clean(word), language)) in originals:
-            raise UsageError(f"{source}: {originals[lowered]!r} and {word!r} would be one word in lower case")
+            raise UsageError(f"{source}: {originals[lowered]!r} and {word!r} are the same word in lower case")
         originals[lowered] = word
     with open_text(source) as lines, whole_file(target) as temporary, temporary.open("w", encoding="utf-8") as output:
-        # numbers have no case but the e of 1e-05; \data\ and other marks are lower case already
+        # numbers contain only the letter e, as in 1e-05; \data\ and other marks are already in lower case
         output.writelines(lower(clean(line), language) for line in lines)
 
 
 Gram = tuple[str, ...]
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 FALLBACK = (0.0, 0.5, 1.0, 1.5)
-"""lmplz's --discount_fallback for counts of 0, 1, 2, 3 and more, if a corpus is too small to estimate them."""
+"""lmplz's --discount_fallback for counts of 0, 1, 2, 3 and more, used if a corpus is too small to estimate them."""
 
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> list[list[Entry]]:
-    """Return the entries of an ARPA file by order, 2 or more. prune: counts up to which an order leaves n-grams out."""
+    """Return the entries of an ARPA file by order, 2 or more. prune: largest count that each order leaves out."""
     raw = _count(sentences, order)
     adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
     adjusted[0].pop((BEGIN,), None)
@@ -91,13 +91,13 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
     probabilities: dict[Gram, float] = {}
     backoffs: dict[Gram, float] = {}
     for n in range(order):
-        discounts = _discounts(_counts_of_counts(adjusted[n], raw[n], numbers))
+        discounts = _compute_discounts(_count_counts(adjusted[n], raw[n], numbers))
         _weigh(adjusted[n], used[n], discounts, probabilities, backoffs)
-    return [_entries(n, used[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
+    return [_list_entries(n, used[n], probabilities, backoffs, last=n == order - 1) for n in range(order)]
 
 
 def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
-    """Return how often each n-gram occurs in the sentences, one counter per order."""
+    """Count each n-gram in the sentences, with a counter per order."""
     counts: list[Counter[Gram]] = [Counter() for _ in range(order)]
     for sentence in sentences:
         padded = (BEGIN, *sentence, END)
@@ -107,14 +107,14 @@ def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]
 
 
 def _adjust(raw: Counter[Gram], longer: Counter[Gram]) -> dict[Gram, int]:
-    """Return how many different words precede each n-gram, or how often it occurs if it begins a sentence."""
+    """Return the number of different words before each n-gram, or its count if it starts a sentence."""
     preceding = Counter(gram[1:] for gram in longer)
     return {gram: count if gram[0] == BEGIN else preceding[gram] for gram, count in raw.items()}
 
 
-def _counts_of_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
-    """Return how many n-grams have each count. lmplz uses the raw count for the last n-gram in its order, by the number
-    of the last word, then of the word before it and so on; in a small corpus that changes the discounts.
+def _count_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
+    """Return the number of n-grams with each count. lmplz uses the raw count for the n-gram that is last in its order,
+    sorted by number of the last word, then of the word before it, … In a small corpus this changes the discounts.
     """
     counted = Counter(adjusted.values())
     last = max(adjusted, key=lambda gram: [numbers[word] for word in reversed(gram)])
@@ -123,8 +123,8 @@ def _counts_of_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: di
     return counted
 
 
-def _discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
-    """Return what is subtracted from counts of 0, 1, 2, 3 and more (Chen and Goodman, equation 26)."""
+def _compute_discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
+    """Return the discounts for counts of 0, 1, 2, 3 and more (Chen and Goodman, equation 26)."""
     t1, t2, t3, t4 = (counts_of_counts[k] for k in (1, 2, 3, 4))
     if not (t1 and t2 and t3):
         return FALLBACK
@@ -140,8 +140,8 @@ def _weigh(
     probabilities: dict[Gram, float],
     backoffs: dict[Gram, float],
 ) -> None:
-    """Add the probabilities of one order, interpolated with the order below, and the back-off weights of its contexts.
-    A pruned n-gram gives all of its count to the back-off.
+    """Add the probabilities of one order, interpolated with the order below, and its contexts' back-off weights. The
+    whole count of a pruned n-gram goes to the back-off.
     """
     totals: dict[Gram, int] = defaultdict(int)
     freed: dict[Gram, float] = defaultdict(float)
@@ -150,7 +150,7 @@ def _weigh(
         freed[gram[:-1]] += discounts[min(count, 3)] if gram in used else count
     for context, total in totals.items():
         backoffs[context] = freed[context] / total
-    if () in totals:  # unigrams: all words, the unknown word included, share the rest equally
+    if () in totals:  # unigrams: all words, including <unk>, share the rest equally
         share = backoffs.pop(()) / (len(counts) + 1)
         probabilities[UNKNOWN,] = share
     for gram in used:
@@ -159,16 +159,16 @@ def _weigh(
         probabilities[gram] = (count - discounts[min(count, 3)]) / totals[context] + lower
 
 
-def _entries(
+def _list_entries(
     n: int, used: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
 ) -> list[Entry]:
-    """Return the sorted entries of the n-grams of n + 1 words, in log10. last: they have no back-off weights."""
+    """Return the sorted entries of the n-grams with n + 1 words, in log10. last: without back-off weights."""
 
     def entry(gram: Gram) -> Entry:
         backoff = None if last else math.log10(backoffs.get(gram, 1.0)) + 0.0
         return gram, math.log10(probabilities[gram]), backoff
 
     special: list[Entry] = []
-    if n == 0:  # the start of a sentence is given, never predicted
+    if n == 0:  # a sentence's start is never predicted
         special = [entry((UNKNOWN,)), ((BEGIN,), 0.0, math.log10(backoffs.get((BEGIN,), 1.0)))]
     return special + [entry(gram) for gram in sorted(used)]

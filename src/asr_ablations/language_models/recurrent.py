@@ -1,6 +1,6 @@
-"""A recurrent language model over letters: an LSTM that predicts each letter of a sentence, and its end.
+"""A recurrent language model over letters: an LSTM that predicts each letter of a sentence and its end.
 
-It gives every text a probability, even unknown words (of words Mikolov et al. 2010, of letters Sutskever et al. 2011).
+It gives any text a probability, even unknown words (for words Mikolov et al. 2010, for letters Sutskever et al. 2011).
 """
 
 import math
@@ -17,12 +17,12 @@ from asr_ablations.language_models.model import RECURRENT
 from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_verdicts.errors import UsageError, choices
 
-END = 0  # the symbol that begins and ends a sentence; a letter is its place in the alphabet + 1
+END = 0  # the symbol at the start and end of a sentence; letters are numbered from 1
 IGNORED = -100
 
 
 class LetterLSTM(nn.Module):
-    """letters: all that the model knows, with the space; width: of embedding and layers; dropout: between them."""
+    """letters: all known letters, including the space. width: of embedding and layers. dropout: between them."""
 
     def __init__(self, letters: str, *, width: int, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class LetterLSTM(nn.Module):
         self.output = nn.Linear(width, len(letters) + 1)
 
     def forward(self, texts: Sequence[str]) -> torch.Tensor:
-        """log P of each text and its end, (B,) in nats."""
+        """Return log P of each text with its end, (B,) in nats."""
         codes = [torch.tensor([END, *(self.numbers[letter] for letter in text), END]) for text in texts]
         padded = pad_sequence(codes, batch_first=True, padding_value=IGNORED).to(self.output.weight.device)
         inputs, targets = padded[:, :-1].clamp(min=END), padded[:, 1:]
@@ -45,7 +45,7 @@ class LetterLSTM(nn.Module):
 
     @torch.no_grad()
     def scores(self, texts: Sequence[str], batch: int = 256) -> list[float]:
-        """log P of each text in nats, as the model is used."""
+        """Return log P of each text in nats, without dropout and gradients."""
         self.eval()
         return [score for i in range(0, len(texts), batch) for score in self(texts[i : i + batch]).tolist()]
 
@@ -60,7 +60,7 @@ def train(
     seed: int,
     advance: Callable[[float], None],
 ) -> None:
-    """Train by Adam with a rate that falls to 0 in a line; advance: called with the sentences of each step."""
+    """Train with Adam and a rate that falls linearly to 0. advance: called with each step's number of sentences."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     steps = epochs * math.ceil(len(sentences) / batch)
@@ -80,7 +80,7 @@ def train(
 
 
 def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
-    """Measure the fit as `lmplz.fit` does, without sentences with letters that the model lacks."""
+    """Measure the fit like `lmplz.fit`, leaving out sentences with unknown letters."""
     letters = set(model.letters)
     texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)
@@ -96,15 +96,15 @@ def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
 
 
 def save(model: LetterLSTM, folder: Path) -> None:
-    """Write the model into a folder."""
+    """Write the model to a folder."""
     sizes = {"letters": model.letters, "width": model.width, "layers": model.layers}
     torch.save({**sizes, "state_dict": model.state_dict()}, folder / RECURRENT)
 
 
 def load(path: object) -> tuple[LetterLSTM, Path]:
-    """Load the model of a folder or file of src/lm.py lm=lstm; nothing in it is executed. Raises UsageError."""
+    """Load a model of src/lm.py lm=lstm from a folder or file, without executing anything. Raises UsageError."""
     if not path:
-        raise UsageError("decoder.lm is not set: a folder written by src/lm.py lm=lstm")
+        raise UsageError("decoder.lm is not set: expected a folder written by src/lm.py lm=lstm")
     if not isinstance(path, str):
         raise choices("decoder.lm", path, "the path of a file or folder")
     file = Path(path) / RECURRENT if Path(path).is_dir() else Path(path)
@@ -115,7 +115,7 @@ def load(path: object) -> tuple[LetterLSTM, Path]:
         model = LetterLSTM(read["letters"], width=read["width"], layers=read["layers"])
         model.load_state_dict(read["state_dict"])
         if len(model.numbers) < len(model.letters):
-            raise ValueError("a letter stands twice")
+            raise ValueError("a letter occurs twice")
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"{file}: no recurrent language model of src/lm.py lm=lstm") from error
+        raise UsageError(f"{file}: not a recurrent language model of src/lm.py lm=lstm") from error
     return model, file

@@ -1,4 +1,4 @@
-"""The sentences for a language model, and their sources."""
+"""The sentences for a language model and their sources."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ from asr_verdicts.files import Json
 
 @dataclass(frozen=True)
 class Text:
-    """Sentences as words, and a description of each source for the record."""
+    """Sentences as lists of words, and a description of each source for the record."""
 
     sentences: list[list[str]]
     sources: list[Json]
 
 
 def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
-    """Return the training transcripts or the lines of a text file, and the transcripts of the sets in `include`.
+    """Return the training transcripts or the lines of a text file, plus the transcripts of the sets in `include`.
 
-    Raises UsageError for an unknown set, an unreadable file, and a text that is mostly of other letters.
+    Raises UsageError for an unknown set, an unreadable file, and a text that mostly has other letters.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
     for name in include:
@@ -40,15 +40,15 @@ def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Seque
 
 
 def transcripts(corpus: Corpus, name: str) -> list[str]:
-    """Return the transcripts of the usable utterances of a set: "train", or a split."""
+    """Return the transcripts of a set's usable utterances. name: "train", or a split."""
     splits = corpus.train if name == "train" else [name]
     return [utterance.text for split in splits for utterance in corpus.read(split) if not utterance.fault]
 
 
 def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str]) -> list[str]:
-    """Return the normalised lines of a text file that have no other letters.
+    """Return the normalised lines of a text file, without lines that contain other characters.
 
-    Raises UsageError for an unreadable file, and if half of the lines or more have other letters.
+    Raises UsageError for an unreadable file, or if more than half of the lines contain other characters.
     """
     try:
         with open_text(path) as lines:
@@ -60,9 +60,9 @@ def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str])
     if not usable or len(usable) < len(sentences) / 2:
         odd = next((sorted(set(sentence) - letters) for sentence in sentences if set(sentence) - letters), [])
         raise UsageError(f"lm.text={path}: {len(sentences) - len(usable)} of its {len(sentences)} lines have "
-                         f"characters outside of the alphabet {alphabet.characters!r}: {' '.join(odd)}")  # fmt: skip
+                         f"characters outside the alphabet {alphabet.characters!r}: {' '.join(odd)}")  # fmt: skip
     if len(usable) < len(sentences):
-        print(f"{len(sentences) - len(usable)} of {len(sentences)} lines have other characters and are left out")
+        print(f"{len(sentences) - len(usable)} of {len(sentences)} lines contain other characters and are left out")
     return usable
 
 
@@ -77,16 +77,16 @@ def _describe(name: str, sentences: list[str], held_out: bool) -> Json:
 
 
 def units(words: Sequence[str], unit: str) -> list[str]:
-    """Return a sentence of words as the units that the model counts: words, or characters."""
+    """Split a sentence of words into the model's units, words or characters."""
     return list(words) if unit == "word" else [SPACE if c == " " else c for c in " ".join(words)]
 
 
 @runtime_checkable
 class LanguageModelSource(Protocol):
-    """lm: writes a language model into a folder."""
+    """lm: writes a language model to a folder."""
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write lm.arpa and words.txt, or lm.pt; return the record of the model: unit, estimator, vocabulary, sources,
-        and what else there is to say. The corpus need not be prepared; a model that does not come from its text leaves
-        it alone. Raises UsageError for text or files that are missing or damaged.
-        """
+        """Write lm.arpa and words.txt, or lm.pt. Return the model's record: unit, estimator, vocabulary, sources, …
+
+        The corpus need not be prepared; models from other sources do not use it. Raises UsageError for missing or
+        damaged texts or files."""

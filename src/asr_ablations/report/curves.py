@@ -1,4 +1,4 @@
-"""Curves of runs over epochs, steps, audio or time, and the band that several seeds span."""
+"""Curves of runs over epochs, steps, audio or time, and bands over several seeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ AXES = {
     "audio": "hours of audio trained",
     "time": "time in seconds",
 }
-"""The axes of a curve, with the unit."""
+"""The axes of a curve, with units."""
 SMOOTHED_STEPS = 10
-"""Standard deviation of the Gaussian filter over steps, the paper's (Baunsgaard2020 figure 7a)."""
+"""Standard deviation of the Gaussian filter over steps, as in Baunsgaard2020 figure 7a."""
 SMOOTHED_SAMPLES = 3
-"""Standard deviation of the filter over samples of utilisation, which are about a second apart."""
+"""Standard deviation of the filter over utilisation samples, which are about a second apart."""
 POINTS = 2000
-"""Largest number of points of a line: a run may have 100,000 steps."""
+"""Maximum number of points of a line, because a run may have 100,000 steps."""
 STRETCHES = 500
-"""Points of a line at most, each the largest norm of as many steps as it stands for: no explosion falls between two."""
+"""Maximum number of points of a gradient line. Each is the largest norm in a group of steps, so peaks stay visible."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
-"""Columns of metrics.csv, where they are not called as the axis."""
+"""Columns of metrics.csv whose names differ from the axis."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Points in the order of x, without gaps: x (N,), y (N,)."""
+    """Points x (N,), y (N,), sorted by x and without gaps."""
 
     x: Values
     y: Values
@@ -44,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """Mean, smallest and largest of several curves, point by point (N,); x is their mean too."""
+    """Mean and range of several curves, point by point (N,); x is averaged as well."""
 
     x: Values
     mean: Values
@@ -53,14 +53,14 @@ class Band:
 
 
 def curve(run: Record, metric: str, axis: str) -> Curve:
-    """The values of a metric over one of AXES; empty where the run has none, or was recorded without that axis."""
-    logged = [(row, value) for row in run.metrics if (value := _number(row, metric)) is not None]
-    points = [(step + 1, value) for row, value in logged if (step := _number(row, "step")) is not None]
+    """Return a metric over one of AXES; empty if the run did not record the metric or the axis."""
+    logged = [(row, value) for row in run.metrics if (value := _read_number(row, metric)) is not None]
+    points = [(step + 1, value) for row, value in logged if (step := _read_number(row, "step")) is not None]
     return _place(run, axis, np.array([step for step, _ in points], float), [value for _, value in points])
 
 
 def loss_curve(run: Record, axis: str) -> Curve:
-    """The training loss of every step over one of AXES; of a run without losses.csv, as from W&B, of every tenth."""
+    """Return the training loss of every step over one of AXES; without losses.csv, as from W&B, of every tenth step."""
     try:
         losses = [float(loss) for loss in read_losses(run.folder)]
     except FileNotFoundError:
@@ -69,14 +69,14 @@ def loss_curve(run: Record, axis: str) -> Curve:
 
 
 def smoothed_loss(run: Record, axis: str) -> Curve:
-    """The training loss after the filter, at no more than POINTS steps."""
+    """Return the filtered training loss at up to POINTS steps."""
     steps = loss_curve(run, axis)
     every = np.unique(np.linspace(0, len(steps.y) - 1, min(POINTS, len(steps.y))).astype(int))
     return Curve(steps.x[every], smooth(steps.y, SMOOTHED_STEPS)[every])
 
 
 def gradient_curve(run: Record) -> Curve:
-    """Step, from 1, and norm of the largest finite norm in each of STRETCHES stretches of equal length."""
+    """Return step (from 1) and largest finite gradient norm in each of STRETCHES groups of steps."""
     norms = np.array(read_gradient_norms(run.folder))
     finite = np.where(np.isfinite(norms), norms, -np.inf)
     stretches = [part for part in np.array_split(np.arange(len(norms)), STRETCHES) if len(part)]
@@ -86,19 +86,19 @@ def gradient_curve(run: Record) -> Curve:
 
 
 def throughput_curve(run: Record) -> Curve:
-    """Seconds of audio trained per second, second by second of the utilisation's samples, before the final evaluation.
-    Empty for a run without samples.
+    """Return the seconds of audio trained per second, for each second before the final evaluation. Empty if the run has
+    no utilisation samples.
     """
     samples = by_second(read_utilisation(run.folder))
     rows = [r for r in samples if r["audio_hours"] is not None and r["phase"] != "evaluate"]
     seconds, hours = (np.array([row[key] for row in rows], float) for key in ("seconds", "audio_hours"))
     if len(rows) < 2 or np.any(np.diff(seconds) <= 0):
-        return _empty()
+        return _make_empty()
     return Curve(seconds[1:], 3600 * np.diff(hours) / np.diff(seconds))
 
 
 def band(curves: Sequence[Curve]) -> Band | None:
-    """The range of the curves of several seeds, epoch by epoch; a shorter curve just ends. None without a point."""
+    """Return the range over the curves of several seeds, epoch by epoch, each up to its end. None without points."""
     lines = [curve for curve in curves if len(curve.y)]
     if not lines:
         return None
@@ -108,19 +108,19 @@ def band(curves: Sequence[Curve]) -> Band | None:
 
 
 def arm_band(arm: Arm, metric: str, axis: str) -> Band | None:
-    """The band of an arm's seeds."""
+    """Return the band over an arm's seeds."""
     return band([curve(run, metric, axis) for run in arm.runs])
 
 
 def metric_names(comparison: Comparison, prefix: str, suffix: str = "") -> list[str]:
-    """Columns of metrics.csv with this prefix and suffix that hold a number in any run, sorted."""
+    """Return the columns of metrics.csv with this prefix and suffix that have a number in any run, sorted."""
     rows = [row for run in comparison.runs for row in run.metrics]
     named = {key for row in rows for key in row if key.startswith(prefix) and key.endswith(suffix)}
-    return sorted(key for key in named if any(_number(row, key) is not None for row in rows))
+    return sorted(key for key in named if any(_read_number(row, key) is not None for row in rows))
 
 
 def smooth(values: ArrayLike, deviation: float) -> Values:
-    """The values after a Gaussian filter of this standard deviation, in points."""
+    """Apply a Gaussian filter with this standard deviation in points."""
     from scipy.ndimage import gaussian_filter1d
 
     points = np.asarray(values, float)
@@ -128,31 +128,31 @@ def smooth(values: ArrayLike, deviation: float) -> Values:
 
 
 def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Curve:
-    """Values of these steps over an axis, interpolated between the ends of epochs; empty where those are unknown."""
+    """Place the values of steps on an axis, interpolating between epoch ends; empty if these are unknown."""
     if axis == "step":
         return Curve(steps, np.array(values, float))
     column = COLUMNS.get(axis, axis)
     ends: dict[float, float] = {}
     for row in run.metrics:
-        position, step = _number(row, column), _number(row, "step")
-        if position is not None and step is not None and not _within_epoch(row):
+        position, step = _read_number(row, column), _read_number(row, "step")
+        if position is not None and step is not None and not _is_within_epoch(row):
             ends[step + 1] = position + (axis == "epoch")
     if not ends:
-        return _empty()
+        return _make_empty()
     x = np.interp(steps, [0, *sorted(ends)], [0, *(ends[step] for step in sorted(ends))])
     return Curve(x, np.array(values, float))
 
 
-def _within_epoch(row: Mapping[str, float | None]) -> bool:
-    """True if a row belongs to a step: Lightning writes one every few steps besides those at the end of an epoch."""
+def _is_within_epoch(row: Mapping[str, float | None]) -> bool:
+    """Return whether a row belongs to a step. Lightning logs every few steps, and at the end of each epoch."""
     return row.get("train/loss_step") is not None
 
 
-def _number(row: Mapping[str, float | None], key: str) -> float | None:
-    """The finite number in a column, or None."""
+def _read_number(row: Mapping[str, float | None], key: str) -> float | None:
+    """Return the finite number in a column, or None."""
     value = row.get(key)
     return value if value is not None and np.isfinite(value) else None
 
 
-def _empty() -> Curve:
+def _make_empty() -> Curve:
     return Curve(np.zeros(0), np.zeros(0))

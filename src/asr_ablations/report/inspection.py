@@ -1,4 +1,4 @@
-"""A single run from the inside: what its model makes of chosen utterances, drawn over time, and its confusions."""
+"""Inspection of a single run: chosen utterances drawn over time with the model's output, and confusion tables."""
 
 import base64
 import io
@@ -22,33 +22,33 @@ from asr_verdicts.record import Record, UtteranceRow
 
 
 class OutsideCorpusError(UsageError):
-    """A record names a file that is no part of its corpus."""
+    """A record names a file outside its corpus."""
 
 
 def recorded_audio(run: Record, row: UtteranceRow) -> Path:
-    """The audio file of an utterance, links resolved. Raises OutsideCorpusError for one that does not lie in the
-    folder data.root of the run's config, and where that folder holds everything of this user.
+    """Return an utterance's audio file with links resolved. Raises OutsideCorpusError if it is outside data.root of the
+    run's config, or if that folder contains the user's home folder.
     """
     path = Path(row["audio"]).resolve()
     data = run.config.get("data")
     named = data.get("root") if isinstance(data, dict) else None
-    root = Path(os.path.expanduser(str(named or "."))).resolve()  # a Path refuses an unknown ~user
+    root = Path(os.path.expanduser(str(named or "."))).resolve()  # Path raises an error for an unknown ~user
     if not path.is_relative_to(root):
-        raise OutsideCorpusError(f"{path}: lies outside of data.root={root}, the corpus of the run: not read")
+        raise OutsideCorpusError(f"{path}: not read, because it is outside the run's corpus, data.root={root}")
     if Path(os.path.expanduser("~")).resolve().is_relative_to(root):
-        raise OutsideCorpusError(f"{path}: data.root={root} holds more than a corpus: not read")
+        raise OutsideCorpusError(f"{path}: not read, because data.root={root} contains more than a corpus")
     return path
 
 
 SHOWN = 15
-"""Confusions in a table, the most frequent first."""
+"""Number of confusions in a table, the most frequent first."""
 NOTHING, SPACE = "–", "␣"
-"""The signs for a missing word or letter, and for a space."""
+"""Signs for a missing word or letter, and for a space."""
 
 ROW = 1.8
-"""Height of one panel, inches; each utterance has two, one above the other."""
+"""Height of a panel in inches; each utterance has two panels."""
 LIKELY = 0.1
-"""A symbol that never is as probable as this has no row among the posteriors."""
+"""Symbols that never reach this probability are left out of the posteriors."""
 ERROR = "#d55e00"
 PAGE_DPI = 110
 
@@ -57,10 +57,9 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True)
 class Inspected:
-    """An utterance as the model of a run sees it. kind: why it was chosen; pairs: reference and hypothesis word by
-    word; features: (T, F), normalised; log_probs: (T', V) in nats, blank at index 0; symbols: of the V - 1 others;
-    step: seconds of a frame of log_probs; spans: seconds of each word of the hypothesis.
-    """
+    """An utterance and the model's output. kind: why it was chosen. pairs: reference and hypothesis word by word.
+    features (T, F): normalised. log_probs (T', V): in nats, blank at index 0, then the V - 1 symbols.
+    step: seconds per frame of log_probs. spans: start and end in seconds of each word of the hypothesis."""
 
     kind: str
     row: UtteranceRow
@@ -72,8 +71,8 @@ class Inspected:
     spans: list[Span]
 
 
-def chosen(rows: Iterable[UtteranceRow]) -> dict[str, UtteranceRow]:
-    """The worst, the median and the best utterance by WER, each once; among equals the longest, which shows most."""
+def choose_utterances(rows: Iterable[UtteranceRow]) -> dict[str, UtteranceRow]:
+    """Choose the utterances with the worst, median and best WER, without repetition; the longest of equal ones."""
     ordered = sorted(rows, key=lambda row: (recorded_errors(row).rate, -row["words"], row["id"]))
     if not ordered:
         return {}
@@ -87,9 +86,9 @@ def chosen(rows: Iterable[UtteranceRow]) -> dict[str, UtteranceRow]:
 
 
 def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
-    """The chosen utterances of these sets, passed through the run's model.
+    """Pass the chosen utterances of these sets through the run's model.
 
-    Raises UsageError or OSError where its checkpoint or a recording is missing or cannot be read.
+    Raises UsageError or OSError if the checkpoint or a recording is missing or unreadable.
     """
     import torch
 
@@ -99,7 +98,7 @@ def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
 
     task = load_run(run.folder).task
     seen = []
-    for kind, row in chosen(row for row in run.utterances if row["set"] in sets).items():
+    for kind, row in choose_utterances(row for row in run.utterances if row["set"] in sets).items():
         offset, channel = float(row.get("offset") or 0), row.get("channel", audio.AVERAGED)
         samples = audio.read(recorded_audio(run, row), offset, float(row["duration"]), channel)
         with torch.inference_mode():
@@ -123,8 +122,8 @@ def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
 
 
 def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
-    """The places where the hypothesis errs, in seconds, with "reference → hypothesis". A deletion is
-    between the words around it.
+    """Return the errors in the hypothesis as spans in seconds with "reference → hypothesis". A deletion spans the time
+    between the neighbouring words.
     """
     spans, number, last = [], 0, 0.0
     for reference, hypothesis in seen.pairs:
@@ -132,7 +131,7 @@ def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
             following = seen.spans[number][0] if number < len(seen.spans) else float(seen.row["duration"])
             spans.append(((last, max(last, following)), f"{reference} → {NOTHING}"))
             continue
-        if number >= len(seen.spans):  # the words of a decoder that writes what the model did not
+        if number >= len(seen.spans):  # a decoder may write words that the model's output does not contain
             break
         span = seen.spans[number]
         if reference != hypothesis:
@@ -142,48 +141,48 @@ def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
 
 
 def word_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
-    """The most frequent wrong pairs of words, with how often they occur."""
+    """Return the most frequent wrong pairs of words, with their counts."""
     pairs = (pair for row in rows for pair in align(str(row["reference"]).split(), str(row["hypothesis"]).split()))
-    return _counted(pair for pair in pairs if pair[0] != pair[1])
+    return _count_pairs(pair for pair in pairs if pair[0] != pair[1])
 
 
 def letter_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
-    """The most frequent wrong pairs of letters, with how often they occur."""
+    """Return the most frequent wrong pairs of letters, with their counts."""
     wrong: list[Pair] = []
     for row in rows:
         reference, hypothesis = str(row["reference"]), str(row["hypothesis"])
         for kind, i, j in Levenshtein.editops(reference, hypothesis):
             letters = reference[int(i)] if kind != "insert" else None, hypothesis[int(j)] if kind != "delete" else None
             wrong.append(letters)
-    return _counted(wrong)
+    return _count_pairs(wrong)
 
 
-def _counted(pairs: Iterable[Pair]) -> list[list[str]]:
+def _count_pairs(pairs: Iterable[Pair]) -> list[list[str]]:
     counts = Counter(pairs)
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))[:SHOWN]
-    return [[_shown(a), _shown(b), str(count)] for (a, b), count in frequent]
+    return [[_format_symbol(a), _format_symbol(b), str(count)] for (a, b), count in frequent]
 
 
-def _shown(text: str | None) -> str:
+def _format_symbol(text: str | None) -> str:
     return NOTHING if text is None else SPACE if text == " " else text
 
 
 def draw_inspected(inspected: Sequence[Inspected], folder: Path) -> list[Path]:
-    """utterance_worst, utterance_median and utterance_best."""
+    """Draw the figures utterance_worst, utterance_median and utterance_best."""
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(LOOK):
-        return [path for seen in inspected for path in save(_figure(seen), folder, f"utterance_{seen.kind}")]
+        return [path for seen in inspected for path in save(_draw_figure(seen), folder, f"utterance_{seen.kind}")]
 
 
 def as_address(seen: Inspected) -> str:
-    """The same picture as a data: address, for a page."""
+    """Draw an utterance and return the picture as a data: address for a page."""
     file = io.BytesIO()
     with rc_context(LOOK):
-        _figure(seen).savefig(file, dpi=PAGE_DPI, format="png")
+        _draw_figure(seen).savefig(file, dpi=PAGE_DPI, format="png")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _figure(seen: Inspected) -> Figure:
+def _draw_figure(seen: Inspected) -> Figure:
     figure, (spectrum, posteriors) = panels(1, 2, width=PAGE, height=ROW, sharex=True)
     seconds = float(seen.row["duration"])
     _draw_spectrum(spectrum, seen, seconds)
@@ -195,7 +194,7 @@ def _figure(seen: Inspected) -> Figure:
             text, ((begin + end) / 2, 1), xycoords=("data", "axes fraction"), rotation=25, fontsize=7, color=ERROR,
             ha="left", va="bottom",
         )  # fmt: skip
-    posteriors.set_xlabel("time in seconds; shaded: where the hypothesis errs")
+    posteriors.set_xlabel("time in seconds; shaded: errors in the hypothesis")
     posteriors.set_xlim(0, seconds)
     return figure
 
@@ -208,7 +207,7 @@ def _draw_spectrum(panel: Axes, seen: Inspected, seconds: float) -> None:
 
 
 def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
-    """A row for each symbol that is ever likely, and a dot for the most probable one of each frame, blanks left out."""
+    """Draw a row for each symbol that is ever likely, and a dot for each frame's best, except blanks."""
     probabilities = np.exp(seen.log_probs[:, 1:])
     rows = np.flatnonzero(probabilities.max(axis=0, initial=0) >= LIKELY).tolist()
     panel.set_ylabel("posterior, best path")

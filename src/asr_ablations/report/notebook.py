@@ -1,4 +1,4 @@
-"""The project from Python: runs as tables and verdicts, in a script or a notebook (docs/python.md)."""
+"""The Python interface: runs as tables and verdicts, for scripts and notebooks (docs/python.md)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ Path_ = str | Path
 
 
 class Runs:
-    """The runs of one or several folders, as `open` gives them. A run is named by its folder's name."""
+    """The runs in one or more folders, as returned by `open`. A run has the name of its folder."""
 
     def __init__(self, folders: Sequence[Path], records: Records) -> None:
         self.folders, self.records = list(folders), records
@@ -28,7 +28,7 @@ class Runs:
         return [*self.records.runs, *self.records.diverged]
 
     def table(self) -> Table:
-        """A run on a test set per row: name, overrides, seed, rates as fractions, counts, parameters, train seconds."""
+        """A row per run and test set: name, overrides, seed, rates as fractions, counts, parameters, train seconds."""
         return Table(
             {
                 "run": run.folder.name,
@@ -45,20 +45,20 @@ class Runs:
         )
 
     def metrics(self, run: str) -> list[dict[str, float | None]]:
-        """The rows of a run's metrics.csv: a validation each, seconds since the start, rates as fractions; None where a
-        column was not logged.
+        """The rows of a run's metrics.csv, one per validation, with seconds since the start and rates as fractions.
+        Values that were not logged are None.
         """
         return self._run(run).metrics
 
     def utterances(self, run: str) -> list[UtteranceRow]:
-        """The test utterances of a run: reference, hypothesis, speaker, counts of words and errors, audio."""
+        """A run's test utterances: reference, hypothesis, speaker, counts of words and errors, and audio."""
         return self._run(run).utterances
 
     def compare(self, baseline: str | None = None, *, metric: str | None = None, set: str | None = None) -> Result:
-        """The comparison of the runs, as src/compare.py makes it; it counts as a look at them, and is recorded.
+        """Compare the runs like src/compare.py. This counts as a look at the results, and is recorded.
 
-        baseline: an arm, by default as declared; metric: wer, cer, cer_longer or loss. Raises UsageError where the runs
-        must not be compared, and says why.
+        baseline: an arm, by default the declared one. metric: wer, cer, cer_longer or loss. Raises UsageError with the
+        reason if the runs must not be compared.
         """
         return Result(compare_folders(self.folders, Options(baseline, [], metric, set)))
 
@@ -66,7 +66,7 @@ class Runs:
         matches = [run for run in self._all if run.folder.name == name]
         if not matches:
             raise UsageError(
-                f"{name}: there is no such run; expected {', '.join(self.names) or 'none: none has ended'}"
+                f"{name}: there is no such run; expected {', '.join(self.names) or 'a run, but none has ended'}"
             )
         return matches[0]
 
@@ -84,7 +84,7 @@ class Runs:
 
 
 def open(*folders: Path_) -> Runs:
-    """The runs of a sweep's folder, or of several; a run's own folder is one, too. Raises UsageError where none is."""
+    """Open runs from the folders of sweeps or single runs. Raises UsageError if there are none."""
     if not folders:
         raise UsageError("open(): expected a folder of runs, as in open('outputs/rnn_type')")
     paths = [Path(folder) for folder in folders]

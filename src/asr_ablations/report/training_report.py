@@ -1,4 +1,4 @@
-"""The report on trainings: each table with its columns by title, and what comparison.json and timing.json hold."""
+"""The report on trainings: tables with titled columns, and the content of comparison.json and timing.json."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -34,24 +34,24 @@ from asr_verdicts.report.sections import (
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, rate_rows, validation_rows
 
 TRAINING_LOSS = "train/loss_epoch"
-"""A column of metrics.csv: the mean over the batches of an epoch, in nats."""
+"""A column of metrics.csv: the mean over an epoch's batches, in nats."""
 TRAIN_SECONDS = "train_seconds"
 TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
-"""The columns that depend on the machine and its load."""
+"""Columns that depend on the machine and its load."""
 REACHED_TIMES = ("seconds", "cost")
 SPENT_TIMES = ("hours", "untimed", "hours_saved", "hours_taken_over")
 
 
-def _last(values: Sequence[float]) -> float | None:
+def _take_last(values: Sequence[float]) -> float | None:
     return values[-1] if values else None
 
 
 def training_loss(run: Record) -> float | None:
-    """The mean of the training loss over the batches of the last epoch, in nats; None if it was not recorded."""
-    return _last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
+    """Return the mean training loss of the last epoch, in nats; None if it was not recorded."""
+    return _take_last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
 
 
-def _validation(which: str, metric: Metric, read: Callable[[Record], float | None]) -> Column:
+def _build_validation_column(which: str, metric: Metric, read: Callable[[Record], float | None]) -> Column:
     key, heading = f"{which}_validation_{metric.name}", f"{which} validation {metric.heading}"
     return Column(key, lambda run, _: read(run), heading, metric=metric, deviation=True, always=metric is WER)
 
@@ -70,37 +70,37 @@ TRAINING_COLUMNS = (
         deviation=True,
         always=False,
     ),
-    _validation("best", WER, lambda run: run.summary.best_validation_wer),
-    _validation("last", WER, lambda run: _last(validation_values(run, WER))),
-    _validation("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),
-    _validation("last", LOSS, lambda run: _last(validation_values(run, LOSS))),
+    _build_validation_column("best", WER, lambda run: run.summary.best_validation_wer),
+    _build_validation_column("last", WER, lambda run: _take_last(validation_values(run, WER))),
+    _build_validation_column("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),
+    _build_validation_column("last", LOSS, lambda run: _take_last(validation_values(run, LOSS))),
 )
-"""In the order of the files; the training loss is shown if a run has it."""
+"""Columns in file order; the training loss is shown if any run has it."""
 
 NOTES = {
-    "noise": "The last weights on {set}. Share: of the variance of {baseline}, with its 95 % interval. Shares need not "
-    "add up to 1: sources act together.",
-    "words": "The share of the references' words that is wrong or missing, and of how many; a mean over the runs.",
-    "loss": "Over all runs of all arms. Near 1, validation loss ranks the runs as WER does; the interval treats runs "
-    "as independent, although seeds of an arm are alike.",
-    "search": "No verdicts: each choice has one run, and a search prefers what was lucky. Whether the best is better, "
-    "runs with fresh seeds must say, in a sweep of their own.",
-    "chosen": "The targets were chosen from these curves: what every run reached, what half of them reached, and what "
-    "only the best one did. They were not declared beforehand, so they describe, and confirm nothing.",
-    "epochs": "Training batches alone, without validation and checkpoints. The first epoch fills caches and tunes "
-    "kernels: it is in no mean and no deviation. In brackets: 95 % over seeds.",
+    "noise": "The last weights on {set}. Share: of the variance of {baseline}, with a 95 % interval. Shares need not "
+    "add up to 1, because sources interact.",
+    "words": "The share of the references' words that is wrong or missing, and their number; means over runs.",
+    "loss": "Over all runs of all arms. Near 1, validation loss ranks the runs like WER. The interval treats runs as "
+    "independent, although seeds of one arm are similar.",
+    "search": "No verdicts: each choice has one run, and a search prefers lucky runs. To find out whether the best "
+    "is better, run it with fresh seeds in a separate sweep.",
+    "chosen": "The targets were chosen from these curves: every run reached the first, half of the runs the second, "
+    "only the best run the last. They were not declared in advance, so they describe but do not confirm.",
+    "epochs": "Training batches only, without validation and checkpoints. The first epoch fills caches and tunes "
+    "kernels, so means and deviations exclude it. In brackets: 95 % over seeds.",
 }
 """Lines below the tables."""
 
 
 def keys_section(comparison: Comparison) -> Section:
-    """The keys in which each arm differs from the baseline."""
+    """List the keys in which each arm differs from the baseline."""
     differences = differences_of_arms(comparison.design, comparison.arms)
     return Section("Keys that differ", lines=[difference.text for difference in differences])
 
 
 def noise_section(comparison: Comparison) -> Section:
-    """The deviation that each source of chance gives alone, and its share of the variance of all together."""
+    """Show the deviation caused by each source of chance alone, and its share of the variance of all together."""
     return tabulate(
         "Sources of noise",
         noise_sources(comparison),
@@ -115,8 +115,8 @@ def noise_section(comparison: Comparison) -> Section:
 
 
 def search_section(comparison: Comparison) -> Section:
-    """The runs in the order of what the search minimised, with the values that it varied; empty unless a search
-    proposed all of them.
+    """Rank the runs by the metric that a search minimised, with the varied values. Empty unless a search proposed all
+    runs.
     """
     tried = ranked(comparison.arms) if is_search(comparison.arms) else []
     keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
@@ -132,13 +132,13 @@ def search_section(comparison: Comparison) -> Section:
     if name:
         columns[name] = lambda row: metric.text(row[1].value(name, metric.name))
     columns["epochs"] = lambda row: number(row[1].summary.epochs)
-    shown = f" {name}: {metric.heading} of the last weights." if name else ""
-    minimised = f"Validation: the best {WER.heading}, which the search minimises.{shown}"
-    return tabulate("What the search tried", tried, columns, [minimised, NOTES["search"]])
+    note = f" {name}: {metric.heading} of the last weights." if name else ""
+    minimised = f"Validation: the best {WER.heading}, which the search minimises.{note}"
+    return tabulate("Runs of the search", tried, columns, [minimised, NOTES["search"]])
 
 
 def _round(value: str) -> str:
-    """A number with four digits: a search draws it with sixteen."""
+    """Format a number with four digits, because a search samples it with sixteen."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -146,7 +146,7 @@ def _round(value: str) -> str:
 
 
 def training_section(comparison: Comparison) -> Section:
-    """Parameters, epochs, times and validations of each arm; empty for systems that were trained elsewhere."""
+    """Show parameters, epochs, times and validation results of each arm; empty for systems trained elsewhere."""
     measured = {row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}
     if not any(row[column.key] is not None for row in measured.values() for column in TRAINING_COLUMNS):
         return Section("Training")
@@ -165,7 +165,7 @@ def training_section(comparison: Comparison) -> Section:
 
 
 def frequency_section(comparison: Comparison) -> Section:
-    """Words that are wrong by how often training has them, a row for each arm and set (Ambroszczyk2019 §2.2)."""
+    """Show wrong words by their frequency in training, with a row per arm and set (Ambroszczyk2019 §2.2)."""
 
     def add_band(place: int) -> Callable[[WordFrequencies], str]:
         return lambda row: f"{100 * row.wrong[place]:.1f} % of {row.words[place]:,.0f}" if row.words[place] else "–"
@@ -183,12 +183,12 @@ def frequency_section(comparison: Comparison) -> Section:
 
 
 def loss_section(comparison: Comparison) -> Section:
-    """Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
+    """Show Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
     return tabulate(
         "Validation loss against WER",
         [(each, each.correlation) for each in loss_against_wer(comparison.arms, comparison.sets)],
         {
-            "of": lambda row: row[0].name,
+            "set": lambda row: row[0].name,
             "n": lambda row: str(len(row[0].points)),
             "rank correlation": lambda row: "NA" if row[1] is None else f"{row[1].value:.2f}",
             "95 %": lambda row: "NA" if row[1] is None else f"{row[1].low:.2f} to {row[1].high:.2f}",
@@ -211,13 +211,13 @@ GRADIENT_COLUMNS: Mapping[str, Callable[[Gradients], str]] = {
 
 
 def gradient_section(comparison: Comparison) -> Section:
-    """A row for the first seed of each arm and for every run that diverged (Ambroszczyk2019 §2.6)."""
+    """Show gradient norms for the first seed of each arm and all diverged runs (Ambroszczyk2019 §2.6)."""
     heading = "Norm of the gradient before clipping, first seed and diverged runs"
     return tabulate(heading, gradients(comparison.arms), GRADIENT_COLUMNS)
 
 
 def time_to_accuracy_section(comparison: Comparison) -> Section:
-    """Means over the seeds of an arm, and their ratio to the baseline's mean; NA where a seed never got that far."""
+    """Show means over an arm's seeds and ratios to the baseline's; NA if a seed did not reach the target."""
     metric, reached = comparison.design.metric, times_to_accuracy(comparison)
     timed = ran_together(comparison.arms)
     groups: dict[tuple[str, float], list[TimeToAccuracy]] = {}
@@ -247,11 +247,11 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
 
 
 UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
-"""Digits after the point and the unit of each axis of a budget."""
+"""Decimals and unit of each axis of a budget."""
 
 
 def equal_cost_section(comparison: Comparison) -> Section:
-    """The metric at validation, at the largest budget that every run has spent; of seconds if times can be compared."""
+    """Show the validation metric at the largest budget spent by every run; seconds only if times are comparable."""
     metric, timed = find_metric(comparison.metric), ran_together(comparison.arms)
     return tabulate(
         f"At equal cost, validation {metric.label}",
@@ -265,7 +265,7 @@ def equal_cost_section(comparison: Comparison) -> Section:
 
 
 def epochs_section(comparison: Comparison) -> Section:
-    """Mean and deviations of an epoch's seconds, and their ratio to the baseline's (Ambroszczyk2019 §2.1, §2.5)."""
+    """Show mean and deviations of seconds per epoch, and ratios to the baseline (Ambroszczyk2019 §2.1, §2.5)."""
     columns: dict[str, Callable[[EpochTimes], str]] = {
         "arm": lambda times: times.arm,
         "n": lambda times: str(times.runs),
@@ -280,7 +280,7 @@ def epochs_section(comparison: Comparison) -> Section:
 
 
 def scaling_section(comparison: Comparison) -> Section:
-    """Epochs and speed over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2, and their price."""
+    """Show epochs, speed and price over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2."""
     rows = scaling(comparison.arms)
     processes = "GPUs" if all(row.device == "GPU" for row in rows) else "processes"
     columns: dict[str, Callable[[Scaling], str]] = {
@@ -298,16 +298,16 @@ def scaling_section(comparison: Comparison) -> Section:
         del columns["runs"]
     if all(row.price is None for row in rows):
         del columns["price of an epoch"]
-    note = "Speed-up: over the fewest processes of otherwise equal runs; efficiency: its share of the possible."
+    note = "Speed-up: over the fewest processes in otherwise equal runs. Efficiency: speed-up as a share of its ideal."
     if len({(row.series, row.batch) for row in rows}) == len({row.series for row in rows}):
-        note += " Each process keeps its batch, so the batch of an update grows with their number."
+        note += " Each process keeps its batch size, so the batch of an update grows with their number."
     else:
-        note += " The batch of each process differs: its effect on the time cannot be told from that of the number."
+        note += " The batch of a process varies, so its effect on time cannot be separated from the number's effect."
     return tabulate("Scaling over processes that train together", rows, columns, [note])
 
 
 def report_comparison(comparison: Comparison) -> Report:
-    """The report: of systems given by their hypotheses what is known of them, of runs everything."""
+    """Build the report: verdicts only for systems given as hypotheses, everything for runs."""
     if comparison.scored:
         return report_verdicts(comparison)
     noise, ranking = noise_section(comparison), search_section(comparison)
@@ -315,15 +315,15 @@ def report_comparison(comparison: Comparison) -> Report:
         comparison,
         sections(comparison),
         rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS]),
-        _content(comparison),
-        _timing(comparison),
+        _build_content(comparison),
+        _build_timing(comparison),
         answer=[noise] if noise.rows else [],
         ranking=ranking if ranking.rows else None,
     )
 
 
 def sections(comparison: Comparison) -> list[Section]:
-    """All sections that are not empty, in the order of reading."""
+    """Return all sections that are not empty, in reading order."""
     every = [
         *opening_sections(comparison),
         keys_section(comparison),
@@ -344,8 +344,8 @@ def sections(comparison: Comparison) -> list[Section]:
     return [section for section in every if section.rows or section.lines]
 
 
-def _content(comparison: Comparison) -> Json:
-    """comparison.json, without times."""
+def _build_content(comparison: Comparison) -> Json:
+    """Return the content of comparison.json, which excludes times."""
     spent = spent_by(comparison)
     validated = validation_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
     equal = at_equal_cost(comparison.arms, comparison.design.metric)
@@ -362,8 +362,8 @@ def _content(comparison: Comparison) -> Json:
     }
 
 
-def _timing(comparison: Comparison) -> Json:
-    """timing.json: times, and what follows from them: costs, ratios, and rates at equal seconds."""
+def _build_timing(comparison: Comparison) -> Json:
+    """Return the content of timing.json: times and derived values such as costs, ratios, and rates at equal seconds."""
     arms = {row["arm"]: row for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])}
     equal = at_equal_cost(comparison.arms, comparison.design.metric)
     spent = spent_by(comparison)

@@ -1,4 +1,4 @@
-"""What follows a training at Weights & Biases: a comparison, an evaluation and a reproduction as runs of its group."""
+"""Comparisons, evaluations and reproductions at Weights & Biases, as runs in the group of the training."""
 
 import re
 import sys
@@ -23,11 +23,11 @@ RATES = ("wer", "cer", "cer_longer")
 
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
-    """Log a run of job type `comparison` in the sweep's group. Returns lines on what became of it.
+    """Log a run with job type `comparison` in the sweep's group. Returns lines about the result.
 
-    The run has the tables of the report, and the page in `folder`, if it exists; of a sweep with a plan also, in its
-    summary, the latest look and the state of each question. If W&B's server goes away before it has received all that,
-    the whole run is left in a file that is sent later. Raises UsageError for a value that W&B refuses.
+    The run has the report's tables and the page in `folder`, if it exists. For a planned sweep, its summary also has
+    the latest look and the state of each question. If W&B's server fails before receiving everything, the whole run is
+    stored in a file to be sent later. Raises UsageError for a value that W&B refuses.
     """
     options: Json = {
         "project": project,
@@ -49,7 +49,7 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
 
 
 def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
-    """Log what a comparison has. Return whether W&B took it: a table is an artifact, for which its server answers."""
+    """Log a comparison. Return whether W&B received it: tables are artifacts, which its server confirms."""
     import wandb
 
     try:
@@ -76,11 +76,11 @@ def log_afterwards(
     more: Json,
     decoder: Json | None = None,
 ) -> str | None:
-    """Log results as a W&B run of their own, in the group of the run that they belong to, if that was logged to W&B.
-    W&B's own trouble is printed: the results are written already.
+    """Log results as a separate W&B run in the group of their run, if that was logged. W&B's errors are only printed,
+    because the results are already written.
 
-    run: its folder; more: keys of the config next to the run's; decoder: the node that takes the place of the run's.
-    Returns the command that sends it later, if it is offline.
+    run: its folder; more: additional config keys; decoder: replaces the run's decoder in the config. Returns the
+    command that sends the results later, if W&B is offline.
     """
     config = read_config(run)
     logger = find_logger(config.get("logger"))
@@ -108,13 +108,13 @@ def log_afterwards(
 
 
 def _log_results(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
-    """Log and end. Return whether W&B has received it, or offline, has it in a file."""
+    """Log results and end the W&B run. Return whether the server, or offline a file, has received them."""
     experiment.summary.update(in_percent(results))
     return end(experiment)
 
 
 def find_logger(node: object) -> Json | None:
-    """The W&B logger of a config; None for a config without one."""
+    """Return the W&B logger in a config, or None."""
     if isinstance(node, dict):
         if node.get("_target_") == LOGGER:
             return node
@@ -123,7 +123,7 @@ def find_logger(node: object) -> Json | None:
 
 
 def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:
-    """Rates by set, under the names that a training logs them by."""
+    """Return rates by set, under the names used in training."""
     return {
         f"final/{name}/{rate}": value
         for name, result in sets.items()

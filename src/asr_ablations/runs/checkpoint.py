@@ -1,4 +1,4 @@
-"""The one reader of checkpoints. A checkpoint can be a stranger's: nothing of it is executed."""
+"""The only reader of checkpoints. They may come from strangers, so nothing in them is executed."""
 
 import hashlib
 import pickle
@@ -13,37 +13,37 @@ from asr_verdicts.files import Json, is_regular
 
 
 def read_checkpoint(path: Path) -> Json:
-    """Read the tensors, on the CPU, and the plain values of a checkpoint.
+    """Read the tensors, to the CPU, and the plain values of a checkpoint.
 
-    Raises UsageError if it is damaged or holds more, OSError or MemoryError if it cannot be read now.
+    Raises UsageError if it is damaged or has other content, and OSError or MemoryError if it cannot be read now.
     """
     import torch
 
     if not is_regular(path):
-        raise UsageError(f"{path}: refused, it is no regular file")
+        raise UsageError(f"{path}: refused; it is not a regular file")
     try:
-        with path.open("rb") as file, warnings.catch_warnings():  # opened once: a living run replaces its last.ckpt
+        with path.open("rb") as file, warnings.catch_warnings():  # opened once, as a running run replaces its last.ckpt
             _check_sums(file)
             file.seek(0)
-            warnings.simplefilter("ignore")  # about unusual pickles: those are refused below
+            warnings.simplefilter("ignore")  # about unusual pickles, which are refused below
             content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise UsageError(f"{path}: refused, it is damaged or holds more than weights and plain values") from error
+        raise UsageError(f"{path}: refused; it is damaged or holds more than weights and plain values") from error
     except RuntimeError as error:
         if is_lack_of_memory(error):
             raise MemoryError(first_line(error)) from error
-        raise UsageError(f"{path}: damaged, it cannot be read: {first_line(error)}") from error
+        raise UsageError(f"{path}: damaged and cannot be read: {first_line(error)}") from error
     except (OSError, MemoryError):
         raise
-    except Exception as error:  # what torch makes of bytes that are no checkpoint can be any
-        raise UsageError(f"{path}: damaged, it cannot be read: {first_line(error)}") from error
+    except Exception as error:  # torch may raise anything for bytes that are not a checkpoint
+        raise UsageError(f"{path}: damaged and cannot be read: {first_line(error)}") from error
     if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
-        raise UsageError(f"{path}: no checkpoint of a run (it has no state_dict)")
+        raise UsageError(f"{path}: not a run's checkpoint (it lacks state_dict)")
     return content
 
 
 def _check_sums(file: IO[bytes]) -> None:
-    """Raises BadZipFile for content that is not what was written: torch itself looks at no checksum."""
+    """Raise BadZipFile if a checksum differs from the content; torch does not check this."""
     if not zipfile.is_zipfile(file):
         return
     with zipfile.ZipFile(file) as archive:
@@ -52,7 +52,7 @@ def _check_sums(file: IO[bytes]) -> None:
 
 
 def weights_hash(path: Path) -> str:
-    """SHA-256 over names, types, shapes and bytes of the weights in a checkpoint; "" without one."""
+    """Return a SHA-256 over names, types, shapes and bytes of a checkpoint's weights; "" if the file is missing."""
     import torch
 
     if not path.exists():
@@ -65,5 +65,5 @@ def weights_hash(path: Path) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message that says something; libraries add pages."""
+    """Return the first line of an error's message that is not empty, because libraries append pages."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

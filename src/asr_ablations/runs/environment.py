@@ -29,7 +29,7 @@ PACKAGES = (
 
 
 def environment() -> Environment:
-    """Versions, hardware, command and code of this process."""
+    """Return the versions, hardware, command and code of this process."""
     return Environment(
         started=iso(time.time()),
         command=list(sys.argv),
@@ -41,7 +41,7 @@ def environment() -> Environment:
 
 
 def composed() -> Composed | None:
-    """Name of the file that Hydra composed the config from, and the folder of -cd; None for a frozen config."""
+    """Return the name of the composed config file and the folder given with -cd; None for a frozen config."""
     if not HydraConfig.initialized():
         return None
     hydra = HydraConfig.get()
@@ -50,7 +50,7 @@ def composed() -> Composed | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of every package that can change results."""
+    """Return the versions of Python and of all packages that may affect results."""
     installed = {"python": platform.python_version(), **dict.fromkeys(PACKAGES, "not installed")}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -59,7 +59,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> Hardware:
-    """Return the machine, its processor, cores, threads of torch, native library, GPUs and their links."""
+    """Return the machine's processor, cores, torch threads, native library, GPUs and their links."""
     import torch
 
     gpus, processor = gpu_names(), platform.processor()
@@ -80,8 +80,8 @@ def hardware() -> Hardware:
 
 
 def code() -> Code:
-    """Commit and uncommitted changes, empty outside a git checkout, and a hash of every source file: they say what ran,
-    with a commit or without. Files have their path in asr_ablations; those of asr_verdicts begin with its name.
+    """Return commit and uncommitted changes (empty outside a git checkout), and a hash of each source file. Names are
+    relative to asr_ablations, or begin with asr_verdicts.
     """
     verdicts = Path(asr_verdicts.__file__).parent
     named = {str(path.relative_to(PACKAGE)): path for path in [*PACKAGE.rglob("*.py"), *native.SOURCES]}
@@ -97,22 +97,22 @@ NEW_FILES = (
     "src/asr_ablations/*.h",
     "conf/*.yaml",
 )
-"""New files that are recorded with the changes of the others."""
+"""New files that are recorded together with changes to existing ones."""
 DIFF = (
     *("diff", "HEAD", "--binary", "-U3", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--src-prefix=a/", "--dst-prefix=b/"),
 )
-"""A diff that `git apply` takes, whatever the user's own settings are."""
+"""Options for a diff that `git apply` accepts, regardless of the user's settings."""
 
 
 def commit(repository: Path) -> dict[str, str]:
-    """The commit of a checkout and its uncommitted changes; bytes that are no UTF-8 become surrogates. Empty outside a
-    checkout; if git does not tell the commit of one, a line says so.
+    """Return a checkout's commit and uncommitted changes; bytes that are not UTF-8 become surrogates. Empty outside a
+    checkout, or with a printed warning if git fails.
     """
     if not (repository / ".git").exists():
         return {}
     with tempfile.TemporaryDirectory() as temporary:
-        # an index and objects of its own: nothing is written into the checkout, which another user may own
+        # a separate index and object folder: the checkout may belong to another user and is not changed
         variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         variables["GIT_INDEX_FILE"] = f"{temporary}/index"
 
@@ -136,19 +136,19 @@ def commit(repository: Path) -> dict[str, str]:
 
 BUS = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
 LINKS = ("topo", "-m")
-SECONDS = 20  # for one answer: a driver that hangs must not hold up a run
+SECONDS = 20  # for one answer, so that a driver that hangs does not block a run
 
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 _GPU = re.compile(r"GPU\d+")
 
 
 def topology() -> tuple[list[str], dict[str, str]]:
-    """The bus of each GPU and the link of each pair. Empty if nvidia-smi is absent or fails."""
+    """Return the bus of each GPU and the link of each pair; empty if nvidia-smi is missing or fails."""
     return buses(_answer(BUS)), links(_answer(LINKS))
 
 
 def buses(answer: str) -> list[str]:
-    """Bus and address of each GPU: `PCIe 3 x16 at 00000000:06:00.0`; the address alone where the bus is not shown."""
+    """Return each GPU's bus, such as `PCIe 3 x16 at 00000000:06:00.0`, or only its address if the bus is hidden."""
     rows = [[cell.strip() for cell in line.split(",")] for line in answer.splitlines() if line.count(",") == 2]
     return [
         f"PCIe {generation} x{width} at {address}" if generation.isdecimal() and width.isdecimal() else address
@@ -157,8 +157,8 @@ def buses(answer: str) -> list[str]:
 
 
 def links(answer: str) -> dict[str, str]:
-    """The link of each pair of GPUs from the matrix of `nvidia-smi topo -m`, in its words: NV2 is two NVLinks; PIX,
-    PXB, PHB, NODE and SYS are ever longer ways over PCIe. Empty for a single GPU.
+    """Return the link of each pair of GPUs as in `nvidia-smi topo -m`. NV2 means two NVLinks; PIX, PXB, PHB, NODE and
+    SYS mean ever longer routes over PCIe. Empty for a single GPU.
     """
     rows = [_STYLE.sub("", line).split() for line in answer.splitlines()]
     head = next((row for row in rows if len(row) > 1 and all(map(_GPU.fullmatch, row[:2]))), [])

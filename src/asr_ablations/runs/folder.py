@@ -1,4 +1,4 @@
-"""The folder of a run while it runs: its lease, its status, and what it ran on."""
+"""The folder of a run in progress: lease, status and environment."""
 
 import os
 import socket
@@ -28,20 +28,20 @@ from asr_verdicts.files import folder_name, write, write_json
 
 
 class Run:
-    """The folder of one run as a context: takes its lease and records that it is running, then that it is done, or
-    pruned or failed with the reason. Of several ranks, only the first writes.
+    """The folder of a run as a context manager. It takes the lease and records the status: running, then done, pruned
+    or failed with a reason. Only the first of several ranks writes.
 
-    fingerprint: of the data, "" if unknown; constant: the overrides that all runs of its sweep share, which the
-    name of a new folder leaves out; None outside a sweep.
+    fingerprint: of the data, "" if unknown. constant: overrides shared by all runs of the sweep, which the folder's
+    name omits; None outside a sweep.
     """
 
     def __init__(self, cfg: DictConfig, fingerprint: str = "", constant: Collection[str] | None = None) -> None:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
-        # the same overrides in another order, or keys that only steer the machine, give a folder another name
-        before = (path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir())
-        self.folder = next(before, sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
+        # the folder's name differs if overrides were typed in another order, or differ only in keys for the machine
+        existing = (path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir())
+        self.folder = next(existing, sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
         self.name = self.folder.name.removesuffix(f"-{self.id}")
         self.checkpoints = self.folder / layout.CHECKPOINTS
         self.started = time.time()
@@ -54,7 +54,7 @@ class Run:
         self._lease = Lease(self.folder, lost=stop)
 
     def status(self) -> str | None:
-        """running, done, pruned, failed, or None before the first. Raises UsageError for a folder of other content."""
+        """Return running, done, pruned or failed; None before the first start. Raises UsageError for other content."""
         if (status := status_of(self.folder)) is None:
             return None
         with suppress(FileNotFoundError):
@@ -62,13 +62,13 @@ class Run:
             if changes := differences(recorded, content(self.cfg)):
                 listed = "; ".join(f"{key}: {before!r} there, {now!r} now" for key, before, now in changes)
                 raise UsageError(
-                    f"{self.folder}: its {layout.CONFIG} is of another content ({listed}); "
-                    "force=true starts anew and keeps it beside"
+                    f"{self.folder}: its {layout.CONFIG} has other content ({listed}); "
+                    "force=true starts again and keeps the old run next to it"
                 )
         return status.status
 
     def keep_previous(self) -> Path | None:
-        """Move an earlier run to <folder>.1, .2, … and return that. Raises LeaseHeldError if a process works on it."""
+        """Rename an earlier run to <folder>.1, .2, … and return it. Raises LeaseHeldError if it is in use."""
         if not self.folder.exists():
             return None
         if holder := owner(self.folder):
@@ -104,7 +104,7 @@ class Run:
         return isinstance(error, Pruned)
 
     def _record_environment(self) -> None:
-        """Record what this run began on; a resumed one adds what it continues on."""
+        """Record the environment in which this run starts, or to which it moves when resumed."""
         current = replace(environment(), behaviour=BEHAVIOUR, id=self.id)
         try:
             recorded = read_environment(self.folder)
@@ -131,7 +131,7 @@ class Run:
 
 
 def _list_overrides(cfg: DictConfig) -> list[str]:
-    """The overrides of a run; of a list's arm its name, and those that the name does not have."""
+    """Return a run's overrides. For an arm from a list: its name, and overrides not in the name."""
     arm = cfg.get("arm")
     if arm is None:
         return list(cfg.overrides)

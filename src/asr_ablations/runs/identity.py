@@ -1,4 +1,4 @@
-"""The identity of a run: a hash over everything that can change its result."""
+"""The identity of a run: a hash over everything that affects its result."""
 
 import functools
 import re
@@ -18,48 +18,48 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import slug
 
 BEHAVIOUR = 4
-"""Raised when the code changes the numbers of an unchanged config on purpose, so that identities differ."""
+"""Increased if code changes intentionally alter the results of an unchanged config, so that identities differ."""
 
 
 def content(cfg: DictConfig) -> Config:
-    """Everything in the config that can change the result."""
+    """Return the part of the config that can change the result."""
     return determining(cast(Config, OmegaConf.to_container(cfg, resolve=True)))
 
 
 def identity(cfg: DictConfig, fingerprint: str = "") -> str:
-    """Eight hexadecimal digits of a hash over config, data and the behaviour of the code."""
+    """Return eight hexadecimal digits of a hash over config, data and the code's behaviour."""
     return identity_of(content(cfg), fingerprint)
 
 
 def identity_of(content: Config, fingerprint: str) -> str:
-    """The identity of a run with this `determining` content."""
-    return content_key(8, config=_plain_numbers(content), data=fingerprint, behaviour=BEHAVIOUR)
+    """Return the identity of a run with this `determining` content."""
+    return content_key(8, config=_normalise_numbers(content), data=fingerprint, behaviour=BEHAVIOUR)
 
 
-def _plain_numbers(value: Any) -> Any:
-    """The value with 1.0 as 1 at any depth: both are typed for one number."""
+def _normalise_numbers(value: Any) -> Any:
+    """Replace 1.0 by 1 at any depth, because users type the same number in both ways."""
     if isinstance(value, dict):
-        return {key: _plain_numbers(inner) for key, inner in value.items()}
+        return {key: _normalise_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain_numbers(inner) for inner in value]
+        return [_normalise_numbers(inner) for inner in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def of_the_experiment(overrides: Iterable[str]) -> list[str]:
-    """The overrides that say something of the experiment, and not of the machine or of where something lies."""
+    """Return the overrides that concern the experiment rather than the machine or the location of files."""
     keys = (*(key for key in MACHINE_KEYS if key != "weights"), *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
     machine = (*(f"{key}{mark}" for key in keys for mark in "=.@"), "hydra")
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
 
 
-LONGEST = 80  # letters of a run's name
+LONGEST = 80  # characters of a run's name
 
 
 def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:
-    """Shorten the overrides of the experiment to a name for people; the identity tells runs apart.
+    """Shorten the experiment's overrides to a readable name; the identity distinguishes runs.
 
-    constant: overrides that all runs of a sweep share, which are left out; None outside a sweep. The seed is last, and
-    never cut.
+    constant: overrides shared by all runs of a sweep, which are omitted; None outside a sweep. The seed comes last and
+    is never cut off.
     """
     words = of_the_experiment(overrides)
     if constant is None:
@@ -73,7 +73,7 @@ def short_name(overrides: Iterable[str], constant: Collection[str] | None = None
 
 
 def without_folder(override: str) -> str:
-    """An override by whose value weights are found, with the last part of their path alone: it says enough of them."""
+    """Shorten the path in an override of `weights` to its last part, which is enough to recognise it."""
     key, _, value = override.partition("=")
     return f"{key}={Path(value).name}" if key == "weights" else override
 
@@ -82,7 +82,7 @@ NOT_FILLED = ("defaults", "hydra", "overrides")
 
 
 def fill(cfg: DictConfig) -> None:
-    """Add the plain keys that a config of an earlier version lacks, with their defaults; without a native library."""
+    """Add default values for plain keys that configs of earlier versions lack; the native library is off."""
     if "native" not in cfg:
         cfg.native = False
     content = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
@@ -96,30 +96,30 @@ def fill(cfg: DictConfig) -> None:
 
 
 REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*\w)\}")
-"""A key that a value refers to; with a dot before it, a key beside its own."""
+"""A key referenced by a value; with a leading dot, a key at the same level."""
 
 
 def derived_keys(config: Config) -> dict[str, list[str]]:
-    """The derived keys of a resolved config by the present conf/, each with the keys and groups it follows from."""
+    """Return a resolved config's derived keys, by the current conf/, each with the keys and groups it depends on."""
     keys = flatten(config)
     return {key: sources for key, sources in _read_references().items() if key in keys}
 
 
 @functools.cache
 def _read_references() -> dict[str, list[str]]:
-    """Return the interpolated keys of conf/. What a group sets outside itself follows from the choice of the group."""
+    """Return the interpolated keys of conf/. Keys that a group sets outside itself depend on the choice of option."""
     references: dict[str, list[str]] = {}
     for path in sorted(CONF.rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         group = ".".join(path.parent.relative_to(CONF).parts)
         everywhere = "@package _global_" in text
         if "${" not in text and not everywhere:
-            continue  # to read all files takes longer
+            continue  # parsing all files would take longer
         content = load_yaml(text)
         for key, value in flatten(content if isinstance(content, dict) else {}).items():
-            beside = key.rpartition(".")[0] if everywhere or not group else f"{group}.{key}".rpartition(".")[0]
+            siblings = key.rpartition(".")[0] if everywhere or not group else f"{group}.{key}".rpartition(".")[0]
             names = REFERENCE.findall(value) if isinstance(value, str) else []
-            sources = [f"{beside}{name}" if name.startswith(".") else name for name in names]
+            sources = [f"{siblings}{name}" if name.startswith(".") else name for name in names]
             if everywhere and key != group and not key.startswith(f"{group}."):
                 sources.append(group)
             listed = references.setdefault(key if everywhere or not group else f"{group}.{key}", [])
@@ -128,7 +128,7 @@ def _read_references() -> dict[str, list[str]]:
 
 
 def weights_file(path: str) -> Path:
-    """The checkpoint that the key `weights` means. Raises UsageError where there is none."""
+    """Return the checkpoint file for the key `weights`. Raises UsageError if it is missing."""
     given = expanded(path, "weights")
     file = last_checkpoint(given) if given.is_dir() else given
     if not file.is_file():
@@ -137,18 +137,18 @@ def weights_file(path: str) -> Path:
 
 
 def sha256_of_weights(path: str | None) -> str | None:
-    """The value of ${sha256_of_weights:…} in a config: the hash of the file, or None without a file."""
+    """The resolver ${sha256_of_weights:…}: the SHA-256 of the checkpoint, or None without weights."""
     return None if path is None else hash_file(weights_file(str(path)))
 
 
 RECORDS = (CONFIG, ENVIRONMENT, OVERRIDES, STATUS, "lm.json")
-"""Files in a folder that say how the others were made, and when."""
+"""Files in a folder that only describe how and when the others were created."""
 
 
 def sha256_of(path: object) -> str | None:
-    """The value of ${sha256_of:…}: the hash of a file, of a folder without hidden files and RECORDS, or of a run.
+    """The resolver ${sha256_of:…}: the SHA-256 of a file, a run, or a folder without hidden files and RECORDS.
 
-    A run counts by its last checkpoint and its config. None without such a file: the class that reads it complains.
+    A run means its last checkpoint and its config. None for a missing file, so that its reader can raise the error.
     """
     if not isinstance(path, str) or not path:
         return None
@@ -165,7 +165,7 @@ def sha256_of(path: object) -> str | None:
 
 
 def refuse_changed_files(node: object, place: str = "") -> None:
-    """Raises UsageError for a file or folder in a resolved config that is not what it was when that was composed."""
+    """Raise UsageError if a file or folder in a resolved config has changed since the config was composed."""
     if isinstance(node, list):
         node = dict(enumerate(node))
     if not isinstance(node, dict):
@@ -175,6 +175,6 @@ def refuse_changed_files(node: object, place: str = "") -> None:
         path = node.get(str(key).removesuffix(SHA256)) if str(key).endswith(SHA256) and place else None
         if path is not None and value is not None and (actual := sha256_of(path)) != value:
             raise UsageError(
-                f"{place}{key}: {path} has changed since this config was composed: its SHA-256 was {value}, now it is "
-                f"{actual or 'gone'}"
+                f"{place}{key}: {path} has changed since this config was composed: its SHA-256 was {value} and is now "
+                f"{actual or 'unknown, as the file is missing'}"
             )

@@ -1,4 +1,4 @@
-"""The columns of metrics.csv; tables that grow with training, cut back to the state of a checkpoint."""
+"""The columns of metrics.csv, and tables that grow in training and are cut back to the state of a checkpoint."""
 
 import csv
 import itertools
@@ -9,11 +9,11 @@ from asr_ablations.runs.layout import UTILISATION
 from asr_verdicts.files import Json, write_csv
 
 FIGURES = ("loss", "wer", "cer", "cer_longer")
-"""The figures of every validation set: its column of metrics.csv is validation/<set>/<figure>."""
+"""The values logged for every validation set, in the columns validation/<set>/<value> of metrics.csv."""
 
 
 def keep_batches(path: Path, batches: int) -> None:
-    """Leave the rows of a table whose column `batches` is at most this; without any, no file is left."""
+    """Keep the rows of a table whose column `batches` has at most this value. An empty table is removed."""
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -21,7 +21,7 @@ def keep_batches(path: Path, batches: int) -> None:
 
 
 def truncate(path: Path, rows: int) -> list[dict[str, str]]:
-    """Leave the first `rows` rows of a table, and return them; without any, no file is left."""
+    """Keep and return the first `rows` rows of a table. An empty table is removed."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
@@ -39,14 +39,14 @@ COLUMNS = (
 )  # fmt: skip
 TEXTS = ("phase", "gpu_percents", "part")
 MEANS = ("cpu_percent", "gpu_percent", "gpu_power_watts")
-"""Columns that hold a mean over the time since the sample before."""
+"""Columns with a mean over the time since the previous sample."""
 ALMOST_A_SECOND = 0.9
 
 
 def read_utilisation(folder: Path) -> list[Json]:
-    """Read the samples that a run left; none without the file, and without lines that are no samples.
+    """Read the utilisation samples of a run, skipping invalid lines; empty without the file.
 
-    Numbers are None if unknown; `part` is that of a training step; gpu_percents has a number for each GPU.
+    Unknown numbers are None. part: of a training step; gpu_percents: one number per GPU.
     """
     try:
         with (folder / UTILISATION).open(newline="", encoding="utf-8") as file:
@@ -56,7 +56,7 @@ def read_utilisation(folder: Path) -> list[Json]:
 
 
 def by_second(samples: Sequence[Json]) -> list[Json]:
-    """Samples joined until they cover almost a second, each within one phase; a sample of a second stays as it is."""
+    """Average consecutive samples of one phase over almost a second each."""
     groups: list[list[Json]] = []
     for sample in samples:
         first = groups[-1][0] if groups else None
@@ -68,7 +68,7 @@ def by_second(samples: Sequence[Json]) -> list[Json]:
 
 
 def _join(group: list[Json]) -> Json:
-    """One sample of several: means and sums over them, the rest from the last."""
+    """Combine samples: means and sums over all, other values from the last."""
     if len(group) == 1:
         return group[0]
     means = {key: _mean([sample[key] for sample in group]) for key in MEANS}

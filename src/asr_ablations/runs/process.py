@@ -1,4 +1,4 @@
-"""The process of a frozen config."""
+"""The process that runs a frozen config."""
 
 import os
 import runpy
@@ -19,17 +19,17 @@ from asr_ablations.tools.signals import start_of, stopping_signals, when_gone
 from asr_verdicts.errors import UsageError
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
-"""Environment variable with the launcher's process id and the time at which it was started."""
-GRACE = 60.0  # seconds an arm has to write its checkpoint once it has to stop
+"""Environment variable with the launcher's process id and start time."""
+GRACE = 60.0  # seconds for an arm to write its checkpoint when it has to stop
 
 
 def announce_launcher() -> str:
-    """The launcher's process, as `follow_launcher` reads it from the environment of an arm."""
+    """Return the launcher's process in the form that `follow_launcher` reads."""
     return f"{os.getpid()}:{start_of(os.getpid())}"
 
 
 def follow_launcher() -> None:
-    """Stop this process when the launcher that the environment names is gone: by a signal, then by force."""
+    """Stop this process when the launcher named in the environment has ended: first by a signal, then by force."""
 
     def stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -41,12 +41,12 @@ def follow_launcher() -> None:
         when_gone(int(pid), float(started), stop)
 
 
-LAUNCHED = "ASR_ABLATIONS_LAUNCHED"  # environment variable with the time at which an arm was started
+LAUNCHED = "ASR_ABLATIONS_LAUNCHED"  # environment variable with an arm's start time
 
 
 def command(script: Path, config: Path, devices: int = 1, threads: int | None = None) -> list[str]:
-    """The command line that runs a frozen config; several ranks under torchrun: a relaunch would replay the sweep."""
-    # without a log folder torchrun would leave one in the temporary folder
+    """Return the command line for a frozen config. torchrun starts several ranks: a relaunch would repeat a sweep."""
+    # without a log folder, torchrun would create one in the temporary folder
     options = ["--standalone", f"--nproc-per-node={devices}", f"--log-dir={os.devnull}"]
     torchrun = ["-m", "asr_ablations.runs.torchrun", *options] if devices > 1 else []
     limit = [str(threads)] if threads else []
@@ -54,13 +54,13 @@ def command(script: Path, config: Path, devices: int = 1, threads: int | None = 
 
 
 def child_environment() -> dict[str, str]:
-    """This process's environment with the package on the path."""
+    """Return this process's environment with the package on the path."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))}
 
 
 def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
-    """Run a command in a session of its own, which ends with this process, and return its exit code. Signals to stop
-    are passed on: a run writes its checkpoint, and torchrun tells its ranks.
+    """Run a command in a new session that ends with this process, and return its exit code. Stop signals are passed on,
+    so that a run writes its checkpoint and torchrun stops its ranks.
     """
     variables = {**(environment or child_environment()), LAUNCHER: announce_launcher()}
     process = subprocess.Popen(words, env=variables, cwd=cwd, start_new_session=True)
@@ -78,23 +78,23 @@ def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None,
 
 
 def load_frozen(path: Path) -> DictConfig:
-    """A config that this program, or an earlier version of it, has frozen on disk."""
+    """Load a config that this or an earlier version has frozen."""
     cfg = OmegaConf.load(path)
-    assert isinstance(cfg, DictConfig), f"{path} holds no keys and values"
+    assert isinstance(cfg, DictConfig), f"{path} does not contain keys and values"
     if (key := interpolation_in(OmegaConf.to_container(cfg))) is not None:
-        raise UsageError(f"{path}: {key} holds an interpolation (${{…}}), and a frozen config holds values alone")
+        raise UsageError(f"{path}: {key} contains an interpolation (${{…}}); expected a value in a frozen config")
     if "max_epochs" in cfg and "model" in cfg:
         fill(cfg)
     return cfg
 
 
 def main(script: str, config: str, threads: int | None = None) -> None:
-    """Run the script's `main` on the frozen config, in this process."""
+    """Run the script's `main` on the frozen config in this process."""
     follow_launcher()
     cfg = load_frozen(Path(config))
     if cfg.get("threads", "") is None:
         cfg.threads = threads
-    sys.argv = [script, *cfg.overrides]  # what the record shows, and what a start under torchrun goes by
+    sys.argv = [script, *cfg.overrides]  # shown in the record, and used when torchrun starts ranks
     runpy.run_path(script, run_name="arm")["main"](cfg)
 
 

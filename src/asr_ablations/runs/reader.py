@@ -1,6 +1,6 @@
-"""One reader for each file of a run's folder. The folder may come from other people: nothing in it is executed.
+"""The only readers of the files in a run's folder. It may come from strangers, so nothing in it is executed.
 
-Every function takes the folder of a run. It raises FileNotFoundError, or UnreadableFileError for a damaged file.
+Every function takes a run's folder. It raises FileNotFoundError, or UnreadableFileError for a damaged file.
 """
 
 import csv
@@ -25,7 +25,7 @@ from asr_verdicts.record import DataRecord, Environment, SetResult, Summary, Utt
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """The progress of a run: status.json. diverged: the step, from 1, at which the loss was no finite number."""
+    """The progress of a run in status.json. diverged: the first step, from 1, with a loss that is not finite."""
 
     status: str
     pid: int | None = None
@@ -41,7 +41,7 @@ TRAINING, EVALUATING = "training", "evaluating"  # phases of a run in progress
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The latest epoch, loss and WER of a run in progress, and its phase: progress.json."""
+    """The latest epoch, loss and WER of a running run, and its phase, in progress.json."""
 
     null: ClassVar = ("loss", "wer")
 
@@ -65,7 +65,7 @@ class DecoderFile:
 
 @dataclass(frozen=True, kw_only=True)
 class TunedValues:
-    """Values of a decoder that were tuned on a set."""
+    """Decoder values that were tuned on a set."""
 
     set: str
     trials: int
@@ -74,7 +74,7 @@ class TunedValues:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRecord:
-    """The result of a decoder on a trained run: <run>/evaluations/<name>.json, as far as comparisons read it."""
+    """The result of a decoder on a trained run: the keys of <run>/evaluations/<name>.json needed by comparisons."""
 
     name: str
     decoder: Config
@@ -88,7 +88,7 @@ class EvaluationRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class LogProbsRecord:
-    """The record beside a file of log-probabilities. lengths: in frames, by utterance."""
+    """The record next to a file of log-probabilities. lengths: in frames, by utterance."""
 
     lengths: list[int]
     seconds: float
@@ -97,12 +97,12 @@ class LogProbsRecord:
 
 @dataclass(frozen=True)
 class AnyKeys:
-    """An object of which nothing is demanded."""
+    """An object without required keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """The keys of a frozen config that its readers rely on."""
+    """The keys of a frozen config that are read back."""
 
     overrides: list[str] = field(default_factory=list)
     ablation: Config | None = None
@@ -117,7 +117,7 @@ class Price:
 
 @dataclass(frozen=True, kw_only=True)
 class Seeded(Declared):
-    """The keys of a run's config that its readers rely on."""
+    """The keys of a run's config that are read back."""
 
     seed: int
     ranks: int | None = None
@@ -137,7 +137,7 @@ class ManifestArm:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepManifest:
-    """The keys of a sweep's manifest that its readers rely on."""
+    """The keys of a sweep's manifest that are read back."""
 
     arms: list[ManifestArm] = field(default_factory=list)
     launches: list[Config] = field(default_factory=list)
@@ -149,7 +149,7 @@ T = TypeVar("T")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML 1.1 reads 1e-3 as text; OmegaConf, which wrote the file, reads a number. It reads dates as text."""
+    """Reads 1e-3 as a number and dates as text, like OmegaConf, which wrote the file; YAML 1.1 does the opposite."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -162,7 +162,7 @@ _Loader.add_implicit_resolver(
 
 
 def load_yaml(text: str) -> Any:
-    """The content of a text; numbers are read as OmegaConf reads them. Raises ValueError and yaml.YAMLError."""
+    """Parse YAML, with numbers as in OmegaConf. Raises ValueError and yaml.YAMLError."""
     return yaml.load(text, _Loader)
 
 
@@ -172,7 +172,7 @@ NEEDED_COLUMNS = (*TEXT_COLUMNS[:5], "words", "substitutions", "deletions", "ins
 
 
 class UnreadableFileError(UsageError):
-    """A file of a run's folder is damaged or must not be read."""
+    """A file in a run's folder is damaged or must not be read."""
 
     def __init__(self, path: Path, reason: object) -> None:
         self.path, self.reason = path, " ".join(str(reason).split())
@@ -180,21 +180,21 @@ class UnreadableFileError(UsageError):
 
 
 def read_config(folder: Path) -> Config:
-    """The resolved config of a run, as plain values."""
+    """Return a run's resolved config as plain values."""
     return read_recorded(folder / layout.CONFIG, Seeded)
 
 
 def read_recorded(path: Path, kind: type = Declared) -> Config:
-    """A resolved config as plain values. An interpolation is refused: a run records values, and one that a stranger
-    wrote would fetch what this machine knows, such as a variable of its environment, into files.
+    """Return a resolved config as plain values. Interpolations are refused: a stranger's config could use them to copy
+    data of this machine, such as environment variables, into files.
 
-    kind: the keys that it must have, with their types.
+    kind: a dataclass with the required keys and their types.
     """
     with readable(path):
         content: Config = load_yaml(path.read_text(encoding="utf-8"))
         parse(kind, content)
     if (key := interpolation_in(content)) is not None:
-        raise UnreadableFileError(path, f"{key} holds an interpolation (${{…}}); a recorded config holds values")
+        raise UnreadableFileError(path, f"{key} contains an interpolation (${{…}}); a recorded config holds values")
     plain = {key: part for key, part in content.items() if key != "ablation"}
     for _, part, is_key in _walk(plain):
         if is_key and not isinstance(part, str):
@@ -203,12 +203,12 @@ def read_recorded(path: Path, kind: type = Declared) -> Config:
 
 
 def interpolation_in(content: object) -> str | None:
-    """The dotted place of the first interpolation in a config, among keys and values; None without one."""
+    """Return the dotted key of the first interpolation in the keys or values of a config; None without any."""
     return next((place for place, part, _ in _walk(content) if isinstance(part, str) and "${" in part), None)
 
 
 def _walk(content: object, place: str = "") -> Iterator[tuple[str, object, bool]]:
-    """Every key, and every value that holds no others: its dotted place, itself, and whether it is a key."""
+    """Yield (dotted key, part, is_key) for every key, and for every value that is not a container."""
     if not isinstance(content, (dict, list)):
         yield place, content, False
         return
@@ -220,34 +220,34 @@ def _walk(content: object, place: str = "") -> Iterator[tuple[str, object, bool]
 
 
 def read_overrides(folder: Path) -> list[str]:
-    """The overrides that the user typed for this run."""
+    """Return the overrides that the user typed for this run."""
     path = folder / layout.OVERRIDES
     with readable(path):
         return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def read_status(folder: Path) -> Status:
-    """The progress of a run: status, reason, process, host, start and seconds."""
-    return _record(folder / layout.STATUS, Status)
+    """Return a run's status with reason, process, host, start and seconds."""
+    return _read_record(folder / layout.STATUS, Status)
 
 
 def read_summary(folder: Path) -> Summary:
-    """Final rates, sizes and times of a run."""
-    return _record(folder / layout.SUMMARY, Summary)
+    """Return a run's final rates, sizes and times."""
+    return _read_record(folder / layout.SUMMARY, Summary)
 
 
 def read_environment(folder: Path) -> Environment:
-    """The machine, code and versions of a run."""
-    return _record(folder / layout.ENVIRONMENT, Environment)
+    """Return a run's machine, code and versions."""
+    return _read_record(folder / layout.ENVIRONMENT, Environment)
 
 
 def read_data(folder: Path) -> DataRecord:
-    """The content of each set of a run's corpus."""
-    return _record(folder / layout.DATA, DataRecord)
+    """Return the content of each set of a run's corpus."""
+    return _read_record(folder / layout.DATA, DataRecord)
 
 
 def read_model(folder: Path) -> str | None:
-    """The drawing of a run's model; None for a run without one, as from W&B."""
+    """Return the text diagram of a run's model; None if the run has none, as from W&B."""
     path = folder / layout.MODEL
     if not path.exists():
         return None
@@ -256,41 +256,41 @@ def read_model(folder: Path) -> str | None:
 
 
 def read_progress(folder: Path) -> Progress:
-    """The latest epoch, loss and WER of a run in progress."""
-    return _record(folder / layout.PROGRESS, Progress)
+    """Return the latest epoch, loss and WER of a running run."""
+    return _read_record(folder / layout.PROGRESS, Progress)
 
 
 def read_sweep(folder: Path) -> Config:
-    """The manifest of a sweep: its launches and its arms. folder: the sweep's."""
-    return _json(folder / layout.SWEEP, SweepManifest)
+    """Return a sweep's manifest with its launches and arms. folder: the sweep's."""
+    return _read_object(folder / layout.SWEEP, SweepManifest)
 
 
 def read_standing(folder: Path) -> Config:
-    """The state of each arm of a planned sweep after its latest look. folder: the sweep's."""
-    return _json(folder / layout.STANDING, AnyKeys)
+    """Return the state of each arm of a planned sweep after its latest look. folder: the sweep's."""
+    return _read_object(folder / layout.STANDING, AnyKeys)
 
 
 def read_looks(folder: Path) -> list[Config]:
-    """The looks of comparisons at a sweep, or at the evaluations of a run. folder: the sweep's, or theirs."""
-    recorded = _json(folder / layout.LOOKS, AnyKeys).get("looks")
+    """Return the looks of comparisons at a sweep or at a run's evaluations. folder: of the sweep or evaluations."""
+    recorded = _read_object(folder / layout.LOOKS, AnyKeys).get("looks")
     if not isinstance(recorded, list) or not all(isinstance(look, dict) for look in recorded):
-        raise UnreadableFileError(folder / layout.LOOKS, "it holds no list of looks")
+        raise UnreadableFileError(folder / layout.LOOKS, "it lacks a list of looks")
     return recorded
 
 
 def read_metrics(folder: Path) -> list[dict[str, float | None]]:
-    """The rows of metrics.csv; None where a column was not logged."""
+    """Return the rows of metrics.csv, with None for values that were not logged."""
     path = folder / layout.METRICS
     with readable(path):
-        rows = _rows(path, ("epoch", "step"))
+        rows = _read_rows(path, ("epoch", "step"))
         return [{key: float(value) if value else None for key, value in row.items()} for row in rows]
 
 
 def read_losses(folder: Path) -> list[str]:
-    """The training loss of every step as text, which holds floats exactly."""
+    """Return the training loss of every step as text, which is exact."""
     path = folder / layout.LOSSES
     with readable(path):
-        rows = list(_rows(path, ("loss",)))
+        rows = list(_read_rows(path, ("loss",)))
         for row in rows:
             float(row["loss"])
             float(row.get("gradient_norm") or "nan")
@@ -298,69 +298,69 @@ def read_losses(folder: Path) -> list[str]:
 
 
 def read_gradient_norms(folder: Path) -> list[float]:
-    """The norm of the gradient at every step, nan if not recorded; empty for a run without a record, as from W&B."""
+    """Return the gradient norm at every step, nan if not recorded; empty without the file, as from W&B."""
     path = folder / layout.LOSSES
     if not path.exists():
         return []
     with readable(path):
-        return [float(row.get("gradient_norm") or "nan") for row in _rows(path)]
+        return [float(row.get("gradient_norm") or "nan") for row in _read_rows(path)]
 
 
 def read_utterances(path: Path) -> list[UtteranceRow]:
-    """The rows of a table of utterances: utterances.csv, or the table of an evaluation. Counts are whole numbers."""
+    """Return the rows of an utterance table: utterances.csv, or an evaluation's table. Counts are whole numbers."""
     with readable(path):
-        rows = [{key: _typed(key, value) for key, value in row.items()} for row in _rows(path, NEEDED_COLUMNS)]
+        rows = [{key: _convert(key, value) for key, value in row.items()} for row in _read_rows(path, NEEDED_COLUMNS)]
     return cast(list[UtteranceRow], rows)
 
 
 def read_evaluation(path: Path) -> EvaluationRecord:
-    """The record of an evaluation, <run>/evaluations/<name>.json."""
-    return _record(path, EvaluationRecord)
+    """Return the record of an evaluation, <run>/evaluations/<name>.json."""
+    return _read_record(path, EvaluationRecord)
 
 
 def read_log_probs(path: Path) -> LogProbsRecord:
-    """The record beside a file of log-probabilities, <run>/logprobs/<set>-<key>.json."""
-    return _record(path, LogProbsRecord)
+    """Return the record next to a file of log-probabilities, <run>/logprobs/<set>-<key>.json."""
+    return _read_record(path, LogProbsRecord)
 
 
-def _typed(column: str, value: str) -> str | float | int:
+def _convert(column: str, value: str) -> str | float | int:
     return value if column in TEXT_COLUMNS else float(value) if column in SECONDS_COLUMNS else int(value)
 
 
-def _record(path: Path, kind: type[T]) -> T:
+def _read_record(path: Path, kind: type[T]) -> T:
     with readable(path):
         return parse(kind, read_json(path))
 
 
-def _json(path: Path, kind: type) -> Config:
-    """The whole object of a file that has the keys of this kind."""
+def _read_object(path: Path, kind: type) -> Config:
+    """Return the whole object in a file that has the required keys."""
     with readable(path):
         content = read_json(path)
         parse(kind, content)
     return content
 
 
-def _rows(path: Path, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
-    """The rows of a table that has these columns."""
+def _read_rows(path: Path, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table that has these columns."""
     with path.open(newline="", encoding="utf-8") as file:
         lines = csv.reader(file)
         head = next(lines, [])
         if missing := [column for column in columns if column not in head]:
-            raise ValueError(f"it has no column {', '.join(missing)}")
+            raise ValueError(f"it lacks the column {', '.join(missing)}")
         for line in lines:
             yield dict(zip(head, line, strict=True))
 
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Raises UnreadableFileError for every error of this file but its absence."""
+    """Raise UnreadableFileError for all errors in the block, except for a missing file."""
     try:
         if not is_regular(path):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         yield
     except FileNotFoundError:
         raise
-    except NotADirectoryError as error:  # the record is of a file of hypotheses, not of a run's folder
+    except NotADirectoryError as error:  # the record describes a hypothesis file instead of a run's folder
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
     except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError, RecursionError) as error:
         raise UnreadableFileError(path, getattr(error, "strerror", None) or error) from error

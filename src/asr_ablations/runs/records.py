@@ -1,4 +1,4 @@
-"""The records of runs: what comparisons are made from."""
+"""The records of runs, which comparisons are based on."""
 
 import csv
 import os
@@ -51,18 +51,18 @@ from asr_verdicts.record import (
 )
 from asr_verdicts.terminal import console
 
-EDITED = "its config.yaml is not the one that it ran with: environment.json has another id"
-RENAMED = "its overrides are not those in its config.yaml: its arm may have the name of another"
+EDITED = "its config.yaml was changed after the run: environment.json has another id"
+RENAMED = "its overrides differ from those in its config.yaml, so its arm may have the wrong name"
 
 
 def list_edits(run: Record) -> list[str]:
-    """Changes of a run's record since the run, in a line each. An evaluation has none: its decoder is in the config."""
+    """Return a line for each change of a run's files since the run; none for evaluations, whose decoder is added."""
     if run.folder.parent.name == layout.EVALUATIONS:
         return []
     lines, recorded, fingerprint = [], run.environment.id, run.environment.data_fingerprint
     if recorded is not None and fingerprint is not None and run.environment.behaviour == BEHAVIOUR:
         lines += [EDITED] if identity_of(determining(run.config), fingerprint) != recorded else []
-    typed = run.config.get("overrides")  # compared as lines, since a value may hold several
+    typed = run.config.get("overrides")  # compared as lines, because a value may contain line breaks
     if typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides:
         lines.append(RENAMED)
     return lines
@@ -70,17 +70,17 @@ def list_edits(run: Record) -> list[str]:
 
 CHANGED = "{} of {} changed in the sweep file after its first runs: choices with known results are exploratory"
 DECIDING = ("factor", "baseline", "set", "metric", "contrasts", "scale", "margin", "failed", "claim", "expected")
-"""Keys of a declaration by which the verdicts change."""
+"""Keys of a declaration that affect verdicts."""
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
-"""The end of the name of a folder that an earlier run of the same content had."""
+"""The end of a folder's name if an earlier run was set aside there."""
 
 T = TypeVar("T")
 
 
 def load(folders: Sequence[Path]) -> Records:
-    """All runs of the folders: runs, sweeps, or the evaluations of a run. Raises UsageError if there are none.
+    """Return all runs in the folders of runs, sweeps or evaluations. Raises UsageError if there are none.
 
-    A run that has a result and cannot be read is among the unfinished, as damaged.
+    Runs whose results cannot be read are listed as unfinished and damaged.
     """
     records: dict[Path, Record] = {}
     unfinished: dict[Path, Unfinished] = {}
@@ -88,9 +88,9 @@ def load(folders: Sequence[Path]) -> Records:
     for folder in folders:
         if folder.name == layout.EVALUATIONS:
             records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
-    manifest = cache(_manifest)  # a search's names hundreds of arms: it is read once
+    manifest = cache(_read_manifest)  # read once, because a search may have hundreds of arms
     changed: dict[str, set[str]] = {}
-    paths, terminal = [path for folder in sweeps for path in _run_folders(folder)], console(stderr=True)
+    paths, terminal = [path for folder in sweeps for path in _find_run_folders(folder)], console(stderr=True)
     for path in track(paths, "reading runs", console=terminal, transient=True, disable=not terminal.is_terminal):
         place = path.resolve()
         if place in records or place in unfinished:
@@ -125,47 +125,47 @@ def load(folders: Sequence[Path]) -> Records:
 
 
 def read_run(folder: Path) -> Record:
-    """The record of one finished run, or of one that diverged. Raises UsageError for one that is not whole."""
-    return _read(folder, fate_of(folder), _manifest(folder.resolve().parent))
+    """Return the record of a finished or diverged run. Raises UsageError if its files are incomplete."""
+    return _read(folder, fate_of(folder), _read_manifest(folder.resolve().parent))
 
 
 class _Manifest(NamedTuple):
-    """The runs that a search proposed, the place of each run by its id, and the newest declaration, if any."""
+    """The runs proposed by a search, the place of each run by its id, and the newest declaration, if any."""
 
     searched: frozenset[str]
     places: dict[str, int]
     declared: Config | None
 
 
-def _manifest(sweep: Path) -> _Manifest:
+def _read_manifest(sweep: Path) -> _Manifest:
     return _Manifest(searched_arms(sweep), places(sweep), newest_declaration(sweep))
 
 
 def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
-    """The record of a run that has a result."""
+    """Return the record of a run that has a result."""
     diverged = ended.state == "diverged"
     try:
         config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
-        if folder.is_symlink():  # taken over from another sweep, where it answered another question
+        if folder.is_symlink():  # taken from another sweep, which asked another question
             with suppress(FileNotFoundError, UnreadableFileError):
                 config = read_recorded(layout.frozen_config(folder))
             overrides = [str(line) for line in config.get("overrides") or overrides]
-        summary = _if_there(read_summary, folder, NO_SUMMARY) if diverged else read_summary(folder)
+        summary = _read_if_present(read_summary, folder, NO_SUMMARY) if diverged else read_summary(folder)
         id_ = summary.id or environment.id or ""
         utterances = [] if diverged else read_utterances(folder / layout.UTTERANCES)
         if not diverged:
             refuse_partial(folder / layout.UTTERANCES, utterances, summary.sets)
-        read_model(folder)  # only whether they can be read: tables and figures do so later
-        _if_there(read_losses, folder, list[str]())
+        read_model(folder)  # only checks that the files can be read; tables and figures use them later
+        _read_if_present(read_losses, folder, list[str]())
         return Record(
             folder=folder,
             config=config,
             overrides=overrides,
             summary=summary,
-            metrics=_if_there(read_metrics, folder, []) if diverged else read_metrics(folder),
+            metrics=_read_if_present(read_metrics, folder, []) if diverged else read_metrics(folder),
             utterances=utterances,
             environment=environment,
-            data=_if_there(read_data, folder, DataRecord()),
+            data=_read_if_present(read_data, folder, DataRecord()),
             model=f"{id_}/{layout.LAST}" if id_ else "",
             searched=id_ in manifest.searched,
             diverged_at=ended.diverged_at,
@@ -176,7 +176,7 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
         raise UsageError(f"{folder}: its status is {ended.state}, but {missing} is missing") from error
 
 
-def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
+def _read_if_present(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
     try:
         return read(folder)
     except FileNotFoundError:
@@ -184,7 +184,7 @@ def _if_there(read: Callable[[Path], T], folder: Path, otherwise: T) -> T:
 
 
 def _describe_unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished:
-    """A run without a result, and what it was to be, as far as its files can be read."""
+    """Describe a run without a result, with its config if that can be read."""
     for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
         try:
             config = read_recorded(path, Seeded)
@@ -194,40 +194,40 @@ def _describe_unfinished(folder: Path, state: UnfinishedState, reason: str) -> U
     return Unfinished(folder, state, reason)
 
 
-def _run_folders(folder: Path) -> list[Path]:
+def _find_run_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise UsageError(f"{folder}: there is no such folder; expected a sweep's, or a run's")
+        raise UsageError(f"{folder}: there is no such folder; expected a sweep's or a run's folder")
     if layout.is_run(folder):
         return [folder]
-    begun = {path.parent for path in folder.glob(f"*/{layout.CONFIG}")}  # whose status was lost, too
+    begun = {path.parent for path in folder.glob(f"*/{layout.CONFIG}")}  # including runs whose status was lost
     children = {path for path in {*layout.runs_in(folder), *begun} if not KEPT_ASIDE.search(path.name)}
-    frozen = [folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")]  # arms that never started, too
+    frozen = [folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")]  # including arms not yet started
     if not children and not frozen:
-        raise UsageError(f"{folder}: holds no runs; expected a sweep's folder, or a run's with its {layout.STATUS}")
-    # a later launch with more that varies calls the same arm otherwise
+        raise UsageError(f"{folder}: holds no runs; expected the folder of a sweep, or of a run with {layout.STATUS}")
+    # a later launch that varies more keys gives the same arm another name
     by_id = {path.name.rpartition("-")[2]: path for path in [*sorted(frozen), *children]}
     return sorted({*children, *by_id.values()})
 
 
 def utterances_of(file: Path) -> Path:
-    """The table of utterances beside an evaluation's <name>.json."""
+    """Return the path of the utterance table next to an evaluation's <name>.json."""
     return file.with_suffix(".utterances.csv")
 
 
 def read_evaluations(folder: Path, run: Record) -> list[Record]:
-    """The evaluations of a run as records: with their decoder, sets and utterances, without curves."""
+    """Return a run's evaluations as records with their decoder, sets and utterances, but without curves."""
     results = [file for file in folder.glob("*.json") if file.name != LOOKS]
     files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not files:
         raise UsageError(
-            f"{folder}: holds no evaluations; {typed('evaluate', format_override('run', folder.parent))} makes them"
+            f"{folder}: holds no evaluations; create one: {typed('evaluate', format_override('run', folder.parent))}"
         )
     evaluations = [read_evaluation(file) for file in files]
     names = [evaluation.name for evaluation in evaluations]
-    labels = _labels(names, [_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
+    labels = _label(names, [_describe_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
     declared = [evaluation.ablation for evaluation in evaluations]
     ablation = declared[0] if all(question == declared[0] for question in declared) else None
-    config = {**run.config, "ablation": ablation}  # not the training's
+    config = {**run.config, "ablation": ablation}  # replaces the training's
     id_ = run.model.partition("/")[0]
     others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
     records = []
@@ -237,7 +237,7 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
         record = replace(
             run,
             folder=file.with_suffix(""),
-            config={**config, "decoder": _decoder(evaluation), "checkpoint": evaluation.checkpoint},
+            config={**config, "decoder": _describe_decoder(evaluation), "checkpoint": evaluation.checkpoint},
             overrides=[*others, f"decoder={label}"],
             summary=replace(run.summary, sets=evaluation.sets, test_sets=evaluation.test_sets),
             metrics=[],
@@ -249,20 +249,20 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
 
 
 def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping[str, SetResult]) -> None:
-    """Raises UnreadableFileError if the table of utterances lacks rows that its summary counts, or has one twice."""
+    """Raise UnreadableFileError if the utterance table has missing or repeated rows compared with the summary."""
     ids: dict[str, list[str]] = {}
     for row in utterances:
         ids.setdefault(row["set"], []).append(row["id"])
     for name, result in sets.items():
         rows, expected = ids.get(name, []), result.utterances
         if expected is not None and len(rows) != expected:
-            raise UnreadableFileError(path, f"it has {len(rows)} rows of {name}, and the summary counts {expected}")
+            raise UnreadableFileError(path, f"it has {len(rows)} rows of {name}, but the summary counts {expected}")
         if len({*rows}) != len(rows):
-            raise UnreadableFileError(path, f"it has utterances of {name} twice")
+            raise UnreadableFileError(path, f"it contains utterances of {name} twice")
 
 
-def _decoder(evaluation: EvaluationRecord) -> Config:
-    """The decoder's config: files by their content, tuned values by how they were tuned, so that seeds are one arm."""
+def _describe_decoder(evaluation: EvaluationRecord) -> Config:
+    """Return the decoder's config. Files appear by content and tuned values by tuning, so that seeds form one arm."""
     files = {key: f"{file.name} {file.sha256[:8]}" for key, file in evaluation.files.items()}
     tuning = evaluation.tuning
     how = f"tuned on {tuning.set} in {tuning.trials} trials" if tuning else ""
@@ -270,8 +270,8 @@ def _decoder(evaluation: EvaluationRecord) -> Config:
     return {**evaluation.decoder, **files, **tuned}
 
 
-def _labels(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
-    """Names of decoders, with their differences if names are equal; names of files if that does not tell them apart."""
+def _label(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
+    """Return decoder names, extended by differences if names are equal; file names if this is still ambiguous."""
     labels = []
     for name, decoder in zip(names, decoders, strict=True):
         same = [other for other, other_name in zip(decoders, names, strict=True) if other_name == name]
@@ -281,13 +281,13 @@ def _labels(names: list[str], decoders: list[Config], stems: list[str]) -> list[
 
 
 GROWING = (layout.METRICS, layout.LOSSES, layout.TRANSCRIPTS)
-"""Tables that are cut to what the checkpoint has seen: the last line of an interrupted run may be half a line."""
+"""Tables that are cut back to the checkpoint's state; an interruption may leave half a line at their end."""
 
 
 def damage(folder: Path) -> str | None:
-    """Describe the damage of a run's files in one line; None for a whole run, and without a run.
+    """Describe the damage of a run's files in one line; None for an intact or missing run.
 
-    Raises UsageError if a file cannot be read now, as without permission: that says nothing about the file.
+    Raises UsageError if a file cannot be read now, for example without permission, as it may be intact.
     """
     if not folder.is_dir():
         return None
@@ -314,7 +314,7 @@ def damage(folder: Path) -> str | None:
 
 
 def _has_begun(folder: Path, status: Status | None) -> bool:
-    """Return whether the run itself has recorded anything: its launcher writes a status and perhaps a config."""
+    """Return whether the run itself has recorded anything; its launcher only writes a status and perhaps a config."""
     names = [layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING]
     if status is None or status.pid is not None:
         names.append(layout.CONFIG)

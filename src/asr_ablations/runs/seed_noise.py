@@ -1,4 +1,4 @@
-"""Seed noise of a corpus, from earlier sweeps: how error rates differ between runs that differ in their seed alone."""
+"""Seed noise of a corpus, measured on earlier sweeps as differences in error rate between seeds."""
 
 import json
 from pathlib import Path
@@ -14,10 +14,10 @@ from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise, pooled_deviati
 
 
 def seed_noise(outputs: Path, like: Record, name: str, metric: str) -> SeedNoise | None:
-    """Measure the seed noise of a metric on a test set of `like`, from the other sweeps under `outputs`.
+    """Measure the seed noise of a metric on a test set of `like`, from other sweeps under `outputs`.
 
-    Counted are finished runs tested on the same data, in arms of two seeds or more; runs of an arm agree in everything
-    but the seed. None without such an arm, or if the data of `like` are unknown.
+    It uses finished runs tested on the same data, in arms with two or more seeds that agree in everything else. None
+    without such arms, or if the data of `like` are unknown.
     """
     expected = like.data.hash(name)
     if expected is None:
@@ -30,10 +30,10 @@ def seed_noise(outputs: Path, like: Record, name: str, metric: str) -> SeedNoise
 def noise_of_set(
     outputs: Path, sha256: str, name: str, metric: str, total: float | None, but: frozenset[Path] = frozenset()
 ) -> SeedNoise | None:
-    """Measure the seed noise of a metric on the test set with this hash, as `seed_noise` does.
+    """Measure the seed noise of a metric on the test set with this hash, like `seed_noise`.
 
-    total: words or characters of the set, if known; but: folders of sweeps to leave out. Arms that a plan stopped early
-    are left out, too: it stops first at those whose seeds lie close together.
+    total: words or characters of the set, if known. but: sweep folders to ignore. Arms that a plan stopped early are
+    ignored too, because it first stops those with similar seeds.
     """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
     most: dict[Path, int] = {}
@@ -55,7 +55,7 @@ def noise_of_set(
             arms.setdefault(arm, {}).setdefault(int(config["seed"]), (rate, run.parent))
         except (FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
             continue
-    # an arm was stopped early if all its runs are of sweeps with a plan, and it has fewer than each plan allows
+    # an arm was stopped early if all its runs belong to planned sweeps, and it has fewer seeds than each plan allows
     allowed = {arm: min(most[sweep] for _, sweep in seeds.values()) for arm, seeds in arms.items()}
     groups = [list(seeds.values()) for arm, seeds in arms.items() if len(seeds) > 1 and len(seeds) >= allowed[arm]]
     if not groups:
@@ -67,6 +67,6 @@ def noise_of_set(
 
 
 def content_but_seed(run: Record) -> str:
-    """Everything that determines the results of a run but its seed."""
+    """Return a text with everything that determines a run's results except the seed."""
     same = {key: value for key, value in determining(run.config).items() if key != "seed"}
     return json.dumps([same, run.data.hash("train"), run.environment.behaviour], sort_keys=True)

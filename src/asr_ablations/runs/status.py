@@ -1,4 +1,4 @@
-"""The end of a run."""
+"""The status of a run and the reason for its end."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +10,20 @@ from asr_ablations.tools.errors import Stopped, is_lack_of_memory
 from asr_verdicts.record import UnfinishedState
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
-DIVERGED = "diverged"  # key of a failed run's status, and of a logged row: the step at which the run diverged
+DIVERGED = "diverged"  # key in a failed run's status and in a logged row: the step at which the run diverged
 
-State = Literal["done", "diverged"] | UnfinishedState  # the state of a run; the first two are RESULTS
+State = Literal["done", "diverged"] | UnfinishedState  # the first two are RESULTS
 RESULTS = ("done", "diverged")
 
 
 class Pruned(Exception):  # noqa: N818
-    """The run was ended because it does worse than others: neither done nor failed, and it can continue."""
+    """The run was ended because it is worse than others. It is neither done nor failed, and it can be continued."""
 
 
 class Diverged(Exception):  # noqa: N818
-    """The loss of a run is no finite number any more. That is its result: the same content diverges again.
+    """The loss is no longer finite. This is the run's result, because the same content would diverge again.
 
-    step: the first such step, counted from 1; reason: in one line.
+    step: the first such step, counted from 1. reason: one line.
     """
 
     exit_code = 1
@@ -38,7 +38,7 @@ class Diverged(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Fate:
-    """The end of a run, the reason if it is not done, and the step at which it diverged, if it did."""
+    """The end of a run: its state, the reason unless done, and the step at which it diverged."""
 
     state: State
     reason: str = ""
@@ -46,7 +46,7 @@ class Fate:
 
 
 def status_of(folder: Path) -> Status | None:
-    """The status that a run recorded; None where none has begun."""
+    """Return the status that a run recorded; None if none has started."""
     try:
         return read_status(folder)
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def status_of(folder: Path) -> Status | None:
 
 
 def fate_of(folder: Path) -> Fate:
-    """The end of the run in this folder."""
+    """Determine how the run in this folder ended."""
     try:
         status = status_of(folder)
     except UnreadableFileError as error:
@@ -63,7 +63,7 @@ def fate_of(folder: Path) -> Fate:
 
 
 def fate(status: Status | None, folder: Path) -> Fate:
-    """The end of a run by its status; the lease of the folder shows if a running one is still at work."""
+    """Determine how a run ended from its status; for a running one, the folder's lease shows if its process lives."""
     if status is None:
         return Fate("missing", "did not start")
     name, why = status.status, status.reason or "no reason given"
@@ -82,13 +82,13 @@ def fate(status: Status | None, folder: Path) -> Fate:
 
 
 def why_unfinished(folder: Path) -> str | None:
-    """The reason for missing error rates, in one line; None for a run that is done."""
+    """Return the reason for missing error rates in one line; None if the run is done."""
     ended = fate_of(folder)
     return None if ended.state == "done" else ended.reason
 
 
 def reason(error: BaseException) -> str:
-    """The reason for the end of a run, in one line. Lack of memory is named as such: it comes under a dozen names."""
+    """Return the reason for a run's end in one line. Lack of memory, which has many names, is called that."""
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
     message = " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,4 +1,4 @@
-"""The history of a sweep: its launches, its declaration before the first result, and every look since."""
+"""The history of a sweep: its launches, its declaration before the first result, and all looks."""
 
 import copy
 import hashlib
@@ -20,7 +20,7 @@ from asr_verdicts.plan import PlannedArm, VerdictPlan
 
 
 class Launch(TypedDict):
-    """One start of a sweep: its time, its command line, the ids of its runs, whether a search proposes them."""
+    """One start of a sweep: time, command line, ids of its runs, and whether a search proposes them."""
 
     started: str
     command: list[str]
@@ -29,13 +29,13 @@ class Launch(TypedDict):
 
 
 def launches(sweep: Path) -> list[Launch]:
-    """The launches of a sweep's folder, the first one first; none without a manifest that can be read."""
+    """Return a sweep's launches, oldest first; none without a readable manifest."""
     recorded: list[Launch] = _read_key(sweep, "launches", [])
     return recorded if all(launch.keys() >= Launch.__annotations__.keys() for launch in recorded) else []
 
 
 def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
-    """The value of a key of the manifest, or `otherwise` without one and without a manifest that can be read."""
+    """Return a key of the manifest; `otherwise` if it is missing or the manifest is unreadable."""
     try:
         return read_sweep(sweep).get(key, otherwise)
     except (FileNotFoundError, UnreadableFileError):
@@ -43,13 +43,13 @@ def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
 
 
 def newest_declaration(sweep: Path) -> Config | None:
-    """The keys of `ablation` as the newest launch of a sweep declared them; None where no launch did."""
+    """Return the keys of `ablation` in a sweep's newest launch; None if they were never declared."""
     recorded: Config | None = _read_key(sweep, "ablation")
     return None if interpolation_in(recorded) is not None else recorded
 
 
 def searched_arms(sweep: Path) -> frozenset[str]:
-    """The ids of the runs that a search proposed, and that no launch before it had declared."""
+    """Return the ids of the runs that a search proposed before any other launch declared them."""
     proposed: set[str] = set()
     earlier: set[str] = set()
     for launch in launches(sweep):
@@ -61,22 +61,21 @@ def searched_arms(sweep: Path) -> frozenset[str]:
 
 
 def places(sweep: Path) -> dict[str, int]:
-    """The place of each run, by its id, in the order in which the launches of its sweep named them."""
+    """Return the place of each run, by its id, in the order in which the launches listed them."""
     named = dict.fromkeys(arm for launch in launches(sweep) for arm in launch["arms"])
     return {arm: place for place, arm in enumerate(named)}
 
 
 def logarithmic(sweep: Path) -> frozenset[str]:
-    """The keys whose values a search drew on a logarithmic scale: tag(log, interval(…))."""
+    """Return the keys that a search sampled on a logarithmic scale: tag(log, interval(…))."""
     space = _read_key(sweep, "space", {})
     return frozenset(key for key, values in space.items() if re.match(r"\s*tag\(\s*log\b", str(values)))
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look at the results. when: UTC, ISO 8601; arms: seeds seen by the name of the arm; runs: `evidence` of the
-    runs seen; complete: whether all runs that were declared had ended. baseline, metric, set: the question; procedure:
-    of statistics.procedure, by its name.
+    """One look at the results. when: UTC, ISO 8601. arms: number of seeds seen, by arm. runs: `evidence` of the runs
+    seen. complete: whether all declared runs had ended. The question: baseline, metric, set, procedure (by name).
     """
 
     when: str
@@ -90,23 +89,23 @@ class Look:
 
     @property
     def question(self) -> tuple[str, ...]:
-        """The key of a look: two looks at the same evidence with the same question are one."""
+        """The key of a look: looks with the same evidence and question count once."""
         return self.runs, self.baseline, self.metric, self.set, self.procedure
 
 
 def declared(sweep: Path) -> frozenset[str] | None:
-    """The ids of the runs of the first launch, declared before any result; None for a search or without a manifest."""
+    """Return the ids of the first launch's runs, declared before any result; None for a search or without manifest."""
     recorded = launches(sweep)
     return frozenset(recorded[0]["arms"]) if recorded and not recorded[0]["search"] else None
 
 
 def evidence(ids: Iterable[str]) -> str:
-    """A hash over the ids of the runs that were seen, whatever their order: 16 hexadecimal digits."""
+    """Return 16 hexadecimal digits of a hash over the ids of the runs seen, in any order."""
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
 
 
 def looks(folder: Path) -> list[Look]:
-    """The looks at a sweep or at evaluations, in order. Raises UnreadableFileError: a lost history is not empty."""
+    """Return the looks at a sweep or evaluations, in order. Raises UnreadableFileError for a damaged history."""
     try:
         recorded = read_looks(folder)
     except FileNotFoundError:
@@ -114,14 +113,14 @@ def looks(folder: Path) -> list[Look]:
     try:
         return [Look(**{field.name: look[field.name] for field in fields(Look)}) for look in recorded]
     except (KeyError, TypeError) as error:
-        raise UnreadableFileError(folder / LOOKS, f"a look without {error}") from error
+        raise UnreadableFileError(folder / LOOKS, f"a look lacks {error}") from error
 
 
 def record_look(folder: Path, look: Look) -> str | None:
-    """Add a look, unless the same evidence was asked the same question. Returns a warning if it cannot be recorded."""
+    """Add a look unless one with equal evidence and question is recorded. Returns a warning if that fails."""
     try:
         (folder / LEASES).mkdir(exist_ok=True)
-        with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waits for another comparison"):
+        with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waiting for another comparison"):
             recorded = looks(folder)
             if look.question not in {other.question for other in recorded}:
                 write_json(folder / LOOKS, {"looks": [asdict(entry) for entry in [*recorded, look]]})
@@ -134,7 +133,7 @@ def record_look(folder: Path, look: Look) -> str | None:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """look: the first that counts the run, from 1; looks: of the plan; state: of the arm after the look before."""
+    """A run's part in a plan. look: the first that counts it, from 1. looks: of the plan. state: before this look."""
 
     look: int
     looks: int
@@ -146,7 +145,7 @@ class PlannedRun:
 
 
 def planned_run(folder: Path, config: Config) -> PlannedRun | None:
-    """The part that the sweep's plan gives a run; None without a plan, a damaged one too, and for a run outside it.
+    """Return a run's part in its sweep's plan; None without an intact plan, and for a run outside it.
 
     config: the run's, resolved.
     """
@@ -166,7 +165,7 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
 
 
 def arm_content(config: Config, belongs: Iterable[str]) -> Config:
-    """Everything in a resolved config that determines an arm's results, without the dotted keys in `belongs`."""
+    """Return the part of a resolved config that determines an arm's results, without the dotted keys in `belongs`."""
     content = copy.deepcopy(determining(config))
     for key in belongs:
         node, (*parents, last) = content, key.split(".")
@@ -176,14 +175,14 @@ def arm_content(config: Config, belongs: Iterable[str]) -> Config:
     return content
 
 
-KEY = "plan"  # the key in the manifest
+KEY = "plan"  # in the manifest
 
 
-DESCRIBING = ("made", "seen", "notes", "hours")  # fields that may differ between two plans that are the same
+DESCRIBING = ("made", "seen", "notes", "hours")  # fields that may differ between equal plans
 
 
 def read_plan(sweep: Path) -> VerdictPlan | None:
-    """The plan of a sweep, or None. Raises UnreadableFileError if it is damaged: runs must not count as unplanned."""
+    """Return a sweep's plan, or None. Raises UnreadableFileError if it is damaged, so that runs remain planned."""
     try:
         recorded = read_sweep(sweep).get(KEY)
     except FileNotFoundError:
@@ -210,11 +209,11 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
         raise UnreadableFileError(sweep / SWEEP, f"its plan is damaged: {error}") from error
 
 
-def changes(before: VerdictPlan, now: VerdictPlan) -> list[str]:
-    """The differences of two plans, a line each. The content of an arm counts, and not its overrides or its machine."""
+def changes(earlier: VerdictPlan, now: VerdictPlan) -> list[str]:
+    """List the differences of two plans, one per line. The content of an arm counts, not its overrides or machine."""
     old, new = (
-        {key: value for key, value in plan.as_json().items() if key not in DESCRIBING} for plan in (before, now)
+        {key: value for key, value in plan.as_json().items() if key not in DESCRIBING} for plan in (earlier, now)
     )
-    for values, plan in ((old, before), (new, now)):  # by name, so that a difference names the arm
+    for values, plan in ((old, earlier), (new, now)):  # by name, so that a difference names the arm
         values["arms"] = {arm.name: arm.content for arm in plan.arms}
     return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]

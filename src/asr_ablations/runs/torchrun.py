@@ -1,4 +1,4 @@
-"""torchrun for the ranks of one run, without its page on ranks that failed: the first of them has said why."""
+"""torchrun for the ranks of one run, without its page about failed ranks: the first one has printed the reason."""
 
 import logging
 import os
@@ -8,22 +8,22 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-SAID = "ASR_ABLATIONS_SAID"  # environment variable with a file that is there once a rank has said why the run ends
+SAID = "ASR_ABLATIONS_SAID"  # environment variable with a file that a rank creates before it prints the reason
 
 
 def speaks() -> bool:
-    """True if this process may print why it ends: of several ranks the first to fail, which ends the others."""
+    """Return whether this process may print why it ends. Only the first failing rank may, as it ends the others."""
     if (place := os.environ.get(SAID)) is None:
         return True
     try:
         Path(place).touch(exist_ok=False)
-    except OSError:  # another rank has, or torchrun has ended
+    except OSError:  # another rank has printed it, or torchrun has ended
         return False
     return True
 
 
 def launch_ranks(words: list[str]) -> NoReturn:
-    """Start the ranks, and end with the exit code of the first that failed. words: torchrun's own."""
+    """Start the ranks, and exit with the code of the first that failed. words: torchrun's arguments."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run

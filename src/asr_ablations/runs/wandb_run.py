@@ -1,7 +1,7 @@
-"""A run at Weights & Biases: its mode, its beginning and its end, whether or not W&B's server answers.
+"""A run at Weights & Biases: its mode, start and end, even if W&B's server does not answer.
 
-The mode is online with a login, else offline without a question; WANDB_MODE overrides both. W&B is imported in
-functions only: commands read this module before there is anything to log.
+The mode is online with a login, and otherwise offline, without asking; WANDB_MODE overrides both. Functions import W&B
+when needed, because commands load this module before there is anything to log.
 """
 
 import netrc
@@ -25,20 +25,20 @@ from asr_verdicts.metrics import METRICS
 if TYPE_CHECKING:
     import wandb
 
-LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"  # name of the logger in a config
+LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"  # the logger's name in a config
 Mode = Literal["online", "offline", "disabled", "shared"]
-WITHOUT_SERVER = ("offline", "dryrun", "disabled")  # modes that need no server; dryrun is an older name
-PATIENCE_FIRST = 15  # seconds in which W&B's server has to give any answer at all, before a run is begun there
-PATIENCE = 30  # seconds in which a server that answers has to begin a run; W&B's own default is 90
+WITHOUT_SERVER = ("offline", "dryrun", "disabled")  # modes without a server; dryrun is an older name
+PATIENCE_FIRST = 15  # seconds for W&B's server to answer at all before a run starts
+PATIENCE = 30  # seconds for an answering server to start a run; W&B's default is 90
 PATIENCE_AT_END = 300
-"""Seconds for W&B's server to receive everything after a run; WANDB_FINISH_TIMEOUT overrides it."""
-SYNCED = ".wandb.synced"  # ending of W&B's own mark next to a file that `wandb sync` leaves out
-RECORD = "record"  # the value of a run's summary with what a comparison by W&B needs of the run's folder, as JSON
-LONGEST_TAG = 64  # characters of a tag, by W&B's own rule
+"""Seconds for W&B's server to receive all data after a run; WANDB_FINISH_TIMEOUT overrides it."""
+SYNCED = ".wandb.synced"  # ending of W&B's mark next to a file that `wandb sync` skips
+RECORD = "record"  # key in a run's summary: the data from the run's folder for comparisons by W&B, as JSON
+LONGEST_TAG = 64  # W&B's limit for the characters of a tag
 
 
 def mode() -> Mode:
-    """W&B's mode: WANDB_MODE, else online with a login, else offline. Raises UsageError for an unknown mode."""
+    """Return W&B's mode: WANDB_MODE, else online with a login, else offline. Raises UsageError for unknown modes."""
     chosen = os.environ.get("WANDB_MODE")
     if not chosen:
         return "online" if _has_login() else "offline"
@@ -48,13 +48,13 @@ def mode() -> Mode:
 
 
 def refuse_mode(configs: Sequence[object]) -> None:
-    """Raises UsageError for a mode that W&B does not have, if a config logs there: before any data is read."""
+    """Raise UsageError for a mode unknown to W&B if a config logs there, before any data is read."""
     if LOGGER in str(configs):
         mode()
 
 
 def _has_login() -> bool:
-    """Return whether there is an API key in the environment or in netrc; contacts no server."""
+    """Return whether the environment or netrc has an API key, without contacting a server."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
@@ -65,30 +65,30 @@ def _has_login() -> bool:
 
 
 def begin(*, offline: bool = False, resume: str | None = None, **options: object) -> "wandb.Run":
-    """Begin a run of W&B's. If its server cannot be reached, the run goes on offline, which is said once.
+    """Start a W&B run. If the server cannot be reached, it continues offline with one message.
 
-    options: those of wandb.init; resume: as there, online only. Raises UsageError for what W&B refuses.
+    options: for wandb.init. resume: likewise, online only. Raises UsageError if W&B refuses the options.
     """
     import wandb
 
     chosen = "offline" if offline else mode()
     if chosen in WITHOUT_SERVER:
-        # W&B's service reports about itself to the same server, and waits 10 s at its end for one that is silent
+        # W&B's service reports to the same server about itself, and waits 10 s at its end for an answer
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         resume = None
     try:
         settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE, finish_timeout_raises=True)
         if "WANDB_FINISH_TIMEOUT" not in os.environ:
             settings.finish_timeout = PATIENCE_AT_END
-        wandb.setup(wandb.Settings(silent=True))  # a run's own setting silences neither its login nor its end
+        wandb.setup(wandb.Settings(silent=True))  # a run's own setting does not silence its login and end
         if chosen not in WITHOUT_SERVER and (reason := why_silent(PATIENCE_FIRST)) is not None:
             raise wandb.errors.CommError(reason)
         return wandb.init(**options, resume=resume, mode=chosen, settings=settings)  # type: ignore[arg-type]
     except wandb.errors.AuthenticationError as error:
         raise UsageError(f"W&B: {first_line(error)}; WANDB_MODE=offline logs without a login") from error
     except wandb.errors.CommError as error:
-        go_offline(first_line(error), "this goes on offline")
-        # W&B's service holds the id of a run that it could not begin for as long as it lives, and this run has that id.
+        go_offline(first_line(error), "this run continues offline")
+        # W&B's service reserves the id of a run that it could not start until it ends, and this run needs that id
         wandb.teardown()
         return begin(offline=True, **options)  # type: ignore[arg-type]
     except (wandb.errors.UsageError, ValueError) as error:
@@ -96,21 +96,21 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
 
 
 def go_offline(reason: str, consequence: str) -> None:
-    """Say that W&B's server cannot be reached, and log offline from now on, in children too."""
+    """Print that W&B's server cannot be reached, and log offline from now on, also in child processes."""
     os.environ["WANDB_MODE"] = "offline"
     print(f"W&B cannot be reached ({reason}): {consequence}", file=sys.stderr, flush=True)
 
 
 def why_silent(patience: float) -> str | None:
-    """The reason if W&B's server does not answer within `patience` seconds: its client would try again all the time.
+    """Return the reason if W&B's server does not answer within `patience` seconds; its client would retry forever.
 
-    Raises UsageError for an address and other settings that W&B refuses.
+    Raises UsageError for an address or setting that W&B refuses.
     """
     import wandb
     from wandb.sdk import wandb_setup
 
     try:
-        settings = wandb_setup.singleton().settings  # W&B's files of settings may have an address and proxies, too
+        settings = wandb_setup.singleton().settings  # W&B's settings files may contain an address and proxies
     except (wandb.errors.UsageError, ValueError) as error:
         raise _refused(error) from error
     proxies = {kind: proxy for kind in ("http", "https") if (proxy := getattr(settings, f"{kind}_proxy"))}
@@ -121,10 +121,10 @@ def why_silent(patience: float) -> str | None:
         return None
     except OSError as error:
         reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLError):  # W&B's client may know a certificate that Python does not
+        if isinstance(reason, ssl.SSLError):  # W&B's client may know a certificate that Python does not know
             return None
         return f"{settings.base_url}: {getattr(reason, 'strerror', None) or reason}"
-    except (HTTPException, ValueError):  # for W&B's client to judge
+    except (HTTPException, ValueError):  # left to W&B's client
         return None
     return None
 
@@ -134,7 +134,7 @@ def _refused(error: Exception) -> UsageError:
 
 
 def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
-    """End a run of W&B's. Return whether its server has received everything; offline, whether the file is whole."""
+    """End a W&B run. Return whether the server has received everything, or offline, whether the file is complete."""
     try:
         experiment.finish(exit_code=exit_code)
     except TimeoutError:
@@ -143,13 +143,13 @@ def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
 
 
 def unsynced(folder: Path, id_: str = "*") -> list[Path]:
-    """W&B's files of offline parts in a run's folder that were not sent, the oldest first. id_: of one W&B run."""
+    """Return W&B's unsent offline files in a run's folder, oldest first. id_: of one W&B run."""
     files = folder.glob(f"wandb/offline-run-*/run-{id_}.wandb")
     return sorted(file for file in files if not file.with_suffix(SYNCED).exists())
 
 
 def sync_command(folders: Sequence[Path]) -> str | None:
-    """The command that sends the offline parts of runs; None if there are none."""
+    """Return the command that sends the offline parts of runs; None if there are none."""
     parts = [f"{quote_word(str(folder))}/wandb/offline-run-*" for folder in folders if unsynced(folder)]
     if len(parts) > 1 and len({folder.parent for folder in folders}) == 1:
         parts = [f"{quote_word(str(folders[0].parent))}/*/wandb/offline-run-*"]
@@ -157,12 +157,12 @@ def sync_command(folders: Sequence[Path]) -> str | None:
 
 
 def in_percent(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with rates in percent: those whose name ends in one, as final/test-clean/wer."""
+    """Return the values with rates in percent. Names of rates end with the metric, such as final/test-clean/wer."""
     return {key: 100 * value if _is_rate(key) else value for key, value in values.items()}
 
 
 def as_fractions(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The reverse of `in_percent`."""
+    """Reverse `in_percent`."""
     return {key: value / 100 if value is not None and _is_rate(key) else value for key, value in values.items()}
 
 
@@ -172,7 +172,7 @@ def _is_rate(key: str) -> bool:
 
 
 def list_tags(folder: Path, overrides: Sequence[str]) -> list[str]:
-    """The overrides of a run that its sweep varies, as far as W&B accepts them as tags; all of them outside a sweep."""
+    """Return the overrides varied in a run's sweep that W&B accepts as tags; outside a sweep, all of them."""
     try:
         arms = [arm["overrides"] for arm in read_sweep(folder.parent).get("arms", [])]
     except (FileNotFoundError, UnreadableFileError):

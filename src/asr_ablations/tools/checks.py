@@ -1,4 +1,4 @@
-"""Values that a person typed, checked where they are used: one message for one kind of mistake."""
+"""Checks of values that a user typed, with one message for each kind of mistake. All raise UsageError."""
 
 import math
 import sys
@@ -9,21 +9,21 @@ from asr_verdicts.errors import choices
 
 
 def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
-    """Return whether the value is a whole number, `least` or more. True and false are no numbers."""
+    """Return whether the value is a whole number of at least `least`; booleans do not count as numbers."""
     return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether the value is a finite number. True and false are no numbers."""
+    """Return whether the value is a finite number; booleans do not count as numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def whole(name: str, value: object, least: int, most: int | None = None, *, also: str = "") -> int:
-    """Return the value if it is a whole number from `least` to `most`. also: what else is allowed, for the message."""
+    """Return the value if it is a whole number from `least` to `most`. also: other choices, for the message."""
     if is_whole(value, least) and (most is None or value <= most):
         return value
     extent = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
-    raise choices(name, value, _with(extent, also))
+    raise choices(name, value, _add_choice(extent, also))
 
 
 def number(
@@ -36,66 +36,66 @@ def number(
     most: float = math.inf,
     also: str = "",
 ) -> float:
-    """Return the value if it is a finite number within the bounds. also: what else is allowed, for the message."""
+    """Return the value if it is a finite number within the bounds. also: other choices, for the message."""
     if is_number(value) and least <= value <= most and above < value < below:
         return value
-    raise choices(name, value, _with(_extent(least, above, below, most), also))
+    raise choices(name, value, _add_choice(_describe_extent(least, above, below, most), also))
 
 
 def path_or_none(name: str, value: object) -> str | None:
-    """The value, if it is a path as somebody types it, or None. Raises UsageError for anything else."""
+    """Return the value if it is None or a text that is not empty."""
     if value is None or (isinstance(value, str) and value):
         return value
-    raise choices(name, value, f"a path, or null; a number is one as {name}=\"'{value}'\"")
+    raise choices(name, value, f"a path, or null; quote a path that is a number: {name}=\"'{value}'\"")
 
 
 def a_list(name: str, value: object) -> list[Any]:
-    """The value, if it is a list: a text would be taken for a list of its letters. Raises UsageError for others."""
+    """Return a list or tuple as a list. A text is refused: `list` would split it into characters."""
     if isinstance(value, (list, tuple)):
         return list(value)
     raise choices(name, value, "a list, as [a, b]")
 
 
 def a_path(name: str, value: object) -> str:
-    """Return the value if it is a path without characters that steer a terminal, since paths are printed."""
-    if isinstance(value, str) and value and printable(value):
+    """Return the value if it is a path without control characters, because paths are printed."""
+    if isinstance(value, str) and value and is_printable(value):
         return value
-    raise choices(name, value, f"a path; a number is one as {name}=\"'{value}'\"")
+    raise choices(name, value, f"a path; quote a path that is a number: {name}=\"'{value}'\"")
 
 
 def label_or_null(name: str, value: object) -> str | None:
-    """Return the value as a text if it is a number or a name without characters that steer a terminal, or None."""
+    """Return a number or a name without control characters as text, and None as None."""
     if value is None:
         return None
-    if is_number(value) or (isinstance(value, str) and value.strip() and printable(value)):
+    if is_number(value) or (isinstance(value, str) and value.strip() and is_printable(value)):
         return str(value)
     raise choices(name, value, "a name, or null")
 
 
-def printable(text: str) -> bool:
-    """Return whether no character of a text steers a terminal."""
+def is_printable(text: str) -> bool:
+    """Return whether a text is free of control characters, which could change a terminal's state."""
     return not any(unicodedata.category(letter) == "Cc" for letter in text)
 
 
-def auto_or_one(name: str, value: object) -> None:
-    """Raises UsageError for what is neither auto, nor 0 or 1."""
+def check_auto_or_one(name: str, value: object) -> None:
+    """Raise UsageError unless the value is auto, 0 or 1."""
     if value != "auto" and not (is_whole(value, 0) and value <= 1):
         raise choices(name, value, ("auto", 0, 1))
 
 
 def switch(name: str, value: object) -> bool:
-    """The value, if it is true or false. Raises UsageError for anything else."""
+    """Return the value if it is true or false."""
     if isinstance(value, bool):
         return value
     raise choices(name, value, "true or false")
 
 
-def _with(extent: str, also: str) -> str:
+def _add_choice(extent: str, also: str) -> str:
     return f"{extent}, or {also}" if also else extent
 
 
-def _extent(least: float, above: float, below: float, most: float) -> str:
-    """The bounds in words."""
+def _describe_extent(least: float, above: float, below: float, most: float) -> str:
+    """Describe the bounds in words."""
     upper = f"below {below:g}" if below < math.inf else f"{most:g}" if most < math.inf else ""
     if least > -math.inf:
         return f"a number from {least:g} to {upper}" if upper else f"a number, {least:g} or more"

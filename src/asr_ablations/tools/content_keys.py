@@ -1,6 +1,6 @@
-"""Keys of what is kept and used again: hashes over the content of everything that decides it.
+"""Keys of cached results: hashes of all code and data that a result depends on.
 
-Sizes, inodes and times of files are no part of a key but hints: while they are equal, a file is not hashed again.
+A file's size, inode and change time are not part of a key: they only show when a file has to be hashed again.
 """
 
 import ast
@@ -22,13 +22,13 @@ from asr_ablations.tools.files import sha256
 from asr_verdicts.errors import UsageError
 
 VERSIONED = ("torch", "torchaudio", "soundfile", "numpy")
-"""Libraries whose code decides samples, features and outputs of models; a key has their versions."""
+"""Libraries whose code affects samples, features or model outputs; their versions are part of a key."""
 COUNTED = {*VERSIONED, *sys.stdlib_module_names}
-"""Packages whose source is not hashed: a key has the versions of those that matter."""
+"""Packages whose source is not hashed, because a version identifies it or it does not matter."""
 
 
 def content_key(digits: int = 16, **parts: object) -> str:
-    """Return the first hexadecimal digits of a SHA-256 over named parts, which JSON can hold."""
+    """Return the first hexadecimal digits of a SHA-256 over named parts that JSON can represent."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:digits]
 
 
@@ -43,9 +43,9 @@ def library_versions() -> dict[str, str]:
 
 
 class FileState(NamedTuple):
-    """Size in bytes, inode, and time of the last change of the inode in ns.
+    """A file's size in bytes, its inode, and the time in ns of the inode's last change.
 
-    Every write moves that time, and no program can set it back. A new state means: hash the file again.
+    Every write moves this time, and programs cannot set it back. If the state differs, the file is hashed again.
     """
 
     size: int
@@ -53,8 +53,8 @@ class FileState(NamedTuple):
     changed: int
 
     @staticmethod
-    def of(path: Path | str) -> "FileState | None":
-        """Return the present state of a file, or None if there is no such file."""
+    def read(path: Path | str) -> "FileState | None":
+        """Return the current state of a file, or None if the file does not exist."""
         try:
             status = os.stat(path)
         except (OSError, ValueError):
@@ -63,8 +63,8 @@ class FileState(NamedTuple):
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file, which this process reads once for each of its states. Raises OSError."""
-    return _hash_in_state(path, FileState.of(path))
+    """Return the SHA-256 of a file, read again only if its state has changed. Raises OSError."""
+    return _hash_in_state(path, FileState.read(path))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -73,92 +73,91 @@ def _hash_in_state(path: Path, state: FileState | None) -> str:
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """Return the files in a folder at any depth, sorted, without hidden ones, which systems write by themselves."""
+    """Return all files below a folder, sorted, without hidden ones, because systems create these by themselves."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def hash_files(files: Iterable[Path], root: Path) -> str:
-    """Return a SHA-256 over the names of files below `root` and their contents. Raises OSError."""
+    """Return one SHA-256 over the contents of files and their names relative to `root`. Raises OSError."""
     lines = [f"{path.relative_to(root).as_posix()}\0{hash_file(path)}\n" for path in files]
     return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
 def dotted_name(cls: type) -> str:
-    """Return the name of a class with its module."""
+    """Return a class's name, prefixed with its module."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def hash_classes(classes: Iterable[type]) -> dict[str, str]:
-    """Return hashes of the source of classes and of all that they inherit from, by their dotted names."""
+    """Return the hashes of the source of classes and all their base classes, by dotted name."""
     return hash_targets({dotted_name(base) for cls in classes for base in cls.__mro__})
 
 
 def hash_targets(names: Iterable[str]) -> dict[str, str]:
-    """Return hashes of the source behind dotted names, by name. Libraries whose versions count are left out."""
+    """Return the hashes of the source behind dotted names, by name. Packages in COUNTED are left out."""
     return {name: hash_source(name) for name in sorted(names) if name.partition(".")[0] not in COUNTED}
 
 
 def hash_object(value: object) -> str:
-    """Return a SHA-256 over the class and state of an object and the source of every class in it.
+    """Return a SHA-256 over an object's class, its state, and the source of every class in it.
 
-    The state is whatever pickle would keep of it: attributes of any kind, tensors and arrays by their values. Raises
-    UsageError if there is something in it that cannot be pickled.
+    The state is everything that pickle would save: attributes of any kind, with tensors and arrays by value. Raises
+    UsageError if part of it cannot be pickled.
     """
     buffer = io.BytesIO()
     pickler = _StatePickler(buffer)
     try:
         pickler.dump(value)
     except (pickle.PicklingError, TypeError, AttributeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{type(value).__name__}: its state cannot be pickled, so it has no hash: {error}") from error
+        raise UsageError(f"{type(value).__name__}: cannot be hashed, as it cannot be pickled: {error}") from error
     state = hashlib.sha256(buffer.getvalue()).hexdigest()
     return content_key(64, state=state, sources=hash_classes(pickler.classes), versions=library_versions())
 
 
 class _StatePickler(pickle.Pickler):
-    """Pickles tensors by their values, and notes the classes that it meets."""
+    """Pickles tensors by value and collects the classes that it meets."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=4)
-        self.fast = True  # without references between equal strings, which depend on how they came into being
+        self.fast = True  # no references between equal strings: whether they are one object is chance
         self.classes: set[type] = set()
 
     def reducer_override(self, value: Any) -> Any:
         self.classes.add(value if isinstance(value, type) else type(value))
         if hasattr(value, "detach") and hasattr(value, "numpy"):
             value = value.detach().cpu().numpy()
-        if hasattr(value, "tobytes") and hasattr(value, "dtype") and not value.dtype.hasobject:  # an array of NumPy
+        if hasattr(value, "tobytes") and hasattr(value, "dtype") and not value.dtype.hasobject:  # a NumPy array
             return tuple, ((str(value.dtype), value.shape, value.tobytes()),)
         return NotImplemented
 
 
 INSTALLED = ("site-packages", "dist-packages")
 VERDICTS = "asr_verdicts"
-"""The package that this one is made with: texts pass through it on their way to every number."""
+"""The package that prepares texts for every error rate, so a key covers its source as well."""
 
 
 def hash_source(target: str, within: str = "") -> str:
     """Return a SHA-256 of the source behind the dotted name of a module, class or function.
 
-    That is its module and all modules that this imports and that lie in the same folder or, for an installed package,
-    in the package or in asr_verdicts. Imports are read, not followed by Python: nothing is executed, and computed
-    imports are not seen.
+    It covers the module and all modules imported from the same folder; for an installed package, from the package and
+    asr_verdicts. Imports are read from the source without running it, so computed imports are missed.
 
-    within: a dotted prefix; modules outside it are left out. Raises ModuleNotFoundError for a target without a module
-    in Python, and UsageError for a module that is not Python.
+    within: dotted prefix; modules outside it are left out. Raises ModuleNotFoundError if there is no such Python
+    module, and UsageError if a module is not valid Python.
     """
     top = target.partition(".")[0]
     spec = None if top in sys.stdlib_module_names else find_spec(top)
     where = [spec.origin] if spec and spec.origin and spec.has_location else []
     where = where or list((spec and spec.submodule_search_locations) or [])
     if not where:
-        raise ModuleNotFoundError(f"there is no module {top} of yours on Python's path")
+        raise ModuleNotFoundError(f"there is no module {top} on Python's path")
     first = Path(where[0])
     place = first.parent.parent if first.name == "__init__.py" else first.parent
     installed = (top, VERDICTS) if place.name in INSTALLED else ()
     files = _read_modules(place, target, (within,) if within else installed)
     if not files:
-        raise ModuleNotFoundError(f"there is no such module in {place}")
+        raise ModuleNotFoundError(f"{place} has no such module")
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0".encode() + hashlib.sha256(files[name]).digest())
@@ -166,7 +165,7 @@ def hash_source(target: str, within: str = "") -> str:
 
 
 def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the contents of the modules that a target needs, by path. within: prefixes of names; empty for any."""
+    """Return the contents of the modules that a target needs, by path. within: allowed prefixes; empty allows any."""
     waiting, contents = [target], dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")
@@ -179,12 +178,12 @@ def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str
                 if name not in contents and file.is_file():
                     contents[name] = file.read_bytes()
                     package = parts[:length] if file.name == "__init__.py" else parts[: length - 1]
-                    waiting += _imports(file, contents[name], package)
+                    waiting += _list_imports(file, contents[name], package)
     return contents
 
 
-def _imports(file: Path, content: bytes, package: list[str]) -> Iterator[str]:
-    """Yield the dotted names that a module imports, and of a `from … import` all that may be modules."""
+def _list_imports(file: Path, content: bytes, package: list[str]) -> Iterator[str]:
+    """Yield the dotted names that a module imports, including names in `from … import` that may be modules."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Errors for the user's own mistakes: one line, exit code 2, no traceback. A missing extra comes with its install."""
+"""Errors caused by the user: one line and exit code 2 without a traceback. For a missing extra it gives the install."""
 
 import errno
 import signal
@@ -7,28 +7,28 @@ from importlib.util import find_spec
 from asr_verdicts.errors import UsageError
 
 DEVICE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""The disk is full, or fails: no mistake in what was typed."""
+"""The disk is full or failing, which the user's input did not cause."""
 NAMELESS = (*DEVICE_ERRORS, errno.EROFS, errno.ENOLCK, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-"""Errors of the system that say enough without a file: no locks, and limits of files and processes, too."""
+"""System errors that are clear without a file name, including missing locks and limits on files and processes."""
 LIMITS = ("too many open files", "unable to open shared memory object", "can't start new thread")
-"""Words of libraries' errors for a limit of the system's."""
+"""Phrases in libraries' error messages for a system limit."""
 
 
-def of_the_system(error: OSError) -> str | None:
-    """The file and what the system says of it; None for an error without file or device, which is one of ours."""
+def describe_system_error(error: OSError) -> str | None:
+    """Return the file and the system's message; None if an error has neither file nor device, which means a bug."""
     if error.strerror is None or (error.filename is None and error.errno not in NAMELESS):
         return None
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
-def exit_code_of(error: OSError) -> int:
-    """1 where the machine is at fault, 2 where what was typed is: a folder that cannot be written to."""
+def choose_exit_code(error: OSError) -> int:
+    """Return 1 if the machine caused the error, or 2 if the input did, such as an unwritable folder."""
     return 1 if error.errno in DEVICE_ERRORS or error.filename is None else 2
 
 
 class Stopped(BaseException):
-    """The process has to stop (Ctrl-C, SIGTERM, preemption): the same request continues from the last checkpoint.
-    It is no KeyboardInterrupt: Lightning would turn that into exit(1).
+    """The process must stop (Ctrl-C, SIGTERM, preemption); the same command resumes from the last checkpoint.
+    Not a KeyboardInterrupt, which Lightning would turn into exit(1).
     """
 
     def __init__(self, signal_number: int) -> None:
@@ -38,7 +38,7 @@ class Stopped(BaseException):
 
 
 def stop_before(error: BaseException) -> BaseException | None:
-    """The signal during whose handling an error arose, if any: it may leave half a copy of a config."""
+    """Return the stop signal during whose handling an error arose, if any. It may leave half a copy of a config."""
     before: BaseException | None = error
     chain: list[BaseException] = []  # an error that is raised again from its own consequence makes a circle
     while before is not None and before not in chain:
@@ -50,8 +50,8 @@ def stop_before(error: BaseException) -> BaseException | None:
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Return whether an error means too little memory: it comes under a dozen names."""
-    # the first is the dynamic linker's, of a library that does not fit into the address space
+    """Return whether an error means that memory ran out; libraries report this in many ways."""
+    # the first comes from the dynamic linker: a library does not fit into the address space
     words = (
         *("failed to map segment", "out of memory", "can't allocate memory"),
         *("cannot allocate memory", "not enough memory", "std::bad_alloc"),
@@ -60,33 +60,33 @@ def is_lack_of_memory(error: BaseException) -> bool:
 
 
 def is_limit(error: BaseException) -> bool:
-    """Return whether an error means that a limit of the system's is reached, by the words of the library."""
+    """Return whether a library's error means that a system limit was reached."""
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LIMITS)
 
 
-BROUGHT_BY = {"pyctcdecode": "decode"}  # packages that a module imports at its top, by the extra that brings each
+BROUGHT_BY = {"pyctcdecode": "decode"}  # the extra that installs each package that a module imports at its top
 
 
 def require(extra: str, purpose: str, *packages: str) -> None:
-    """Raises UsageError with the line that installs the extra, if a package is missing. purpose: what needs it."""
+    """Raise UsageError with the install command of the extra if a package is missing. purpose: the feature."""
     if missing := [package for package in packages if find_spec(package) is None]:
         raise UsageError(f"{purpose}: needs {', '.join(missing)}; {installs(extra)}")
 
 
 def missing(purpose: str, error: BaseException | None) -> UsageError | None:
-    """The message for an import that failed because a package of BROUGHT_BY is missing; None for other errors."""
+    """Return the message for a failed import of a package in BROUGHT_BY; None for other errors."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     extra = BROUGHT_BY.get(package)
     return None if extra is None else UsageError(f"{purpose}: needs {package}; {installs(extra)}")
 
 
 def installs(extra: str) -> str:
-    """The line that installs an extra, in a sentence."""
+    """Return a clause with the command that installs an extra."""
     return f"make install EXTRAS={extra} (or pip install '.[{extra}]') installs it"
 
 
 def refusals() -> tuple[type[Exception], ...]:
-    """The exceptions of W&B's client for a server that refuses something, does not answer, or is not reached."""
+    """Return the W&B client's exceptions for a server that refuses, does not answer or cannot be reached."""
     import wandb
     from wandb.sdk.lib.service.service_connection import WandbApiFailedError  # no subclass of wandb.errors.Error
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, safe file names, and the paths of the repository."""
+"""Temporary files, safe file names, and the repository's paths."""
 
 import errno
 import hashlib
@@ -13,20 +13,20 @@ from asr_verdicts.files import Json, is_regular
 
 
 def amount(size: float) -> str:
-    """A number of bytes for people: 17.5 kB."""
+    """Format a number of bytes for people, such as 17.5 kB."""
     unit, letters = next(((10**n, u) for n, u in ((9, "GB"), (6, "MB"), (3, "kB")) if size >= 10**n), (1, "bytes"))
     return f"{size / unit:,.1f} {letters}" if unit > 1 else f"{size:.0f} bytes"
 
 
 def remove_temporary(folder: Path) -> None:
-    """Remove what `whole_file` has left in a folder where it was killed. Only for who alone writes there."""
+    """Remove files that a killed `whole_file` left in a folder. Call it only if no other process writes there."""
     for path in folder.glob(".*"):
         if re.fullmatch(r"\..+\.\d+(\.\w+)?", path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def free_name(path: Path) -> Path:
-    """<path>.1, .2, …: the first name that nothing has, for what is put aside."""
+    """Return the first unused name of <path>.1, <path>.2, …, for a file or folder that is set aside."""
     number = 1
     while os.path.lexists(free := path.with_name(f"{path.name}.{number}")):
         number += 1
@@ -34,15 +34,15 @@ def free_name(path: Path) -> Path:
 
 
 def read_json(path: Path) -> Json:
-    """The object that a JSON file holds. Raises OSError and ValueError as they come."""
+    """Return the object in a JSON file. Raises OSError and ValueError."""
     if not is_regular(path):
-        raise OSError(errno.EINVAL, "no regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     content: Json = json.loads(path.read_text(encoding="utf-8"))
     return content
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal digits, read a piece at a time."""
+    """Return a file's SHA-256 in hexadecimal digits, read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -60,7 +60,7 @@ DEFAULTS = CONF / "config.yaml"  # the defaults of a training config
 
 
 def version() -> str:
-    """The version of this package: as it is installed, or as the checkout's pyproject.toml says."""
+    """Return the version of the installed package, or the one in the checkout's pyproject.toml."""
     project = REPOSITORY / "pyproject.toml"
     if REPOSITORY != CARRIED and project.is_file():
         match = re.search(r'^version = "(.*)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
@@ -71,7 +71,7 @@ def version() -> str:
 
 
 def typed(command: str, *words: object) -> str:
-    """Spell a command to be pasted: a script of the checkout, or a word of the installed package's command."""
+    """Return a command ready to paste, for the checkout's scripts or the installed package."""
     begin = f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
     return " ".join([begin, *(quote_word(str(word)) for word in words)])
 
@@ -80,12 +80,12 @@ def quote_word(word: str) -> str:
     """Quote a word for the shell if it needs that; a <placeholder> stays as it is."""
     if re.fullmatch(r"[\w.]+=<\w+>", word):
         return word
-    # easier to read if there are quotes of Hydra's in it
+    # easier to read if the word contains Hydra's quotes
     return f'"{word}"' if "'" in word and not re.search(r'[\\"$`!]', word) else shlex.quote(word)
 
 
 def format_override(key: str, value: object) -> str:
-    """Return key=value as Hydra takes it for this text, or these texts, with quotes if they need them."""
+    """Return key=value in Hydra's syntax for a text or several, quoted if necessary."""
     if isinstance(value, (list, tuple)):
         return f"{key}=[{','.join(format_override('', part)[1:] for part in value)}]"
     text = str(value)
@@ -97,7 +97,7 @@ def format_override(key: str, value: object) -> str:
 
 
 def expanded(path: str | Path, key: str = "") -> Path:
-    """Return the path with the home folder for its ~. Raises UsageError if there is none. key: whose value it is."""
+    """Return the path with ~ replaced by the home folder. key: the config key, for error messages."""
     typed = f"{key}={path}" if key else str(path)
     if not isinstance(path, (str, Path)):
         raise UsageError(f"{typed}: expected the path of a file or folder; a number is quoted twice: '\"{path}\"'")

@@ -1,4 +1,4 @@
-"""The machine: its cores, memory and clock, and locks for files that one process at a time may make."""
+"""The machine's cores, memory, GPUs and clock, and locks for files that only one process at a time may create."""
 
 import ctypes
 import fcntl
@@ -17,13 +17,13 @@ from asr_verdicts.errors import UsageError, choices
 
 
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def name_the_user() -> None:
-    """Give a user without an entry in the system's list, as in `docker run --user 12345`, a name in this process and
-    those that it starts: PyTorch and others ask for one, and would end with a KeyError.
+    """Set USER if the system does not list the user, as in `docker run --user 12345`. PyTorch and other libraries
+    ask for a user name and would end with a KeyError. Child processes inherit it.
     """
     try:
         getpass.getuser()
@@ -32,21 +32,21 @@ def name_the_user() -> None:
 
 
 FILES, FILES_OF_A_WORKER = 64, 32
-"""Files, pipes and sockets that a run has open, and those of each process that reads for it."""
+"""Open files, pipes and sockets of a run, and of each worker process that reads for it."""
 
 
 def allow_files(workers: int) -> None:
-    """Open as many files as the system allows. Raises UsageError if these are too few for libraries."""
+    """Raise the limit of open files to the system's maximum. Raises UsageError if this is too low for the libraries."""
     least, (_, most) = FILES + FILES_OF_A_WORKER * workers, resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if most != resource.RLIM_INFINITY and most < least:
-        raise UsageError(f"workers={workers}: {most} files may be open at a time (ulimit -n); expected {least} or more")
+        raise UsageError(f"workers={workers}: at most {most} files may be open (ulimit -n); expected {least} or more")
 
 
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
-    """Hold the lock of the file at `path`; a second process says `message` and waits. An owner that dies frees it. The
-    file is gone when nobody holds it. Raises UsageError where the file system has no locks, and for a link.
+    """Hold a lock on the file at `path`; a second process prints `message` and waits. If the owner dies, the lock is
+    released. The last owner removes the file. Raises UsageError for a link, or if the file system lacks locks.
     """
     while True:
         with os.fdopen(_open_lock(path)) as file:
@@ -59,19 +59,19 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
                 reason = f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
                 raise UsageError(reason) from error
             if not _is_at(path, file):
-                continue  # its owner has removed it: another process may hold a new one by now
+                continue  # the owner has removed the file, and another process may hold a new one
             try:
                 yield
             finally:
-                with suppress(OSError):  # another user's, in a folder where only the owner removes a file
+                with suppress(OSError):  # another user's file, in a folder where only owners may remove files
                     path.unlink()
             return
 
 
 def _open_lock(path: Path) -> int:
-    """Open a lock file, which may be another user's, without changing what is in it."""
+    """Open a lock file, which may belong to another user, without changing its contents."""
     if path.is_symlink():
-        raise UsageError(f"{path}: a link; expected a lock file, or nothing with this name")
+        raise UsageError(f"{path}: is a link; expected a lock file, or no file of this name")
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
@@ -81,7 +81,7 @@ def _open_lock(path: Path) -> int:
 
 
 def _is_at(path: Path, file: IO[str]) -> bool:
-    """Return whether the open file is the one that has this name now."""
+    """Return whether the open file is the one that currently has this path."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -89,9 +89,9 @@ def _is_at(path: Path, file: IO[str]) -> bool:
 
 
 def peak_memory() -> int:
-    """The most bytes of memory that this process has held, its libraries included."""
+    """Return the largest number of bytes of memory that this process, with its libraries, has used."""
     try:
-        # getrusage's maximum begins with the parent's: exec does not reset it
+        # getrusage's maximum starts at the parent's value, because exec does not reset it
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
@@ -100,8 +100,8 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that new processes may take within the limits of this container or job; None if unknown."""
-    sizes = [_bytes_of("/proc/meminfo", "MemAvailable:", 1024), *_left_in_groups()]
+    """Return the bytes of memory available to new processes within the container's or job's limits; None if unknown."""
+    sizes = [_read_bytes("/proc/meminfo", "MemAvailable:", 1024), *_read_group_limits()]
     return min((size for size in sizes if size is not None), default=None)
 
 
@@ -109,13 +109,13 @@ GROUPS = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "),
     "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
 }
-"""By the kind of a line of /proc/self/cgroup (the second version has none): the top folder of the groups, the files of
-their limit and use, and the line of memory.stat with files that were read, which are given back.
+"""Paths to the memory use of control groups, by controller in /proc/self/cgroup (empty in version 2).
+Root folder; files with limit and usage; line in memory.stat for cached file pages, which the system can reclaim.
 """
 
 
-def _left_in_groups() -> Iterator[int | None]:
-    """Bytes that each group of this process has left, its own and those around it."""
+def _read_group_limits() -> Iterator[int | None]:
+    """Yield the bytes left in each control group of this process and in its parent groups."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -125,13 +125,13 @@ def _left_in_groups() -> Iterator[int | None]:
             top, limit, used, cached = GROUPS[kind]
             for name in (path, *map(str, Path(path).parents)):
                 folder = f"{top}/{name}"
-                most, taken = _bytes_of(f"{folder}/{limit}"), _bytes_of(f"{folder}/{used}")
-                given_back = _bytes_of(f"{folder}/memory.stat", cached) or 0
+                most, taken = _read_bytes(f"{folder}/{limit}"), _read_bytes(f"{folder}/{used}")
+                given_back = _read_bytes(f"{folder}/memory.stat", cached) or 0
                 yield None if most is None or taken is None else max(0, most - taken + given_back)
 
 
-def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:
-    """The number behind `name` in a file of the system; None where there is none, or no limit."""
+def _read_bytes(path: str, name: str = "", unit: int = 1) -> int | None:
+    """Return the number after `name` in a system file; None if it is missing or unlimited."""
     try:
         line = next(line for line in Path(path).read_text().splitlines() if line.startswith(name))
         return unit * int(line.removeprefix(name).split()[0])
@@ -139,29 +139,29 @@ def _bytes_of(path: str, name: str = "", unit: int = 1) -> int | None:
         return None
 
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc: free memory it gives back, sizes that it maps
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's: it returns free memory, and maps buffers, above these sizes
 
 
 def give_memory_back() -> None:
-    """Return buffers of a megabyte or more to the system as soon as they are freed, where the C library is glibc: by
-    itself it keeps up to 32 MB of them for each thread and size, and a server would hold what its requests took.
+    """With glibc, return buffers of 1 MB or more to the system as soon as they are freed. By default glibc keeps up to
+    32 MB per thread and size, so a server would hold the memory of finished requests.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
 def keep_memory() -> None:
-    """Keep up to a gigabyte of freed buffers for the next ones, where the C library is glibc: a training step on a CPU
-    asks for the same ones again, and by itself gets each page anew, up to a seventh of its time.
+    """With glibc, keep up to 1 GB of freed buffers for reuse. A training step on a CPU requests the same buffers again,
+    and by default each page is mapped anew, which takes up to a seventh of the step.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # it takes no more
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the maximum
         libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
 def visible_gpus() -> list[str]:
-    """Names of the GPUs that this process may use, from the driver: a fork after torch opened CUDA cannot use it."""
+    """Return the GPUs that this process may use, without opening CUDA, which would break it for forks."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     import pynvml
@@ -174,21 +174,21 @@ def visible_gpus() -> list[str]:
 
 
 def gpu_memory() -> int:
-    """Bytes of the smallest GPU that this process may use; 0 where there is none, or the driver does not say."""
+    """Return the bytes of the smallest GPU that this process may use; 0 without a GPU or its driver."""
     import pynvml
 
     return min((int(total) for total in _ask_gpus(lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).total)), default=0)
 
 
 def gpu_names() -> list[str]:
-    """The names of the GPUs that this process may use, from the driver as well: torch would open CUDA for them."""
+    """Return the names of the GPUs that this process may use, from the driver, because torch would open CUDA."""
     import pynvml
 
     return [str(name) for name in _ask_gpus(pynvml.nvmlDeviceGetName)]
 
 
 def _ask_gpus(question: Callable[[Any], Any]) -> list[Any]:
-    """The driver's answer for each GPU that this process may use; none where it does not answer."""
+    """Return the driver's answer for each GPU that this process may use; an empty list if the driver fails."""
     import pynvml
 
     by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
@@ -200,12 +200,12 @@ def _ask_gpus(question: Callable[[Any], Any]) -> list[Any]:
 
 
 def mps_is_on() -> bool:
-    """Return whether NVIDIA's Multi-Process Service runs; without it, processes on one GPU take turns."""
+    """Return whether NVIDIA's Multi-Process Service is running; without it, processes on one GPU take turns."""
     return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 
 def device_clock(device: object) -> float:
-    """time.perf_counter() once the device, a torch.device or its type, has finished all work queued on it."""
+    """Return time.perf_counter() after all work queued on the device, a torch.device or its type, has finished."""
     if str(device).startswith("cuda"):
         import torch
 
@@ -214,13 +214,13 @@ def device_clock(device: object) -> float:
 
 
 def iso(seconds: float) -> str:
-    """A time in seconds since the epoch as text, UTC."""
+    """Format a time in seconds since the epoch as ISO text in UTC."""
     return datetime.fromtimestamp(seconds, tz=timezone.utc).isoformat(timespec="seconds")
 
 
 def rank() -> int:
-    """The rank of this process in its run, as torchrun numbers ranks; 0 if there is only one process."""
+    """Return this process's torchrun rank; 0 if it is the only process."""
     number = os.environ.get("RANK", "0")
     if not number.isdecimal():
-        raise choices("RANK", number, "a whole number, as torchrun sets it, or no such variable")
+        raise choices("RANK", number, "a whole number as set by torchrun, or no such variable")
     return int(number)

@@ -4,13 +4,13 @@ import torch
 
 
 def valid_frames(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:
-    """Boolean (B, T): true for the frames before each length. One comparison, no loop, no synchronisation."""
+    """Boolean mask (B, T), true for frames before each length. One comparison without synchronisation."""
     return torch.arange(frames, device=device) < lengths.to(device, non_blocking=True)[:, None]
 
 
 def normalise_utterances(features: torch.Tensor, lengths: torch.Tensor, variance: bool = True) -> torch.Tensor:
-    """Mean 0 and, with `variance`, deviation 1 of each bin over the valid frames of each utterance; padding becomes 0.
-    (B, T, F).
+    """Normalise each bin (B, T, F) to mean 0 over an utterance's valid frames, and with `variance` to deviation 1.
+    Padding becomes 0.
     """
     mask = valid_frames(lengths, features.shape[1], features.device)[..., None]
     count = lengths.to(features.device, non_blocking=True).clamp(min=1)[:, None, None]

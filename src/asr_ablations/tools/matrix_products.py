@@ -1,6 +1,6 @@
-"""Products in float32 on a CPU, by oneDNN.
+"""Float32 matrix products on a CPU, computed by oneDNN.
 
-torch leaves them to MKL, half as fast on a processor that is not Intel's (AMD EPYC: 103 against 230 GFLOP/s).
+torch would use MKL, which is half as fast on processors not made by Intel (AMD EPYC: 103 against 230 GFLOP/s).
 """
 
 import sys
@@ -12,11 +12,11 @@ import torch
 from torch import library
 
 ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-"""True if torch has the operator that its own compiler gives linear layers on a CPU to."""
+"""True if torch has the operator that torch.compile uses for linear layers on a CPU."""
 
 
 def linear(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """(M, K), (N, K), (N,) → x · weightsᵀ + bias (M, N), all of one type. On a CPU it has no gradient."""
+    """x (M, K) · weights (N, K)ᵀ + bias (N,) → (M, N), all of one type. Without gradient on a CPU."""
     applies = ONEDNN and x.dtype == torch.float32 and x.device.type == "cpu" and x.numel()
     if applies and not torch.compiler.is_exporting():
         result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weights, bias, "none", [], "")
@@ -25,8 +25,8 @@ def linear(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None = N
 
 
 def packed(weights: torch.Tensor, rows: int) -> torch.Tensor:
-    """Weights (N, K) in an order in memory that `linear` takes a fifth less time with, for x (rows, K) in float32 on a
-    CPU. Packing takes as long as five products of 16 rows: for weights that many products need.
+    """Weights (N, K) rearranged for `linear`, to take a fifth less time with float32 x (rows, K) on a CPU.
+    Packing costs as much as five products of 16 rows, so it pays only for weights that are used often.
     """
     if ONEDNN and weights.dtype == torch.float32 and weights.numel() and rows:
         result: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(weights, rows)
@@ -36,7 +36,7 @@ def packed(weights: torch.Tensor, rows: int) -> torch.Tensor:
 
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """Within the context CUDA rounds no input of a float32 product, whatever tf32 says."""
+    """Within the context, CUDA does not round the inputs of float32 products, whatever `tf32` is set to."""
     matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     try:
@@ -46,24 +46,23 @@ def exact_products() -> Iterator[None]:
 
 
 TOLERANCE = 1e-3
-"""Largest difference from the reference. float32 sums in another order differ by 1e-6 or so; a wrong kernel by 1."""
+"""Largest accepted difference from the reference. Summation order gives about 1e-6, a wrong kernel about 1."""
 
 
 def trusted(
     load: Callable[[], Mapping[str, Any]], operators: library.Library, difference: Callable[[], float], otherwise: str
 ) -> bool:
-    """Put the kernels that `load` imports behind the operators, for CUDA, and return whether they can be used:
-    `difference` measures how far they are from the reference.
+    """Register the kernels that `load` imports as the operators' CUDA versions, and return whether they can be used.
 
-    A machine without Triton or a compiler goes on without them: `otherwise` says what that means, in a line with the
-    reason.
+    `difference` measures their distance from the reference. Without Triton or a compiler the program goes on without
+    them, and prints `otherwise`, which names the consequence, with the reason.
     """
     try:
         for name, kernel in load().items():
             operators.impl(name, kernel, "CUDA")
         off = difference()
         reason = "" if off <= TOLERANCE else f"off by {off:.1g}"
-    except Exception as error:  # whatever a compiler may raise: no reason to end a training
+    except Exception as error:  # a compiler may raise anything, and training can go on without it
         reason = str(error).partition("\n")[0] or type(error).__name__
     if reason:
         print(f"{otherwise}: {reason}", file=sys.stderr)

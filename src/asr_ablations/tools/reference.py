@@ -1,4 +1,4 @@
-"""What the options and keys of conf/ mean, read from the comments in its files."""
+"""The meaning of the options and keys in conf/, read from the comments in its files."""
 
 import ast
 import itertools
@@ -14,14 +14,14 @@ import yaml
 from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
 from asr_verdicts.errors import UsageError
 
-INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # keys of Hydra's own; users set none of them
+INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # Hydra's keys, which users do not set
 GLOBAL = "@package _global_"
-LONGEST = 60  # characters of a default value; a longer one is cut off, since the file itself shows it
+LONGEST = 60  # characters of a default value; longer ones are cut off, because the file shows them
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a yaml file with its default value as it is written there, and the comment beside it."""
+    """A key of a yaml file, its default value as written there, and the comment next to it."""
 
     name: str
     default: str
@@ -29,7 +29,7 @@ class Key:
 
 
 def headed(text: str) -> Iterator[tuple[str, Key]]:
-    """Each key with the comment at the left margin above it; the one at the head of the file is no heading."""
+    """Yield each key with the comment at the left margin above it. The comment that heads the file is not a heading."""
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if line and line[0] not in " #"]
     headings = dict.fromkeys(starts[:1], "")
@@ -43,7 +43,7 @@ def headed(text: str) -> Iterator[tuple[str, Key]]:
 
 
 def meaning(path: Path) -> str:
-    """Describe an option: by the comment at the head of its file, else by the docstring of the module it names."""
+    """Describe an option by the comment at the head of its file, or else by the docstring of its module."""
     text = path.read_text(encoding="utf-8")
     if title := head(text):
         return title
@@ -56,13 +56,13 @@ def meaning(path: Path) -> str:
 
 
 def head(text: str) -> str:
-    """The comment at the head of a file, without its package and without commands."""
+    """Return the comment at the head of a file, without Hydra's package line and commands."""
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     return _join(line.removeprefix("#") for line in lines if GLOBAL not in line and not line.startswith("#   "))
 
 
 def leaves(text: str) -> Iterator[tuple[int, Key]]:
-    """(line, key) of every value that a user can set; a mapping with a comment of its own is a key, too."""
+    """Yield (line, key) of every value that a user can set. A mapping with its own comment counts as a key."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     lines = text.splitlines()
     if isinstance(node, yaml.MappingNode):
@@ -74,45 +74,45 @@ def _walk(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator
         if name.value in INTERNAL:
             continue
         number = name.start_mark.line
-        comment = _comment(lines, number)
+        comment = _read_comment(lines, number)
         key = f"{prefix}{name.value}"
-        # a mapping is one value if it is empty, or its keys are file names and not settings
+        # a mapping is one value if it is empty, or if its keys are file names instead of settings
         parts = value.value if isinstance(value, yaml.MappingNode) else []
         if not parts or any("-" in part.value for part, _ in parts):
-            yield number, Key(key, _text(value, lines), comment)
+            yield number, Key(key, _format_value(value, lines), comment)
             continue
         if comment and not value.flow_style:
             yield number, Key(key, "", comment)
         yield from _walk(value, f"{key}.", lines)
 
 
-def _text(node: yaml.Node, lines: Sequence[str]) -> str:
-    """A value as it is written, in one line."""
+def _format_value(node: yaml.Node, lines: Sequence[str]) -> str:
+    """Return a value as it is written, in one line."""
     if isinstance(node, yaml.ScalarNode):
         return node.value if node.style is None else f'"{node.value}"'
     start, end = node.start_mark, node.end_mark
     if node.flow_style and start.line == end.line:
         return _shorten(lines[start.line][start.column : end.column])
     value = yaml.safe_load("\n".join(lines[start.line : end.line]))
-    return _shorten(yaml.safe_dump(_settings(value), default_flow_style=True, width=10_000, sort_keys=False).strip())
+    return _shorten(yaml.safe_dump(_strip(value), default_flow_style=True, width=10_000, sort_keys=False).strip())
 
 
-def _settings(value: Any) -> Any:
-    """A value without Hydra's own keys."""
+def _strip(value: Any) -> Any:
+    """Return a value without Hydra's keys."""
     if isinstance(value, dict):
-        return {key: _settings(child) for key, child in value.items() if key not in INTERNAL}
-    return [_settings(child) for child in value] if isinstance(value, list) else value
+        return {key: _strip(child) for key, child in value.items() if key not in INTERNAL}
+    return [_strip(child) for child in value] if isinstance(value, list) else value
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
 
 
-def _comment(lines: Sequence[str], number: int) -> str:
-    """The comment beside a line and the lines of comment, indented, that continue it."""
-    beside = lines[number].partition(" #")[2]  # no value of conf/ holds such a sign
+def _read_comment(lines: Sequence[str], number: int) -> str:
+    """Return the comment next to a line, with the indented comment lines that continue it."""
+    comment = lines[number].partition(" #")[2]  # values in conf/ never contain " #"
     below = itertools.takewhile(lambda line: line[:1] == " " and line.lstrip()[:1] == "#", lines[number + 1 :])
-    return _join([beside, *(line.lstrip().removeprefix("#") for line in below)]) if beside else ""
+    return _join([comment, *(line.lstrip().removeprefix("#") for line in below)]) if comment else ""
 
 
 def _join(lines: Iterable[str]) -> str:
@@ -120,27 +120,27 @@ def _join(lines: Iterable[str]) -> str:
 
 
 def defaults(text: str) -> dict[str, str]:
-    """Group → option of a file's defaults list, `override /group` for what replaces another file's choice."""
+    """Return the option of each group in a file's defaults list; `override /group` if it replaces another choice."""
     entries = (yaml.safe_load(text) or {}).get("defaults", [])
     return {key: str(option) for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
 
 
 def overrides(text: str) -> list[tuple[str, str]]:
-    """(group, option) of every `override` in a file's defaults list."""
+    """Return (group, option) of every `override` in a file's defaults list."""
     chosen = defaults(text).items()
     return [(key.removeprefix("override /"), option) for key, option in chosen if key.startswith("override /")]
 
 
-KEYS = "keys"  # what is typed after --help for all plain keys of a command
+KEYS = "keys"  # the topic after --help for all plain keys of a command
 NARROWEST = 60
 
 
 @dataclass(frozen=True)
 class Help:
-    """What a command prints for --help.
+    """The text that a command prints for --help.
 
-    file: of conf/, that the command begins with; plain, groups: the keys and groups that it reads; adds_keys: whether
-    its plain keys include the keys of its groups; folders: conf/ and the user's.
+    file: the command's main file in conf/. folders: conf/ and the user's folder. plain, groups: the keys and groups
+    that the command reads. adds_keys: whether the plain keys include those in the groups.
     """
 
     file: Path
@@ -150,7 +150,7 @@ class Help:
     folders: Sequence[Path]
 
     def overview(self) -> str:
-        """The command's examples, its groups with their options, and where the rest is explained."""
+        """Return the command's examples, its groups with their options, and how to get more help."""
         content = yaml.safe_load(self.file.read_text(encoding="utf-8"))
         words = content.get("hydra", {}).get("help", {})
         name = "train" if self.file == DEFAULTS else self.file.stem
@@ -160,14 +160,14 @@ class Help:
             parts.append("== Configuration groups ==")
             parts += [_wrap(f"{group}: ", options) for group, options in names.items() if options]
             group = "norm" if "norm" in names else min(names)
-            parts += ["", f"--help <group>   what its options and their keys mean, as --help {group}"]
+            parts += ["", f"--help <group>   explains its options and their keys, as --help {group}"]
         key = "precision" if "precision" in self.plain else min(self.plain)
-        parts += [f"--help keys      what the plain keys mean; --help <key> one of them, as --help {key}"]
+        parts += [f"--help keys      explains the plain keys; --help <key> explains one of them, as --help {key}"]
         footer = words.get("footer", "").strip()
         return "\n".join([*parts, *(["", footer] if footer else [])])
 
     def explain(self, topic: str) -> str:
-        """What a group, a key or all keys mean. Raise UsageError, with the choices, for a topic that is neither."""
+        """Explain a group, a key or all keys. Raises UsageError for any other topic."""
         texts = dict.fromkeys(file.read_text(encoding="utf-8") for file in (self.file, DEFAULTS))
         chosen = {group: option for text in reversed(texts) for group, option in defaults(text).items()}
         plain = [key for text in texts for _, key in headed(text) if key.name.split(".")[0] in self.plain]
@@ -198,7 +198,7 @@ class Help:
 
 
 def _once(keys: Iterable[Key]) -> list[Key]:
-    """Each key once: with the value of its first file, and the first comment."""
+    """Return each key once, with the value from its first file and the first comment."""
     by_name: dict[str, Key] = {}
     for key in keys:
         first = by_name.setdefault(key.name, key)
@@ -207,7 +207,7 @@ def _once(keys: Iterable[Key]) -> list[Key]:
 
 
 def _keys(file: Path) -> list[Key]:
-    """The keys of an option's file, as they are typed."""
+    """Return the keys in an option's file, as a user types them."""
     text, group = file.read_text(encoding="utf-8"), file.parent.name
     prefix = "" if GLOBAL in text else f"{group}."
     return [replace(key, name=f"{prefix}{key.name}") for _, key in leaves(text) if key.name != group]

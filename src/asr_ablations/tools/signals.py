@@ -1,4 +1,4 @@
-"""The signals by which somebody asks a process to stop."""
+"""Signals that ask a process to stop."""
 
 import atexit
 import contextlib
@@ -13,16 +13,16 @@ from pathlib import Path
 import psutil
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C; a scheduler, or kill; a terminal that was closed, or a connection that was lost."""
+"""Ctrl-C; a scheduler or `kill`; a closed terminal or a lost connection."""
 STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
-"""Exit codes of a process that stopped on such a signal, as shells count."""
+"""Exit codes of a process stopped by one of these signals, as in shells."""
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Processes that start in this block get no signal that asks them to stop. One to the whole group, from `timeout`
-    or a closed terminal, would end the starter of arms before the arms, which then count as dead, and a Ctrl-C while it
-    imports would print its traceback. The starter still ends with this process.
+    """Processes started in this block do not receive stop signals. `timeout` and a closed terminal signal the whole
+    group: arms would count as dead because their starter ended first. A Ctrl-C while it imports would print a
+    traceback. The starter still ends when this process ends.
     """
     with _mask(signal.SIG_BLOCK, *STOPPING):
         yield
@@ -30,29 +30,29 @@ def held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """A signal to stop is handled after this block: an exception in a function that a C library calls ends nothing, and
-    is lost with what the function was to do. The mask would not do, since another thread may take the signal.
+    """Stop signals are handled after this block. An exception in a callback of a C library would not end anything, and
+    would be lost. Masking signals does not help, because another thread may receive them.
     """
-    came: list[int] = []
+    received_signals: list[int] = []
     previous = (
         {number: signal.getsignal(number) for number in STOPPING if callable(signal.getsignal(number))}
         if threading.current_thread() is threading.main_thread()
         else {}
     )
     for number in previous:
-        signal.signal(number, lambda number, _: came.append(number))
+        signal.signal(number, lambda number, _: received_signals.append(number))
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        for received in came:
+        for received in received_signals:
             signal.raise_signal(received)
 
 
 @contextlib.contextmanager
 def let_in() -> Iterator[None]:
-    """Processes that start in this block get every signal that asks them to stop, even if this process gets none."""
+    """Processes started in this block receive all stop signals, even if this process does not."""
     with _mask(signal.SIG_UNBLOCK, *STOPPING):
         yield
 
@@ -67,39 +67,39 @@ def _mask(how: int, *numbers: int) -> Iterator[None]:
 
 
 def stopping_signals() -> list[signal.Signals]:
-    """Those to listen to here: under nohup the end of the terminal is to be ignored."""
+    """Return the stop signals to handle. Under nohup, SIGHUP stays ignored."""
     return [number for number in STOPPING if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def end_at_once_on_another(exit_code: int) -> None:
-    """End at once on another signal to stop: everything is written, and Python would print a traceback."""
+    """Exit immediately on another stop signal: all files are written, and Python would print a traceback."""
     if threading.current_thread() is threading.main_thread():
         for number in STOPPING:
             signal.signal(number, lambda *_: os._exit(exit_code))
 
 
-def ignored_at_the_end() -> None:
-    """Ignore signals to stop once everything else that is due at the end of this process is done: the interpreter takes
-    its handlers away before its modules, and a signal then would change the exit code. Called before libraries that
-    have something to do at the end are imported, since the first to be registered is the last to be called.
+def ignore_signals_at_exit() -> None:
+    """Ignore stop signals after all other exit handlers have run. The interpreter removes signal handlers before its
+    modules, so a late signal would change the exit code. Call this before importing libraries with exit handlers: the
+    handler registered first is called last.
     """
     for number in STOPPING:
         atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
 def handle_on_a_stack_of_their_own() -> None:
-    """Let the main thread handle signals on a stack beside its own; a crash then also says where it came from.
+    """Handle signals of the main thread on a separate stack; crashes then also print a traceback.
 
-    oneDNN's products of float32 matrices on x86 (sgemm, which a CPU's LSTM uses; oneDNN issue 4845, in torch up to 2.11
-    at least) point the stack register at the heap while they run: a signal that is handled there, as Python's are,
-    overwrites whatever lies before, and the process ends at a later free() with "corrupted size vs. prev_size".
+    oneDNN's float32 matrix products on x86 (sgemm, used by LSTMs on a CPU) point the stack register at the heap while
+    they run. A signal handled there, as Python's are, overwrites the memory before it. A later free() then ends the
+    process with "corrupted size vs. prev_size". See oneDNN issue 4845; torch has it up to 2.11 at least.
     """
     if not faulthandler.is_enabled():
-        faulthandler.enable(2)  # it installs the stack; Python's own handlers use one that is there
+        faulthandler.enable(2)  # it installs the stack, which Python's signal handlers then use as well
 
 
 def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
-    """Call `then` from a thread once this process has ended. started: its start by `start_of`: ids are reused."""
+    """Call `then` from a thread once a process has ended. started: from `start_of`, because ids are reused."""
 
     def watch() -> None:
         while _is_alive(pid, started):
@@ -110,16 +110,16 @@ def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
 
 
 def end_with(pid: int, started: float) -> None:
-    """End this process at once when the other has ended, even if it was killed: nobody reads the results any more."""
+    """Exit immediately when another process has ended, even if it was killed: its results are no longer needed."""
     when_gone(pid, started, lambda: os._exit(1))
 
 
 def start_of(pid: int) -> float:
-    """When a process was started, in seconds: on Linux since the machine was. psutil adds the time of the start, which
-    moves when the clock is stepped. Raises psutil.NoSuchProcess.
+    """Return a process's start time in seconds, on Linux since boot. psutil's start time moves when the clock is set.
+    Raises psutil.NoSuchProcess.
     """
     try:
-        # the name in parentheses may hold anything; the start is the 22nd field, the 20th after the name
+        # the name in parentheses may contain anything; the start is field 22, the 20th after the name
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (FileNotFoundError, ProcessLookupError):
@@ -131,5 +131,5 @@ def _is_alive(pid: int, started: float) -> bool:
         return abs(start_of(pid) - started) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-    except (OSError, psutil.AccessDenied):  # too many open files: that says nothing of the process
+    except (OSError, psutil.AccessDenied):  # for example too many open files: the process may still be alive
         return True

@@ -1,4 +1,4 @@
-"""JSON as dataclasses: an object is checked against the types of the fields, and written in their order."""
+"""JSON to and from dataclasses, checked against the types of their fields and written in field order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -8,51 +8,51 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-NAMES: dict[object, str] = {str: "text", int: "whole number", float: "number", dict: "object with keys", list: "list"}
+NAMES: dict[object, str] = {str: "a text", int: "a whole number", float: "a number", dict: "an object", list: "a list"}
 
 
 def parse(kind: type[T], content: object) -> T:
-    """Read an object of JSON as a record; unknown keys are ignored. Raises ValueError for a missing or wrong key."""
+    """Return a JSON object as a dataclass, ignoring unknown keys. Raises ValueError for missing or wrong keys."""
     record = _parse(content, kind, "")
     assert isinstance(record, kind)
     return record
 
 
 def _parse(content: object, kind: object, place: str) -> object:
-    """The content by its type. place: the dotted key, for errors."""
+    """Return the content as the given type. place: the dotted key, for errors."""
     container, arguments = get_origin(kind), get_args(kind)
     if container in (Union, UnionType):
         return None if content is None else _parse(content, arguments[0], place)
     if kind is object:
         return content
     if isinstance(kind, type) and is_dataclass(kind):
-        return _record(_object(content, place), kind, place)
+        return _parse_record(_check_object(content, place), kind, place)
     if container is dict:
-        whole = _object(content, place)
+        whole = _check_object(content, place)
         return whole if arguments[1] in (object, Any) else {
-            key: _parse(value, arguments[1], _below(place, key)) for key, value in whole.items()
+            key: _parse(value, arguments[1], _join_place(place, key)) for key, value in whole.items()
         }  # fmt: skip
     if container is list:
         if not isinstance(content, list):
-            raise _unlike(list, place)
-        return [_parse(value, arguments[0], _below(place, number)) for number, value in enumerate(content)]
+            raise _make_error(list, place)
+        return [_parse(value, arguments[0], _join_place(place, number)) for number, value in enumerate(content)]
     assert isinstance(kind, type)
     if isinstance(content, bool) or not isinstance(content, (int, float) if kind is float else kind):
-        raise _unlike(kind, place)
+        raise _make_error(kind, place)
     return content
 
 
-def _record(content: Mapping[str, object], kind: type, place: str) -> object:
-    hints = _hints(kind)
+def _parse_record(content: Mapping[str, object], kind: type, place: str) -> object:
+    hints = _read_hints(kind)
     if missing := [name for name, (_, needed) in hints.items() if needed and name not in content]:
         raise ValueError(f"{place or 'it'} has no {', '.join(missing)}")
     present = {name: hint for name, (hint, _) in hints.items() if name in content}
-    return kind(**{name: _parse(content[name], hint, _below(place, name)) for name, hint in present.items()})
+    return kind(**{name: _parse(content[name], hint, _join_place(place, name)) for name, hint in present.items()})
 
 
 @cache
-def _hints(kind: type) -> dict[str, tuple[object, bool]]:
-    """The type of every field, and whether the field must be there."""
+def _read_hints(kind: type) -> dict[str, tuple[object, bool]]:
+    """Return each field's type and whether the field is required."""
     types = get_type_hints(kind)
     return {
         field.name: (types[field.name], field.default is MISSING and field.default_factory is MISSING)
@@ -60,26 +60,26 @@ def _hints(kind: type) -> dict[str, tuple[object, bool]]:
     }
 
 
-def _object(content: object, place: str) -> dict[str, object]:
+def _check_object(content: object, place: str) -> dict[str, object]:
     if not isinstance(content, dict):
-        raise _unlike(dict, place)
+        raise _make_error(dict, place)
     return content
 
 
-def _below(place: str, key: object) -> str:
+def _join_place(place: str, key: object) -> str:
     return f"{place}.{key}".lstrip(".")
 
 
-def _unlike(kind: type, place: str) -> ValueError:
-    return ValueError(f"{place or 'it'} is no {NAMES[kind]}")
+def _make_error(kind: type, place: str) -> ValueError:
+    return ValueError(f"{place or 'it'} is not {NAMES[kind]}")
 
 
 def as_json(record: object) -> dict[str, object]:
-    """A record as an object of JSON, in the order of its fields. None is left out, but for the fields in `null`."""
-    return dict(_items(record))
+    """Return a dataclass as a JSON object in field order. None is left out, except for the fields named in `null`."""
+    return dict(_list_items(record))
 
 
-def _items(record: object) -> Iterator[tuple[str, object]]:
+def _list_items(record: object) -> Iterator[tuple[str, object]]:
     assert is_dataclass(record)
     for field in fields(record):
         value = getattr(record, field.name)

@@ -1,4 +1,4 @@
-"""The page and its one request: a recording is sent, its transcript is returned."""
+"""The web page and its single request, which sends a recording and returns its transcript."""
 
 import asyncio
 import socket
@@ -33,13 +33,13 @@ HEADERS = {
 }
 UPLOAD_SECONDS = 120.0  # time for a recording to arrive
 BODY = "application/octet-stream"
-"""The type that the page sends. A page of another site must not send it without permission, as it may a form's."""
+"""Content type used by the page. Other sites need permission to send it, unlike the types of HTML forms."""
 
 
 def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
-    """Return the web application. megabytes, minutes: the limits of one recording.
+    """Return the web application. megabytes, minutes: limits for one recording.
 
-    Requests under another name of this machine are refused: a site could resolve to 127.0.0.1.
+    Requests that use another host name are refused, because a foreign site's name could resolve to 127.0.0.1.
     """
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
@@ -66,7 +66,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
         if request.headers.get("content-type") != BODY:
             raise HTTPException(415, f"expected the type {BODY}")
         if len(waiting) >= MOST:
-            raise HTTPException(503, f"{MOST} recordings are waiting: try again later", {"Retry-After": "10"})
+            raise HTTPException(503, f"{MOST} recordings are waiting; try again later", {"Retry-After": "10"})
         waiting.add(request)
         try:
             return await answer(request)
@@ -80,7 +80,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
                 await asyncio.wait_for(_save(request, path, round(megabytes * 1e6)), UPLOAD_SECONDS)
             except asyncio.TimeoutError as error:
                 raise HTTPException(408, f"the recording did not arrive within {UPLOAD_SECONDS:g} s") from error
-            except ClientDisconnect as error:  # nobody reads the answer
+            except ClientDisconnect as error:  # the answer is not read
                 raise HTTPException(400, "the recording did not arrive") from error
             async with recogniser_lock:
                 try:
@@ -93,7 +93,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
 
 
 async def _save(request: Request, path: Path, limit: int) -> None:
-    """Write the body to a file. Raises HTTPException as soon as over `limit` bytes have arrived or are announced."""
+    """Write the body to a file. Raises HTTPException when over `limit` bytes have arrived or are announced."""
     too_large = HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
@@ -111,15 +111,15 @@ async def _save(request: Request, path: Path, limit: int) -> None:
 
 def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, object]:
     if (seconds := duration(path)) > 60 * minutes:
-        raise UsageError(f"the recording lasts {seconds / 60:.1f} minutes, expected {minutes:g} at the most")
+        raise UsageError(f"the recording lasts {seconds / 60:.1f} minutes, expected at most {minutes:g}")
     samples = read_whole(path)
     (pieces,) = recognise([samples])
     transcript = Transcript("recording", len(samples) / SAMPLE_RATE, pieces)
     return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}
 
 
-HOST = "127.0.0.1"  # the loopback address: there is no login, so no other machine may reach the page
-MOST = 64  # recordings that arrive or wait at a time; others are answered with 503, and when to try again
+HOST = "127.0.0.1"  # the loopback address: there is no login, so the page must not be reachable from other machines
+MOST = 64  # recordings that arrive or wait at a time; others get status 503 with a time to try again
 CONNECTIONS = 1024  # connections at a time
 
 
@@ -130,16 +130,16 @@ def serve(cfg: DictConfig) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, cfg.port))
-            listener.listen()  # from now on, so that nobody who read the address is refused
+            listener.listen()  # before the address is printed, so that early requests are accepted
         except OSError as error:
-            raise UsageError(f"port={cfg.port}: {error.strerror}; expected one that is free, or 0 for any") from error
+            raise UsageError(f"port={cfg.port}: {error.strerror}; expected a free port, or 0 for any") from error
         app = application(load_recogniser(cfg), megabytes=cfg.limits.megabytes, minutes=cfg.limits.minutes)
-        print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        print(f"http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends the server)", file=sys.stderr, flush=True)
         uvicorn.Server(configuration(app)).run(sockets=[listener])
 
 
 def configuration(app: FastAPI, end_seconds: int = 10) -> uvicorn.Config:
-    """The limits of the server. end_seconds: what a server that is to end leaves its requests."""
+    """Return the server's settings. end_seconds: time for running requests when the server ends."""
     return uvicorn.Config(
         app,
         log_level="warning",

@@ -9,7 +9,7 @@ function report(status, error = "") {
   at("error").textContent = error;
 }
 
-/* 16-bit mono WAV of Float32 blocks: the server can read it, whatever formats the browser encodes. */
+/* 16-bit mono WAV from Float32 blocks. The server can read it, whatever formats the browser encodes. */
 function wav(blocks, rate) {
   const count = blocks.reduce((sum, block) => sum + block.length, 0);
   const view = new DataView(new ArrayBuffer(44 + 2 * count));
@@ -30,11 +30,11 @@ function wav(blocks, rate) {
 
 async function start() {
   report("");
-  if (!navigator.mediaDevices) throw new Error("this browser gives this page no access to a microphone");
+  if (!navigator.mediaDevices) throw new Error("this browser does not let this page use a microphone");
   const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
   const context = new AudioContext();
   const source = context.createMediaStreamSource(stream);
-  // A worklet would need a file of its own; this node is old and supported everywhere.
+  // A worklet would need a separate file; this node is old and supported everywhere.
   const tap = context.createScriptProcessor(4096, 1, 1);
   const blocks = [];
   tap.onaudioprocess = (event) => {
@@ -81,7 +81,7 @@ async function send(blob) {
     if (!response.ok) throw new Error(content.detail);
     show(content, blob);
     const length = `${content.seconds.toFixed(1)} s of audio`;
-    report([content.words.length ? length : "no word was recognised", content.doubt].filter(Boolean).join("; "));
+    report([content.words.length ? length : "no words were recognised", content.doubt].filter(Boolean).join("; "));
   } catch (error) {
     report("", error instanceof TypeError ? "the server does not respond" : error.message);
   } finally {
@@ -124,7 +124,7 @@ at("record").onclick = async () => {
   try {
     await (recording ? stop() : start());
   } catch (error) {
-    const message = error.name === "NotAllowedError" ? "the microphone is not allowed for this page" : error.message;
+    const message = error.name === "NotAllowedError" ? "this page is not allowed to use the microphone" : error.message;
     report("", message);
   }
 };

@@ -27,7 +27,7 @@ def corpus(*texts: str) -> Any:
     """Its training text, without audio."""
     return SimpleNamespace(
         train=["train"], validation=["dev"], test=["test"], prepare=lambda: None,
-        read_set=lambda name: Utterances.of(
+        read_set=lambda name: Utterances.convert(
             [Utterance(str(number), "a", Path("none.flac"), 0.0, 1.0, text) for number, text in enumerate(texts)]
         ),
     )  # fmt: skip

@@ -200,7 +200,7 @@ def test_a_strangers_index_is_one_line(index: np.ndarray, built: Path, utterance
     hashes = recording_cache._hashes(built)
     (built / "about.json").write_text(json.dumps({"states": {}, "sha256": hashes}))
     cache = component("cache", "pcm", root=str(built.parent))
-    with pytest.raises(UsageError, match=f"{built.name}: no cache of {len(utterances)} recordings"):
+    with pytest.raises(UsageError, match=f"{built.name}: not a cache of {len(utterances)} recordings"):
         cache.open("train", utterances, 0)
 
 
@@ -212,7 +212,7 @@ def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, uttera
     for cached in (opened, pickle.loads(pickle.dumps(opened))):
         assert same([cached.read(utterances[0])[0]], expected[:1])
         with pytest.raises(
-            UsageError, match=rf"utterance {utterances[1].id}: the cache .*values was cut while it is read"
+            UsageError, match=rf"utterance {utterances[1].id}: the cache .*values was truncated while it was read"
         ):
             cached.read(utterances[1])
     opened = component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)

@@ -130,16 +130,14 @@ def test_a_model_that_cannot_be_read(name: str, tmp_path: Path) -> None:
 def test_a_damaged_binary(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "lm.binary"
     file.write_bytes(content)
-    assert re.search(
-        "lm.binary: (a KenLM binary that is damaged|contains no words)", refused("beam_lm", LETTERS, lm=str(file))
-    )
+    assert re.search("lm.binary: (a damaged KenLM binary|contains no words)", refused("beam_lm", LETTERS, lm=str(file)))
 
 
 def test_a_model_of_other_letters_or_another_case() -> None:
     upper = str(bigrams("upper.arpa", [word.upper() for word in spelled(LETTERS, 3)]))
     message = refused("beam_lm", ENGLISH, lm=upper)
     assert 'words cannot be spelled with the alphabet "abc' in message
-    assert "its case or Unicode form differs" in message
+    assert "case or Unicode form differ" in message
     greek = str(bigrams("greek.arpa", ["αβ", "βα", "ab"]))
     message = refused("beam_lm", ENGLISH, lm=greek)
     assert "2 of its 3 words cannot be spelled" in message
@@ -161,8 +159,8 @@ def test_a_list_of_words(tmp_path: Path) -> None:
     assert "decoder.words is not set" in refused("lexicon", LETTERS, words=None)
     assert "cannot be read" in refused("lexicon", LETTERS, words="nowhere.txt")
     for content, expected in {
-        "": "there is no word in it",
-        "\n \n": "there is no word in it",
+        "": "it contains no words",
+        "\n \n": "it contains no words",
         "ab\nabc\n": r"1 of 2 words cannot be spelled with the alphabet 'ab ', for example 'abc'",
         "AB": "cannot be spelled",
     }.items():

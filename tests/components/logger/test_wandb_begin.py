@@ -13,7 +13,7 @@ from tests.helpers.wandb_file import read_run
 
 REFUSING = "http://127.0.0.1:1"
 UNRESOLVABLE = "http://nowhere.invalid"
-OFFLINE = "this goes on offline"
+OFFLINE = "this run continues offline"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Computed features in one file per split, in 16 bits: what Baunsgaard2020 §4.4.1 kept in TFRecords."""
+"""Computed features in one file per split, in 16 bits, as in Baunsgaard2020 §4.4.1, which used TFRecords."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from asr_verdicts.errors import UsageError, choices
 
 
 class FeatureCache:
-    """Keeps features (T, F) as float16 under `root`: about three digits, so not exactly what cache=none trains on."""
+    """Keeps features (T, F) as float16 under `root`. They have about three digits, so training differs slightly."""
 
     holds_features = True
 
@@ -28,7 +28,7 @@ class FeatureCache:
         self.root, self.features = expanded(root, "cache.root"), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
-        utterances = Utterances.of(utterances)
+        utterances = Utterances.convert(utterances)
         lengths = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
         bins = self.features.size
         size = int(self.features.frames(lengths).sum()) * bins * 2
@@ -43,5 +43,5 @@ class FeatureCache:
             features, lengths = self.features(waveform, torch.tensor([len(samples)]))
         values = features[0, : int(lengths)].numpy().astype(np.float16)
         if not np.isfinite(values).all():
-            raise UsageError(f"cache=features: the features of utterance {utterance.id} do not fit into 16 bits")
+            raise UsageError(f"cache=features: the features of utterance {utterance.id} exceed the range of float16")
         return values, len(samples)

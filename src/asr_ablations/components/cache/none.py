@@ -1,4 +1,4 @@
-"""No cache on disk: audio files are decoded when they are read, and kept in memory as far as it goes."""
+"""No cache on disk: audio files are decoded when they are read, and kept in memory up to a limit."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from asr_ablations.tools.checks import number
 
 
 class NoCache:
-    """Reads audio files; each reading process keeps its share of `gigabytes` of samples in memory."""
+    """Reads audio files. Reading processes share `gigabytes` of memory for decoded samples."""
 
     holds_features = False
 
@@ -23,7 +23,7 @@ class NoCache:
 
 
 class MemoryStore:
-    """Reads the audio files of one set and keeps up to `limit` bytes of their samples in memory."""
+    """Reads the audio files of a set and keeps up to `limit` bytes of samples in memory."""
 
     decodes = True
 

@@ -13,7 +13,7 @@ from asr_ablations.tools.files import expanded
 
 
 class PCM:
-    """Keeps the samples that cache=none reads under `root`, shared by all runs: training is bit-equal."""
+    """Keeps the samples that cache=none reads under `root`, shared by all runs. Training gives identical results."""
 
     holds_features = False
 
@@ -21,7 +21,7 @@ class PCM:
         self.root = expanded(root, "cache.root")
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:
-        utterances = Utterances.of(utterances)
+        utterances = Utterances.convert(utterances)
         size = round(float(utterances.column("duration").sum()) * SAMPLE_RATE) * 2
         folder = self.root / f"pcm-{name}-{cache_key(utterances, made_by='the reader alone')}"
         build(folder, utterances, _read, size)

@@ -1,5 +1,5 @@
-"""CMU AN4: real speech, spelled words and numbers, in LibriSpeech's layout. It has no development set of its own, and
-five test speakers: with `fold` every speaker is a test speaker once.
+"""CMU AN4: real speech with spelled words and numbers, in LibriSpeech's layout. It lacks a development set and has
+only five test speakers. With `fold`, each speaker is in a test set once.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ SPLITS = ("train", "dev", "test")
 class AN4(Folders):
     """AN4 with a development set of `held_out` training speakers, chosen by a hash of their names.
 
-    The splits are train (without these speakers), dev (these speakers) and test. With a fold, from 0 to folds − 1, all
-    speakers, those of the published test set too, are dealt out to so many groups by the same hash, as evenly as they
-    go; one group is the test set, and the rest are training speakers.
+    The splits are train (without these speakers), dev (these speakers) and test. With fold (0 to folds − 1), all
+    speakers, including the published test speakers, are divided into `folds` groups of similar size by the same hash.
+    One group is the test set, and the rest are training speakers.
     """
 
     licence = "none is stated (README of the corpus, Carnegie Mellon University)"
@@ -45,40 +45,39 @@ class AN4(Folders):
 
     @indexed("held_out", "fold", "folds")
     def find(self, split: str) -> list[Utterance]:
-        utterances = self._of_fold(split == "test") if self.fold is not None else self._published(split == "test")
+        utterances = self._find_fold(split == "test") if self.fold is not None else self._find_split(split == "test")
         if split == "test":
             return utterances
         development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """As Folders; dev is a part of train."""
+        """Write a split like Folders does; dev is part of train."""
         super().write("train" if split == "dev" else split, utterances)
 
-    def _published(self, tested: bool) -> list[Utterance]:
+    def _find_split(self, tested: bool) -> list[Utterance]:
         return super().find("test" if tested else "train")
 
-    def _of_fold(self, tested: bool) -> list[Utterance]:
-        """The utterances of the fold's speakers, or of all others."""
+    def _find_fold(self, tested: bool) -> list[Utterance]:
+        """Return the utterances of the fold's speakers, or of all others."""
         utterances = [*super().find("train"), *super().find("test")]
-        speakers = _dealt({u.speaker for u in utterances if not u.fault})
+        speakers = _shuffle({u.speaker for u in utterances if not u.fault})
         if self.folds > len(speakers):
             raise choices("data.folds", self.folds, f"2 to {len(speakers)}, of {len(speakers)} speakers")
-        own = {speaker for number, speaker in enumerate(speakers) if number % self.folds == self.fold}
-        return [u for u in utterances if (u.speaker in own) == tested]
+        fold = {speaker for number, speaker in enumerate(speakers) if number % self.folds == self.fold}
+        return [u for u in utterances if (u.speaker in fold) == tested]
 
 
 def development_speakers(utterances: Iterable[Utterance], held_out: int) -> set[str]:
-    """Training speakers that make the development set, chosen by a hash of their names: more held_out adds to fewer.
-
-    Raises UsageError unless training speakers are left.
+    """Return the training speakers for the development set, chosen by a hash of their names. A larger `held_out` adds
+    speakers to a smaller one. Raises UsageError if it leaves no training speakers.
     """
     speakers = {u.speaker for u in utterances if not u.fault}
     if not 1 <= held_out < len(speakers):
         raise choices("data.held_out", held_out, f"1 to {len(speakers) - 1}, of {len(speakers)} speakers")
-    return set(_dealt(speakers)[:held_out])
+    return set(_shuffle(speakers)[:held_out])
 
 
-def _dealt(speakers: set[str]) -> list[str]:
-    """The speakers in an order that has nothing to do with them, and is the same everywhere."""
+def _shuffle(speakers: set[str]) -> list[str]:
+    """Return the speakers in a fixed order that does not depend on any property of theirs."""
     return sorted(speakers, key=lambda name: hashlib.sha256(name.encode()).digest())

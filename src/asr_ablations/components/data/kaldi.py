@@ -15,14 +15,13 @@ from asr_verdicts.text import clean, spelled_on_disk
 
 
 class Kaldi(Paths):
-    """A corpus of Kaldi data directories; train, validation, test: one or several each. They and the audio paths in
-    wav.scp are relative to `root`, or to the current folder where it is null, as in Kaldi's recipes. The name of a set
-    is that of its directory.
-
-    A recording without segments is one utterance. Without utt2spk speakers are unknown, unless `speaker_of` finds them
-    in the ids: utterances, or recordings of several, are then drawn in place of speakers. Commands
-    (`sph2pipe … |`) are refused: nothing in a corpus is executed. A fifth column of segments is the channel, counted
-    from 0, as Kaldi's extract-segments reads it; without it channels are averaged.
+    """A corpus of Kaldi data directories:
+    - train, validation, test: one or more directories each. They and the audio paths in wav.scp are relative to `root`,
+      by default the current folder, as in Kaldi's recipes. A set is named after its directory.
+    - Recordings without segments are single utterances. A fifth column of segments is the channel, counted from 0, as
+      in Kaldi's extract-segments; without it channels are averaged.
+    - Speakers are unknown without utt2spk, unless `speaker_of` finds them in the ids.
+    - Commands (`sph2pipe … |`) are refused, because a corpus must not execute anything.
     """
 
     def prepare(self) -> None:
@@ -30,28 +29,28 @@ class Kaldi(Paths):
             for name in ("wav.scp", "text"):
                 if not (self.root / path / name).is_file():
                     raise UsageError(
-                        f"no {self.root / path / name}: expected a Kaldi data directory with wav.scp and text; "
-                        f"to check it once it is there: {self.prepare_command()}"
+                        f"{self.root / path / name} is missing: expected a Kaldi data directory with wav.scp and text; "
+                        f"to check it afterwards: {self.prepare_command()}"
                     )
 
     @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:
-        return self.with_speakers(*read_directory(self.path(split), self.root))
+        return self.add_speakers(*read_directory(self.path(split), self.root))
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write wav.scp, text and utt2spk; the audio files stay where they are."""
+        """Write wav.scp, text and utt2spk. Audio files are not copied."""
         write_directory(self.path(split), utterances)
 
 
 def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
-    """The utterances of a data directory, those with faults included, and a function to the recording of one. root:
-    where relative audio paths start.
+    """Return the utterances of a data directory, and a function that gives an utterance's recording. Utterances with
+    faults are included. root: the folder that relative audio paths start from.
     """
-    recordings = {id_: _audio(folder, root, id_, path) for id_, path in _table(folder / "wav.scp").items()}
-    texts = _table(folder / "text")
-    entries(folder)  # whether there are segments and utt2spk is a part of what was read
-    speakers = _table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
-    if not (segments := _segments(folder, recordings)):
+    recordings = {id_: _resolve_audio(folder, root, id_, path) for id_, path in _read_table(folder / "wav.scp").items()}
+    texts = _read_table(folder / "text")
+    entries(folder)  # the index must notice if segments or utt2spk appear
+    speakers = _read_table(folder / "utt2spk") if (folder / "utt2spk").exists() else {}
+    if not (segments := _read_segments(folder, recordings)):
         raise UsageError(f"no utterances in {folder}")
     utterances = []
     for id_, (recording, start, end, channel) in segments.items():
@@ -71,7 +70,7 @@ def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[
 
 
 def write_directory(folder: Path, utterances: Iterable[Utterance]) -> None:
-    """Add to wav.scp, text and utt2spk; the audio files stay where they are."""
+    """Append to wav.scp, text and utt2spk. Audio files are not copied."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [(u.id, str(u.audio.resolve()), u.text, u.speaker) for u in utterances]
     for column, name in enumerate(("wav.scp", "text", "utt2spk"), start=1):
@@ -80,27 +79,27 @@ def write_directory(folder: Path, utterances: Iterable[Utterance]) -> None:
             file.write(table)
 
 
-def _audio(folder: Path, root: Path, recording: str, path: str) -> Path:
+def _resolve_audio(folder: Path, root: Path, recording: str, path: str) -> Path:
     if path.endswith("|"):
         raise UsageError(
-            f"{folder / 'wav.scp'}: recording {recording} is the command {path!r}; commands are refused: "
-            "write its output to audio files and name those"
+            f"{folder / 'wav.scp'}: recording {recording} is the command {path!r}, and commands are refused; "
+            "write its output to audio files and name these"
         )
     return spelled_on_disk(root / path)
 
 
-def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float, int]]:
-    """(recording, start in s, end in s, channel) by utterance; the end is infinite for the end of the recording
-    (Kaldi's -1).
+def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float, int]]:
+    """Return (recording, start in s, end in s, channel) by utterance. The end is infinite (-1 in Kaldi) for the end of
+    the recording.
     """
     path = folder / "segments"
     if not path.exists():
         return {id_: (id_, 0.0, math.inf, AVERAGED) for id_ in recordings}
     segments = {}
-    for number, (id_, rest) in enumerate(_table(path).items(), start=1):
+    for number, (id_, rest) in enumerate(_read_table(path).items(), start=1):
         try:
             recording, start, end, *last = rest.split()
-            (channel,) = [int(field) for field in last] or [AVERAGED]  # extract-segments, too, takes -1 for none
+            (channel,) = [int(field) for field in last] or [AVERAGED]  # -1 means none, as in extract-segments
             if channel not in range(AVERAGED, MOST_CHANNELS):
                 raise ValueError("no such channel")
             segments[id_] = (clean(recording), float(start), math.inf if float(end) < 0 else float(end), channel)
@@ -111,8 +110,8 @@ def _segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str,
     return segments
 
 
-def _table(path: Path) -> dict[str, str]:
-    """The rest of each line by its first word. Raises UsageError for a first word that occurs twice."""
+def _read_table(path: Path) -> dict[str, str]:
+    """Return the rest of each line by its first word. Raises UsageError if a first word occurs twice."""
     rows: dict[str, str] = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
         key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]

@@ -1,7 +1,7 @@
 """LibriSpeech's layout: <root>/<split>/<speaker>/<chapter>/*.flac and <speaker>-<chapter>.trans.txt.
 
-Panayotov et al. 2015; the corpus of Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. AN4 and the built-in corpus have the
-same layout.
+Panayotov et al. 2015; used by Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. AN4 and the built-in corpus have the same
+layout.
 """
 
 import shutil
@@ -16,8 +16,8 @@ from asr_ablations.data.corpus import (
     entries,
     faulty,
     file_utterance,
-    folders_in,
     indexed,
+    list_folders,
     listed,
     text_of,
 )
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 class Folders(Corpus):
-    """A corpus in LibriSpeech's layout: each split is a folder under the root."""
+    """A corpus in LibriSpeech's layout, with a folder under the root for each split."""
 
     def folder(self, split: str) -> Path:
-        """The folder of a split."""
+        """Return a split's folder."""
         assert self.root is not None
         return self.root / split
 
     def prepare(self) -> None:
         if self.root is None:
             raise UsageError(
-                f"data.root is not set: the folder that holds {', '.join(self.folders())}; "
+                f"data.root is not set: expected the folder that contains {', '.join(self.folders())}; "
                 f"to prepare it: {self.prepare_command()}"
             )
         for name in self.missing():
@@ -51,12 +51,12 @@ class Folders(Corpus):
             )
 
     def enter(self, folder: str) -> None:
-        """Make a folder under the root the root if the root lacks splits: archives put a folder around them."""
+        """Use a folder under the root as root if splits are missing, because archives contain such a folder."""
         if self.root is not None and self.missing() and (self.root / folder).is_dir():
             self.root = self.root / folder
 
     def missing(self) -> list[str]:
-        """The splits that are missing under the root."""
+        """Return the splits that are missing under the root."""
         return [name for name in self.folders() if not self.folder(name).exists()]
 
     @indexed("folder")
@@ -64,7 +64,7 @@ class Folders(Corpus):
         return list_folder(self.folder(split))
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write utterances into one chapter per speaker, with copies of the audio files, which must be flac."""
+        """Write one chapter per speaker, with copies of the audio files, which must be flac."""
         for u in utterances:
             chapter = self.folder(split) / u.speaker / "1"
             chapter.mkdir(parents=True, exist_ok=True)
@@ -74,8 +74,8 @@ class Folders(Corpus):
 
 
 class LibriSpeech(Folders):
-    """LibriSpeech. named: training sets of several splits under one name, as clean460; download: where the archives
-    <split>.tar.gz are.
+    """LibriSpeech. named: training sets that join several splits under one name, such as clean460. download: the source
+    of the archives <split>.tar.gz.
     """
 
     licence = "CC BY 4.0 (LICENSE.TXT of the corpus)"
@@ -96,7 +96,7 @@ class LibriSpeech(Folders):
         self.enter("LibriSpeech")
 
     def fetch(self) -> None:
-        """Download, verify and unpack the splits that are missing."""
+        """Download, verify and unpack the missing splits."""
         checksums = self.download["sha256"]
         for split in (missing := self.missing() if self.root else []):
             if split not in checksums:
@@ -108,10 +108,10 @@ class LibriSpeech(Folders):
 
 
 def list_folder(folder: Path) -> list[Utterance]:
-    """The utterances of a split in the order of its transcripts; audio files without a transcript are among them, as
-    faults. Raises UsageError where there are none.
+    """Return the utterances of a split in the order of its transcripts. Audio files without a transcript are faults.
+    Raises UsageError for an empty split.
     """
-    utterances = [utterance for speaker in folders_in(folder) for utterance in _list_speaker(speaker)]
+    utterances = [utterance for speaker in list_folders(folder) for utterance in _list_speaker(speaker)]
     if not utterances:
         raise UsageError(f"no utterances in {folder} (expected <speaker>/<chapter>/*.trans.txt)")
     return utterances
@@ -121,7 +121,7 @@ def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
     if isinstance(speaker, Utterance):
         yield speaker
         return
-    for chapter in folders_in(speaker):
+    for chapter in list_folders(speaker):
         if isinstance(chapter, Utterance):
             yield chapter
         else:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class MLS(Folders):
-    """One language of Multilingual LibriSpeech. ending: that of the audio files, flac or opus; download: where the
-    language's archive is.
+    """One language of Multilingual LibriSpeech. ending: of the audio files, flac or opus. download: the source of the
+    language's archive.
     """
 
     licence = "CC BY 4.0 (LICENSE of the corpus)"
@@ -38,7 +38,7 @@ class MLS(Folders):
 
     @property
     def archive(self) -> str:
-        """The name of the archive with audio files of this ending."""
+        """The archive's name, which depends on the ending."""
         return f"{self.download['archive']}_opus" if self.ending == "opus" else self.download["archive"]
 
     def fetch(self) -> None:
@@ -54,14 +54,14 @@ class MLS(Folders):
         folder = self.root / split
         lines = text_of(folder / "transcripts.txt").split("\n")
         utterances = [
-            self._utterance(folder, number, line) for number, line in enumerate(lines, start=1) if line.strip()
+            self._parse_line(folder, number, line) for number, line in enumerate(lines, start=1) if line.strip()
         ]
         if not utterances:
             raise UsageError(f"no utterances in {folder / 'transcripts.txt'}")
         return utterances
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write utterances into one book per speaker, numbered, with copies of the audio files."""
+        """Write one book per speaker with numbered utterances and copies of the audio files."""
         assert self.root is not None
         lines = []
         for number, u in enumerate(utterances):
@@ -71,7 +71,7 @@ class MLS(Folders):
             lines.append(f"{u.speaker}_1_{number:06d}\t{u.text}\n")
         (self.root / split / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
 
-    def _utterance(self, folder: Path, number: int, line: str) -> Utterance:
+    def _parse_line(self, folder: Path, number: int, line: str) -> Utterance:
         id_, _, text = line.partition("\t")
         parts = id_.strip().split("_")
         if len(parts) != 3:

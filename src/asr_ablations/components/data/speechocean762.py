@@ -1,6 +1,6 @@
 """speechocean762 (Zhang et al. 2021; OpenSLR 101): read English of 250 Mandarin speakers, children and adults.
 
-Kaldi data directories train and test, with the audio in WAVE, and no development set. Texts are what was to be read.
+It has Kaldi data directories train and test, audio in WAVE, and no development set. Texts are the prompts.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ ARCHIVE, AUDIO = "speechocean762", "WAVE"
 
 
 class SpeechOcean762(Folders):
-    """The corpus with a development set of `held_out` training speakers, chosen by a hash of their names; held_out None
-    for a data directory dev that lies beside train and test.
+    """The corpus with a development set of `held_out` training speakers, chosen by a hash of their names. Without
+    held_out (None), a data directory dev is expected next to train and test.
     """
 
     licence = "Apache License 2.0 (LICENSE of the corpus)"
@@ -56,7 +56,5 @@ class SpeechOcean762(Folders):
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
     def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write a Kaldi directory; dev is a part of train where speakers are held out. The audio files stay where they
-        are.
-        """
+        """Write a Kaldi directory; dev is part of train if speakers are held out. Audio files are not copied."""
         write_directory(self.folder("train" if split == "dev" and self.held_out is not None else split), utterances)

@@ -30,11 +30,11 @@ FIGURES: dict[str, Draw] = {
     "utilisation": draw_utilisation,
     "search": draw_search,
 }
-"""By name, in the order of drawing: those that a reader wants first come first."""
+"""Functions by figure name, in drawing order: the most important come first."""
 
 
 def check_figures(names: Iterable[str]) -> list[str]:
-    """The names. Raises UsageError for one that is no figure's, with the nearest."""
+    """Return the names as a list. Raises UsageError for an unknown figure, with the nearest name."""
     wanted = list(names)
     for name in wanted:
         if name not in FIGURES:
@@ -45,11 +45,11 @@ def check_figures(names: Iterable[str]) -> list[str]:
 
 
 def write_figures(comparison: Comparison, folder: Path, names: Iterable[str] = ()) -> list[Path]:
-    """Write these figures, by default every one for which the runs have the data, as PNG, SVG and PDF; their paths."""
-    wanted = list(names) or [name for name in FIGURES if _is_of(name, comparison)]
+    """Write these figures, by default all that the runs have data for, as PNG, SVG and PDF; return their paths."""
+    wanted = list(names) or [name for name in FIGURES if _is_default(name, comparison)]
     return of_verdicts.write_figures(comparison, folder, {name: FIGURES[name] for name in wanted})
 
 
-def _is_of(name: str, comparison: Comparison) -> bool:
-    """False for the curves of a metric that few ask for, unless it is the one that is compared."""
+def _is_default(name: str, comparison: Comparison) -> bool:
+    """Return whether to draw a figure by default; curves of rarely used metrics only if the metric is compared."""
     return not name.startswith(f"{CER_LONGER.name}_by_") or comparison.metric == CER_LONGER.name

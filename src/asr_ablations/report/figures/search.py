@@ -1,4 +1,4 @@
-"""The figure of a search by each hyperparameter (Ambroszczyk2019 §2.9)."""
+"""The figure of a search over hyperparameters (Ambroszczyk2019 §2.9)."""
 
 from pathlib import Path
 
@@ -11,25 +11,25 @@ from asr_verdicts.metrics import WER
 from asr_verdicts.plotting import COLOURS, grid, legend, marker, plain_numbers, save
 
 FEW = 6
-"""Different values, of which each has its own tick."""
+"""If a hyperparameter has up to this many values, each gets a tick."""
 
 
 def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
-    """search: a small panel per hyperparameter, a point per run that the search proposed, a star for the best of them.
-    The axis is logarithmic where the search drew logarithmically.
+    """Draw the figure `search`: a panel per hyperparameter, with a point per run and a star for the best. An axis is
+    logarithmic if the search sampled on a logarithmic scale.
     """
     tried = hyperparameters(comparison)
     if not tried:
         return []
     figure, axes = grid(len(tried), sharey=True)
     for panel, hyperparameter in zip(axes, tried, strict=True):
-        _panel(panel, hyperparameter)
+        _draw_panel(panel, hyperparameter)
     figure.supylabel(f"best validation {WER.label}, {WER.unit}", fontsize=8)
     legend(figure, axes[0])
     return save(figure, folder, "search")
 
 
-def _panel(panel: Axes, tried: Hyperparameter) -> None:
+def _draw_panel(panel: Axes, tried: Hyperparameter) -> None:
     rates = [WER.scale * rate for rate in tried.rates]
     others = {**marker(0), "linestyle": "", "label": "a run"}
     panel.plot(tried.values, rates, **others)

@@ -17,7 +17,7 @@ from asr_verdicts.plotting import grid, legend, line, log_scale, marker, save, w
 
 
 class Line(NamedTuple):
-    """arm: its number; diverged: the line ends in a cross."""
+    """A curve of one arm. arm: its number; diverged: whether the curve ends in a cross."""
 
     arm: int
     band: Band
@@ -25,21 +25,21 @@ class Line(NamedTuple):
 
 
 def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> list[Path]:
-    """<metric>_by_<axis>: a panel per set, seeds as a band; a logarithmic y axis where the values allow it.
+    """Draw <metric>_by_<axis>: a panel per set with seeds as a band, on a logarithmic y axis if values allow it.
 
-    The loss also has panels of training: means of epochs, every step of the first seed and, over steps, the gradient.
+    The loss has more panels, for training: epoch means, each step of the first seed, and gradients over steps.
     """
     unit = f"{metric.label} in {metric.unit}"
     panels = {
-        "training": (unit, _bands(comparison, TRAINING_LOSS, axis) if metric is LOSS else []),
+        "training": (unit, _compute_bands(comparison, TRAINING_LOSS, axis) if metric is LOSS else []),
         **{
-            f"validation, {column.split('/')[1]}": (unit, _bands(comparison, column, axis))
+            f"validation, {column.split('/')[1]}": (unit, _compute_bands(comparison, column, axis))
             for column in metric_names(comparison, "validation/", f"/{metric.name}")
         },
-        "training, first seed, smoothed over steps": (unit, _steps(comparison, axis) if metric is LOSS else []),
+        "training, first seed, smoothed over steps": (unit, _smooth_steps(comparison, axis) if metric is LOSS else []),
         "before clipping; first seed and diverged runs (×)": (
             "norm of the gradient",
-            _gradients(comparison) if metric is LOSS and axis == "step" else [],
+            _read_gradients(comparison) if metric is LOSS and axis == "step" else [],
         ),
     }
     panels = {title: (label, lines) for title, (label, lines) in panels.items() if lines}
@@ -58,13 +58,13 @@ def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> 
     return save(figure, folder, f"{metric.name}_by_{axis}")
 
 
-def _bands(comparison: Comparison, column: str, axis: str) -> list[Line]:
+def _compute_bands(comparison: Comparison, column: str, axis: str) -> list[Line]:
     bands = [(number, arm_band(arm, column, axis)) for number, arm in enumerate(comparison.arms)]
     return [Line(number, spanned) for number, spanned in bands if spanned]
 
 
-def _steps(comparison: Comparison, axis: str) -> list[Line]:
-    """The training loss of every step; nothing where the arms minimise different losses, which share no axis."""
+def _smooth_steps(comparison: Comparison, axis: str) -> list[Line]:
+    """Return the training loss of every step; nothing if arms minimise different losses, which cannot share an axis."""
     if len(different_losses(comparison.runs)) > 1:
         return []
     bands = [
@@ -73,7 +73,7 @@ def _steps(comparison: Comparison, axis: str) -> list[Line]:
     return [Line(number, spanned) for number, spanned in bands if spanned]
 
 
-def _gradients(comparison: Comparison) -> list[Line]:
+def _read_gradients(comparison: Comparison) -> list[Line]:
     lines = [
         (number, band([gradient_curve(run)]), run.diverged_at is not None)
         for number, arm in enumerate(comparison.arms)
@@ -98,7 +98,7 @@ def _draw_lines(panel: Axes, comparison: Comparison, lines: list[Line], scale: f
 
 
 def _draw_targets(panel: Axes, comparison: Comparison, metric: Metric) -> None:
-    """A dotted line per declared target of the metric."""
+    """Draw a dotted line for each declared target of the metric."""
     declared = [time for time in times_to_accuracy(comparison) if not time.chosen and time.metric == metric.name]
     for target in {metric.scale * time.target for time in declared}:
         panel.axhline(target, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))

@@ -1,4 +1,4 @@
-"""Figures of time: time to accuracy, and scaling over GPUs (Baunsgaard2020 §5)."""
+"""Figures of time to accuracy, and of scaling over GPUs (Baunsgaard2020 §5)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +16,9 @@ MEASURES = {"seconds": "seconds", "audio_hours": "hours of audio", "epochs": "ep
 
 
 def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
-    """time_to_accuracy: a panel per measure, a dot per seed; a line at the mean if every seed reached the target.
+    """Draw time_to_accuracy: a panel per measure with a dot per seed, and a line at their mean.
 
-    The mean of those that did would flatter: where a seed is missing, their number stands instead.
+    If a seed failed, the number of successful seeds replaces the mean, which would be too optimistic.
     """
     times, arms = times_to_accuracy(comparison), comparison.arms
     measures = [measure for measure in MEASURES if any(getattr(time, measure) is not None for time in times)]
@@ -50,14 +50,14 @@ def _draw_times(panel: Axes, x: float, width: float, times: Sequence[TimeToAccur
     if len(values) == len(times):
         return
     reached = sum(time.steps is not None for time in times)
-    text = "NA" if reached == len(times) else f"{reached}/{len(times)}"  # NA: they did, but when was not recorded
+    text = "NA" if reached == len(times) else f"{reached}/{len(times)}"  # NA: reached at a time that was not recorded
     place: Json = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7}
     panel.annotate(text, (x, max(values, default=0)), **place)
 
 
 def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
-    """scaling: minutes per epoch and the speed-up over the fewest processes, a line per series; the price of an epoch
-    where it is known. Nothing where all runs have the same number.
+    """Draw scaling: minutes per epoch, speed-up over the fewest processes and, if known, price of an epoch. Each series
+    has a line. Nothing is drawn if all runs have the same number of processes.
     """
     rows = scaling(comparison.arms)
     if not rows:
@@ -70,7 +70,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
         look = {**line(number), **marker(number), "capsize": 3, "label": name or "measured"}
         minutes = [(row.processes, row.epoch_seconds / 60, *[(row.deviation or 0.0) / 60] * 2) for row in series]
         prices = [(row.processes, row.price, 0.0, 0.0) for row in series if row.price is not None]
-        for panel, points in zip(axes, (minutes, [_speed_up(row) for row in series], prices), strict=False):
+        for panel, points in zip(axes, (minutes, [_place_speed_up(row) for row in series], prices), strict=False):
             x, y, *lengths = np.array(points).reshape(-1, 4).T
             panel.errorbar(x, y, yerr=lengths, **look)
     axes[1].plot(counts, [count / counts[0] for count in counts], ":", color="#777777", label="ideal")
@@ -84,7 +84,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "scaling")
 
 
-def _speed_up(row: Scaling) -> tuple[int, float, float, float]:
-    """The point, and the lengths of its interval below and above; 0 without an interval."""
+def _place_speed_up(row: Scaling) -> tuple[int, float, float, float]:
+    """Return the point with the lengths of its interval below and above, which are 0 without an interval."""
     value, low, high = row.speed_up
     return row.processes, value, 0.0 if low is None else value - low, 0.0 if high is None else high - value

@@ -1,4 +1,4 @@
-"""The machine over time: use, memory, power, throughput, and the parts of a batch (Baunsgaard2020 §5.2)."""
+"""Use of the machine over time: load, memory, power, throughput, and parts of a batch (Baunsgaard2020 §5.2)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,22 +20,22 @@ MEMORY = {"host_memory_gib": ("host", "-", "#0072b2"), "gpu_memory_gib": ("GPU",
 POWER = {"gpu_power_watts": ("GPU", "--", "#d55e00")}
 
 ROW = 1.5
-"""Height of a row of panels, inches."""
+"""Height of a row of panels in inches."""
 WINDOW = 25.0
-"""Seconds that the paper's figure of batches shows."""
+"""Seconds shown in the batch panel, as in the paper."""
 BATCHES = 8
-"""Batches that a reader can still tell apart: the window is shorter where batches are."""
+"""Number of batches that stay distinguishable; the panel shows less time if batches are shorter."""
 SAMPLES = 3
-"""Samples per batch without which its parts cannot be seen."""
+"""Minimum number of samples per batch for its parts to be visible."""
 PARTS = {"data": "#ffffff", "forward": "#cfe3f1", "backward": "#9fb9d6", "update": "#f3cfa2"}
-"""The parts of a training step on the host, in order: gradients of several ranks are added up in `backward`."""
+"""The parts of a training step on the host, in order. `backward` includes summing the gradients of several ranks."""
 
 
 def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
-    """utilisation: a column per arm (its first seed), further arms below; a row per measure that was taken, training
-    left white. Runs that were sampled several times per batch have a last row with the parts of a few batches.
+    """Draw utilisation: a column per arm (its first seed) and a row per recorded measure, with training in white. Runs
+    with several samples per batch have a last row that shows the parts of a few batches.
     """
-    columns = {arm.name: _measures(arm.runs[0]) for arm in comparison.arms if arm.runs}
+    columns = {arm.name: _list_measures(arm.runs[0]) for arm in comparison.arms if arm.runs}
     columns = {name: measures for name, measures in columns.items() if measures}
     labels = max(columns.values(), key=len, default={})
     if not labels:
@@ -64,8 +64,8 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "utilisation")
 
 
-def _measures(run: Record) -> dict[str, Callable[[Axes], None]]:
-    """The panels of a run by label, each with the function that draws it; none without samples."""
+def _list_measures(run: Record) -> dict[str, Callable[[Axes], None]]:
+    """Return a run's panels by label, each with its drawing function; empty without samples."""
     rows, speed, batches = by_second(read_utilisation(run.folder)), throughput_curve(run), window(run)
     if len(rows) < 2:
         return {}
@@ -89,7 +89,7 @@ def _draw_use(rows: Sequence[Json], panel: Axes) -> None:
 
 
 def _draw_shaded(rows: Sequence[Json], columns: Mapping[str, tuple[str, str, str]], panel: Axes) -> None:
-    """The columns over time, on grey outside training. A sample describes the time since the previous one."""
+    """Draw columns over time, in grey outside training. A sample describes the time since the previous one."""
     _draw_lines(panel, rows, columns)
     for before, row in pairwise(rows):
         if row["phase"] != "train":
@@ -103,7 +103,7 @@ def _draw_speed(rows: Sequence[Json], speed: Curve, panel: Axes) -> None:
 
 
 def _draw_batches(rows: Sequence[Json], panel: Axes) -> None:
-    """The use over a few batches, a span per part of a step."""
+    """Draw the load during a few batches, with a span for each part of a step."""
     _draw_each_gpu(panel, rows)
     _draw_lines(panel, rows, PERCENT)
     panel.set_ylim(0, 103)
@@ -117,7 +117,7 @@ def _draw_batches(rows: Sequence[Json], panel: Axes) -> None:
 
 
 def _draw_lines(panel: Axes, rows: Sequence[Json], columns: Mapping[str, tuple[str, str, str]]) -> None:
-    """A line per column that has values, with its label, style and colour."""
+    """Draw a line for each column that has values, with its label, style and colour."""
     for column, (label, style, colour) in columns.items():
         points = [(row["seconds"], row[column]) for row in rows if row[column] is not None]
         if points:
@@ -125,7 +125,7 @@ def _draw_lines(panel: Axes, rows: Sequence[Json], columns: Mapping[str, tuple[s
 
 
 def _draw_each_gpu(panel: Axes, rows: Sequence[Json]) -> None:
-    """Thin lines, distinguished by style and shade, a line per GPU; the mean of several GPUs is the thick line."""
+    """Draw a thin line per GPU, distinguished by style and shade; the mean of several GPUs is a thick line."""
     for gpu in range(count_gpu_lines(rows)):
         points = [(row["seconds"], row["gpu_percents"][gpu]) for row in rows if len(row["gpu_percents"]) > gpu]
         shade = str(0.2 + 0.06 * (gpu % 8))
@@ -133,13 +133,13 @@ def _draw_each_gpu(panel: Axes, rows: Sequence[Json]) -> None:
 
 
 def count_gpu_lines(rows: Sequence[Json]) -> int:
-    """Number of GPUs with a line of their own: 0 for a single GPU, which the mean shows."""
+    """Return the number of GPUs with separate lines; 0 for a single GPU, which equals the mean."""
     count = max((len(row["gpu_percents"]) for row in rows), default=0)
     return count if count > 1 else 0
 
 
 def window(run: Record) -> list[Json]:
-    """The samples of a few batches in the middle of training; empty where there are too few samples per batch."""
+    """Return the samples of a few batches in the middle of training; empty with too few samples per batch."""
     rows = read_utilisation(run.folder)
     trained = [row["seconds"] for row in rows if row["phase"] == "train" and row["part"]]
     steps, seconds = run.summary.steps, run.summary.train_batch_seconds

@@ -21,7 +21,7 @@ SCRIPTS = ("tables.js", "curves.js", "main.js")
 def write_page(
     report: Report, folder: Path, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()
 ) -> list[Path]:
-    """Write <folder>/index.html with its data, its code, plotly and figures inside; its path."""
+    """Write <folder>/index.html, which includes data, code, plotly and figures; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
     write(path, render(report, figures, inspected))
@@ -29,30 +29,30 @@ def write_page(
 
 
 def render(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> str:
-    """The text of the page."""
+    """Return the page's HTML."""
     parts = {
-        "style": _own("style.css"),
-        "script": "\n".join(_own(name) for name in SCRIPTS),
+        "style": _read_own("style.css"),
+        "script": "\n".join(_read_own(name) for name in SCRIPTS),
         "data": embedded(content(report, figures, inspected)),
-        "plotly": _plotly(),
+        "plotly": _read_plotly(),
     }
-    pieces = _PLACE.split(_own("page.html"))  # text, name, text, …: inserted parts are not searched again
+    pieces = _PLACE.split(_read_own("page.html"))  # text, name, text, …; placeholders in inserted parts stay
     return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
 
 
 def embedded(value: object) -> str:
-    """JSON that can stand inside a <script>: no text in it can end the element or begin another."""
+    """Return JSON for use inside <script>: its texts cannot end the element or start another."""
     text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), default=str)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text.encode("utf-8", "replace").decode()
 
 
-def _own(name: str) -> str:
+def _read_own(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
-    """plotly.js as its Python package carries it, compressed from 4.8 MB to 2.0."""
+def _read_plotly() -> str:
+    """Return plotly.js from its Python package, compressed from 4.8 MB to 2.0 MB."""
     code = files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(code, 9, mtime=0)).decode()

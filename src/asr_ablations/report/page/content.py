@@ -1,4 +1,4 @@
-"""The content of the page, as plain values for JSON."""
+"""The page's content as plain values for JSON."""
 
 import base64
 import json
@@ -25,16 +25,16 @@ from asr_verdicts.report.document import Report
 from asr_verdicts.report.section import Section
 
 NOTES = ("Warnings", "Not finished")
-"""Sections that stand with the answer."""
+"""Sections shown with the answer."""
 PICTURES = {
     "Looks": "looks",
-    "What the search tried": "search",
+    "Runs of the search": "search",
     "Error rates of the": "seeds",
     "Error rates,": "seeds",
     "Until the median": "time_to_accuracy",
     "Scaling": "scaling",
 }
-"""The figure that stands in a section, by the beginning of its heading."""
+"""The figure shown in a section, by the start of its heading."""
 MACHINE = {
     "cpu_percent": "CPU, % of all cores",
     "host_memory_gib": "host memory, GiB",
@@ -43,26 +43,26 @@ MACHINE = {
     "gpu_memory_gib": "GPU memory, GiB",
     "gpu_power_watts": "GPU power, W",
 }
-"""Columns of utilisation.csv with their titles."""
+"""Titles of columns in utilisation.csv."""
 SPEED = "machine/speed"
 POINTS = 300
-"""Largest number of points of a curve."""
+"""Maximum number of points of a curve."""
 UNSHOWN = ("overrides", "outputs", "sweep", "ablation", "logger", "workers", "progress")
-"""Keys of a config that only steer the machine or name the run."""
+"""Config keys that only concern the machine or a run's name."""
 
 Numbers = list[float | None]
 Series = dict[str, Numbers]
 
 
 def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> dict[str, object]:
-    """Everything except the page's own code. Values from run folders are text or numbers, never markup. figures: the
-    files that were drawn; inspected: utterances of a single run.
+    """Return everything except the page's code. Values from run folders stay text or numbers, never markup.
+    figures: the drawn files. inspected: utterances of a single run.
     """
     comparison = report.comparison
     drawn = {path.stem: _embed(path) for path in figures if path.suffix == ".svg"}
-    metrics, findings = _metrics(comparison), finding_lines(comparison)
+    metrics, findings = _title_metrics(comparison), finding_lines(comparison)
     sections = [*report.sections, *confusion_sections(comparison)]
-    sections += [*_config_sections(comparison), *_environment_sections(comparison)]
+    sections += [*_build_config_sections(comparison), *_build_environment_sections(comparison)]
     above = [*NOTES, *(section.heading for section in sections if findings and section.lines == findings)]
     below = [section for section in sections if section.heading not in above]
     return {
@@ -78,16 +78,16 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
             "evidence": [*evidence_lines(comparison), *([f"{comparison.scored}."] if comparison.scored else [])],
         },
         "notes": [asdict(section) for section in sections if section.heading in NOTES],
-        "sections": [{**asdict(section), "figure": drawn.get(_picture(section))} for section in below],
+        "sections": [{**asdict(section), "figure": drawn.get(_find_picture(section))} for section in below],
         "axes": AXES,
         "metrics": metrics,
         "arms": [
-            {"name": arm.name, "runs": [_run(run, metrics, run is arm.runs[0]) for run in arm.runs]}
+            {"name": arm.name, "runs": [_describe_run(run, metrics, run is arm.runs[0]) for run in arm.runs]}
             for arm in comparison.arms
         ],
         "worst": worst(comparison),
         "inspected": inspected_utterances(comparison, inspected),
-        "networks": _networks(comparison),
+        "networks": _collect_networks(comparison),
     }
 
 
@@ -95,12 +95,12 @@ def _embed(figure: Path) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(figure.read_bytes()).decode()
 
 
-def _picture(section: Section) -> str:
+def _find_picture(section: Section) -> str:
     return next((name for start, name in PICTURES.items() if section.heading.startswith(start)), "")
 
 
-def _metrics(comparison: Comparison) -> dict[str, str]:
-    """Columns of metrics.csv and of the machine with their titles, those of the compared metric first."""
+def _title_metrics(comparison: Comparison) -> dict[str, str]:
+    """Return titles for the columns of metrics.csv and the machine's columns, with the compared metric first."""
     kinds, titles = [comparison.metric, *METRICS], {}
     validated = [name.partition("/")[2].rpartition("/") for name in metric_names(comparison, "validation/")]
     for set_, slash, kind in sorted(
@@ -116,22 +116,22 @@ def _metrics(comparison: Comparison) -> dict[str, str]:
     return {**titles, **machine, **gpus, SPEED: "machine: seconds of audio trained per second"}
 
 
-def _run(run: Record, metrics: Iterable[str], first: bool) -> dict[str, object]:
-    """The series of a run in their units by metric; of an arm's first run also what the machine did."""
-    series = _machine(run) if first else {}
+def _describe_run(run: Record, metrics: Iterable[str], first: bool) -> dict[str, object]:
+    """Return a run's series by metric, in the metric's unit; for an arm's first run, also the machine's."""
+    series = _read_machine(run) if first else {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
         values = drawn["step"].y
         if len(values):
             every = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).astype(int))
-            points = {axis: _rounded(line.x[every]) for axis, line in drawn.items() if len(line.x)}
+            points = {axis: _round(line.x[every]) for axis, line in drawn.items() if len(line.x)}
             kind = METRICS.get(metric.rpartition("/")[2])
-            series[metric] = {**points, "y": _rounded(values[every] * (kind.scale if kind else 1))}
+            series[metric] = {**points, "y": _round(values[every] * (kind.scale if kind else 1))}
     return {"seed": run.seed, "series": series}
 
 
-def _machine(run: Record) -> dict[str, Series]:
-    """Samples of the machine over time."""
+def _read_machine(run: Record) -> dict[str, Series]:
+    """Return the machine's samples over time."""
     rows = by_second(read_utilisation(run.folder))
     rows = rows[:: max(1, len(rows) // POINTS)]
     lines = {
@@ -144,26 +144,26 @@ def _machine(run: Record) -> dict[str, Series]:
     speed = throughput_curve(run)
     lines[SPEED] = [*zip(speed.x, speed.y, strict=True)][:: max(1, len(speed.y) // POINTS)]
     return {
-        name: {"time": _rounded([x for x, _ in points]), "y": _rounded([y for _, y in points])}
+        name: {"time": _round([x for x, _ in points]), "y": _round([y for _, y in points])}
         for name, points in lines.items()
         if points
     }
 
 
-def _config_sections(comparison: Comparison) -> list[Section]:
-    """Keys of the resolved configs that are not the same in all runs, with the values of each arm."""
-    flat = {arm.name: [_texts(run.config) for run in arm.runs] for arm in comparison.arms}
+def _build_config_sections(comparison: Comparison) -> list[Section]:
+    """Show the keys whose values differ between the runs' resolved configs, with each arm's values."""
+    flat = {arm.name: [_flatten_texts(run.config) for run in arm.runs] for arm in comparison.arms}
     everything = [config for configs in flat.values() for config in configs]
     rows = []
     for key in sorted({key for config in everything for key in config if key.split(".")[0] not in UNSHOWN}):
         values = [list(dict.fromkeys(config.get(key, "—") for config in configs)) for configs in flat.values()]
         if len({value for of_arm in values for value in of_arm}) > 1:
             rows.append([key, *(", ".join(of_arm) for of_arm in values)])
-    return [Section("What differs in the configs", ["key", *flat], rows)] if rows else []
+    return [Section("Config keys that differ", ["key", *flat], rows)] if rows else []
 
 
-def _networks(comparison: Comparison) -> list[dict[str, object]]:
-    """Every different drawing of a model, with the arms that have it; of the first seed of each arm."""
+def _collect_networks(comparison: Comparison) -> list[dict[str, object]]:
+    """Return each different model diagram with its arms, using the first seed of each arm."""
     drawings: dict[str, list[str]] = {}
     for arm in comparison.arms:
         text = read_model(arm.runs[0].folder) if arm.runs else None
@@ -172,17 +172,17 @@ def _networks(comparison: Comparison) -> list[dict[str, object]]:
     return [{"arms": names, "drawing": text} for text, names in drawings.items()]
 
 
-def _texts(node: dict[str, object]) -> dict[str, str]:
-    """The leaves of a config or an environment by dotted key, as text."""
+def _flatten_texts(node: dict[str, object]) -> dict[str, str]:
+    """Return the leaves of a config or environment as text, by dotted key."""
     leaves = flatten(node).items()
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in leaves}
 
 
-def _environment_sections(comparison: Comparison) -> list[Section]:
-    """Every different environment, with the runs that ran in it; none of systems."""
+def _build_environment_sections(comparison: Comparison) -> list[Section]:
+    """Show each different environment with its runs; nothing for systems without runs."""
     environments: dict[str, dict[str, str]] = {}
     for run in () if comparison.scored else comparison.runs:
-        values = _texts({
+        values = _flatten_texts({
             "versions": run.environment.versions,
             "hardware": as_json(run.environment.hardware),
             "commit": run.environment.code.commit,
@@ -196,6 +196,6 @@ def _environment_sections(comparison: Comparison) -> list[Section]:
     return [Section("Environment", head, rows)] if rows else []
 
 
-def _rounded(values: ArrayLike) -> Numbers:
-    """The values with five digits; None for nan and infinities, which JSON has not."""
+def _round(values: ArrayLike) -> Numbers:
+    """Round to five digits; nan and infinities become None, because JSON lacks them."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float)]

@@ -1,13 +1,13 @@
 "use strict";
-/* Curves: arms differ by colour, dash and symbol. */
+/* Curves. Arms differ in colour, dash and symbol. */
 
 const DASHES = ["solid", "dash", "dashdot", "dot", "longdash", "longdashdot", "5px,2px", "2px,5px"];
 const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star"];
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-/* Plotly reads a few tags in names and axis titles. */
+/* Plotly interprets some tags in names and axis titles. */
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-/* Exponential moving average, corrected for the bias of its start. */
+/* Exponential moving average, corrected for the bias at its start. */
 function smoothed(values, weight) {
   let mean = 0, sum = 0;
   return values.map((value) => {
@@ -56,7 +56,7 @@ function draw(choice) {
   return Plotly.react("curves", data.arms.flatMap((arm, number) => traces(arm, number, choice)), layout, tools);
 }
 
-/* Load plotly.js, which the page itself holds compressed. */
+/* Load plotly.js, which is stored compressed in the page. */
 async function loadPlotly() {
   const packed = atob(document.getElementById("plotly").textContent.trim());
   const bytes = new Uint8Array(packed.length);

@@ -84,7 +84,7 @@ function utterances() {
   at("s-inspected").hidden = !data.inspected.length;
   at("inspected").replaceChildren(...data.inspected.map((utterance) => {
     const text = utterance.pairs.map(([reference, hypothesis]) => `${reference ?? "nothing"} as ${hypothesis ?? "nothing"}`).join(", ");
-    return spoken(utterance, `The ${utterance.kind}: ${utterance.id}`, words(utterance.pairs), picture(utterance.picture, `Features and posteriors of ${utterance.id}, recognised: ${text}`));
+    return spoken(utterance, `The ${utterance.kind} utterance: ${utterance.id}`, words(utterance.pairs), picture(utterance.picture, `Features and posteriors of ${utterance.id}, recognised: ${text}`));
   }));
 }
 
@@ -107,5 +107,5 @@ theme(darkness.matches ? "dark" : "light");
 darkness.addEventListener("change", (event) => theme(event.matches ? "dark" : "light"));
 at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
-  at("curves").replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures beside this file show them too.`));
+  at("curves").replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures next to this file show them as well.`));
 }).finally(() => { document.documentElement.dataset.ready = "yes"; }));

@@ -1,5 +1,5 @@
 "use strict";
-/* Elements and tables. Text goes in as text, never as markup: it comes from files that anyone may have written. */
+/* Elements and tables. Values are inserted as text, never as markup, because strangers may have written the files. */
 
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -8,7 +8,7 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-/* A cell's number, with which its text begins; NaN for any other text. */
+/* The number at the start of a cell; NaN for other text. */
 const numberIn = (cell) => (/^[−+\d]/.test(cell) ? parseFloat(cell.replace("−", "-").replace(/,/g, "")) : NaN);
 const isEmpty = (cell) => ["", "NA", "–"].includes(cell);
 
@@ -16,7 +16,7 @@ function compare(a, b) {
   return numberIn(a) - numberIn(b) || a.localeCompare(b, "en", { numeric: true });
 }
 
-/* A click on a head sorts the rows, a second click reverses the order; cells without a value come last. */
+/* A click on a column head sorts the rows, and a second click reverses the order; empty cells come last. */
 function table({ head, rows }, caption) {
   const body = element("tbody");
   const numeric = head.map((_, column) => rows.every((row) => isEmpty(row[column]) || !Number.isNaN(numberIn(row[column]))));

@@ -1,4 +1,4 @@
-"""The utterances with the most errors, with what each arm recognised and the audio to play."""
+"""The utterances with the most errors, with each arm's hypothesis and playable audio."""
 
 import base64
 import io
@@ -27,13 +27,13 @@ from asr_verdicts.report.section import Section
 
 SHOWN = 10
 AUDIO_BYTES = 600_000
-"""Largest size of all recordings of a page together; others are left out, so that the page can be sent by mail."""
+"""Maximum size of all recordings on a page, so that it can be sent by mail; further recordings are left out."""
 LONGEST = 40.0
-"""Largest duration of a recording in seconds; a broken record can state any duration."""
+"""Maximum seconds of a recording, because a damaged record may contain any duration."""
 
 
 def worst(comparison: Comparison) -> list[dict[str, object]]:
-    """The test utterances with the highest word error rate over all runs; among equal rates the longer ones first."""
+    """Return the test utterances with the highest WER over all runs; among equal rates, longer ones come first."""
     rows_by_utterance: dict[tuple[str, str], list[UtteranceRow]] = defaultdict(list)
     first: dict[tuple[str, str], Record] = {}
     for run in comparison.runs:
@@ -41,32 +41,32 @@ def worst(comparison: Comparison) -> list[dict[str, object]]:
             if row["set"] in comparison.sets:
                 rows_by_utterance[row["set"], row["id"]].append(row)
                 first.setdefault((row["set"], row["id"]), run)
-    ordered = sorted(rows_by_utterance.items(), key=lambda item: (-_rate(item[1]), -item[1][0]["words"], item[0]))
+    ordered = sorted(rows_by_utterance.items(), key=lambda item: (-_measure(item[1]), -item[1][0]["words"], item[0]))
     bytes_left = AUDIO_BYTES
-    shown = []
+    utterances = []
     for (set_, id_), rows in ordered[:SHOWN]:
         sound = recording(first[set_, id_], rows[0], bytes_left)
         bytes_left -= len(str(sound["audio"] or ""))
-        shown.append({
+        utterances.append({
             "set": set_,
             "id": id_,
             "speaker": rows[0].get("speaker"),
-            "rate": _rate(rows),
+            "rate": _measure(rows),
             **sound,
-            "recognised": [words for arm in comparison.arms if (words := _recognised(arm, set_, id_))],
+            "recognised": [words for arm in comparison.arms if (words := _align_hypothesis(arm, set_, id_))],
         })  # fmt: skip
-    return shown
+    return utterances
 
 
 def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
-    """audio: a data: address with the utterance's audio as MP3, which every browser plays; None where the file is
-    missing, is not audio, or makes an address of more than `limit` characters. silent: why it is None, where the file
-    is none of the run's corpus.
+    """Return an utterance's recording: `audio` is a data: address with MP3, which every browser plays. It is None if
+    the file is missing or not audio, or if the address exceeds `limit` characters. `silent` is the reason if the file
+    is outside the run's corpus.
     """
     try:
         path, offset = recorded_audio(run, row), float(row.get("offset") or 0)
-        whole, rate = audio.header(path)  # refuses a pipe, of which reading need not end
-        to_the_end = math.isinf(duration := float(row["duration"]))  # as manifests of other toolkits leave it
+        whole, rate = audio.header(path)  # refuses pipes, from which reading might never end
+        to_the_end = math.isinf(duration := float(row["duration"]))  # manifests of other toolkits may omit it
         seconds = min(whole / rate - offset if to_the_end else duration, LONGEST)
         samples = audio.read(path, offset, seconds, row.get("channel", audio.AVERAGED))
         file = io.BytesIO()
@@ -79,26 +79,26 @@ def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
     return {"audio": address if len(samples) and len(address) <= limit else None}
 
 
-def _recognised(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
-    """The hypothesis of the arm's first seed, word by word; None if it has no such utterance."""
+def _align_hypothesis(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
+    """Return the hypothesis of the arm's first seed, word by word; None if it lacks the utterance."""
     rows = [row for run in arm.runs[:1] for row in run.utterances if (row["set"], row["id"]) == (set_, id_)]
     if not rows:
         return None
     pairs = align(str(rows[0]["reference"]).split(), str(rows[0]["hypothesis"]).split())
-    return {"arm": arm.name, "seed": arm.runs[0].seed, "rate": _rate(rows), "pairs": pairs}
+    return {"arm": arm.name, "seed": arm.runs[0].seed, "rate": _measure(rows), "pairs": pairs}
 
 
-def _rate(rows: Sequence[UtteranceRow]) -> float:
-    """Word error rate of the rows together."""
+def _measure(rows: Sequence[UtteranceRow]) -> float:
+    """Return the word error rate over all rows."""
     return total_errors(rows, "wer").rate
 
 
 def confusion_sections(comparison: Comparison) -> list[Section]:
-    """The confused words and letters of a single run."""
+    """Return tables of confused words and letters if the comparison has a single run."""
     rows = [row for run in comparison.runs for row in run.utterances if row["set"] in comparison.sets]
     if len(comparison.runs) != 1 or not rows:
         return []
-    note = ["The most frequent wrong pairs in the test sets; – stands for nothing, ␣ for a space."]
+    note = ["The most frequent wrong pairs in the test sets; – means nothing, ␣ a space."]
     head = ["reference", "recognised as", "times"]
     return [
         Section("Confused words", head, word_confusions(rows), note),
