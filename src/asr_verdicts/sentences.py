@@ -44,27 +44,31 @@ def _describe_finding(verdict: Verdict, noise: str) -> list[str]:
         asked = f"the effect of {question.arm} against {question.baseline} {place}"
     if verdict.estimate is None or verdict.reason:
         return _describe_undecided(verdict, asked, metric, noise)
-    size = f"{_format_size(verdict, metric)} ({_format_evidence(verdict, verdict.estimate, metric)})"
+    size = f"{_format_size(verdict, metric)} ({_format_interval(verdict, metric)})"
+    evidence = _describe_evidence(verdict, verdict.estimate)
     if question.kind == "interaction" and verdict.outcome not in (*EQUIVALENT, "open", "undecided"):
         depends = "depends" if verdict.outcome in SHOWN else "is not shown to depend"
         effect = f"The effect of {question.arm} against {question.baseline}"
         finding = f"{effect} {depends} on the other factor on {verdict.set} ({question.within}): {size}"
-        return [finding, grade_text(verdict, metric) or power_text([verdict], metric)]
+        return [finding, grade_text(verdict, metric) or power_text([verdict], metric), evidence]
     typical = verdict.estimate.trimmed and "typical runs of "
     if verdict.outcome in SHOWN:
         sides = f"{question.arm} is {verdict.outcome} than {question.baseline}"
         if typical:
             sides = f"Typical runs of {question.arm} are {verdict.outcome} than typical runs of {question.baseline}"
         rates = _format_rates(verdict, metric, "against")
-        return [f"{sides} {place}: {rates}, a difference of {size}", grade_text(verdict, metric), scope_text(verdict)]
+        finding = f"{sides} {place}: {rates}, a difference of {size}"
+        return [finding, grade_text(verdict, metric), evidence, scope_text(verdict)]
     both = f"{typical or ''}{question.arm} and {question.baseline}"
     measured = f"{place}: {_format_rates(verdict, metric, 'and')}, {size}"
     if verdict.outcome in EQUIVALENT:
         start = f"T{both[1:]}" if typical else both
-        return [f"{start} are equivalent within {margin_text(verdict, metric)} {measured}", scope_text(verdict)]
+        finding = f"{start} are equivalent within {margin_text(verdict, metric)} {measured}"
+        return [finding, evidence, scope_text(verdict)]
     if verdict.look is not None:
-        return _describe_look(verdict, verdict.look, f"{asked}, {size}", metric)
-    return [f"No difference is shown between {both} {measured}", power_text([verdict], metric), scope_text(verdict)]
+        return [*_describe_look(verdict, verdict.look, f"{asked}, {size}", metric), evidence]
+    finding = f"No difference is shown between {both} {measured}"
+    return [finding, power_text([verdict], metric), evidence, scope_text(verdict)]
 
 
 def _describe_undecided(verdict: Verdict, asked: str, metric: Metric, noise: str) -> list[str]:
@@ -80,12 +84,11 @@ def _describe_undecided(verdict: Verdict, asked: str, metric: Metric, noise: str
 def _describe_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
     """Describe a planned question that is shown neither different nor equivalent: open, or given up."""
     if verdict.outcome == "open":
-        start = f"Not decided yet after {look.runs} seeds per arm (look {look.number} of {look.of})"
-        return [f"{start}: {measured}", "The sweep continues"]
+        return [f"Not decided yet after {look.runs} seeds per arm: {measured}", "The sweep continues"]
     finding = f"Undecided after {look.runs} seeds per arm: {measured}"
-    neither = f"neither different nor equivalent within {margin_text(verdict, metric)}"
+    neither = f"Neither a difference nor equivalence within {margin_text(verdict, metric)} is shown"
     chance = f"The plan gave up: the chance of a verdict by {look.most} seeds is {100 * (look.chance or 0):.0f} %"
-    return [f"{finding}, {neither}", chance if look.number < look.of else "", lever_text(verdict)]
+    return [finding, neither, chance if look.number < look.of else "", lever_text(verdict)]
 
 
 def lever_text(verdict: Verdict) -> str:
@@ -123,23 +126,24 @@ def margin_text(verdict: Verdict, metric: Metric) -> str:
     return verdict.scale.margin(verdict.margin, metric)
 
 
-def _format_evidence(verdict: Verdict, estimate: Estimate, metric: Metric) -> str:
-    """The interval, the p-value, and the numbers of comparisons, seeds and speakers."""
+def _format_interval(verdict: Verdict, metric: Metric) -> str:
+    """The interval that decided, with its level."""
     equal = verdict.outcome in EQUIVALENT
     interval = verdict.equal_interval if equal else verdict.decided
     assert interval is not None
     percent = 100 * (1 - (2 if equal else 1) * verdict.procedure.alpha)
-    ends = verdict.scale.interval(interval.low, interval.high, metric)
-    p = format_p(verdict.p_adjusted, "p")
-    tested = f"{p}{verdict.procedure.condition}"
+    return f"{percent:g} % interval {verdict.scale.interval(interval.low, interval.high, metric)}"
+
+
+def _describe_evidence(verdict: Verdict, estimate: Estimate) -> str:
+    """The test with its p-value, and the numbers of comparisons, seeds and speakers, as a sentence without a period."""
+    tested = f"{verdict.procedure.brief}: {format_p(verdict.p_adjusted, 'p')}"
     if verdict.look is not None:
-        tested = f"look {verdict.look.number} of {verdict.look.of}"
-    elif equal:
-        tested = verdict.procedure.condition.removeprefix(", ")
-    family = f"corrected for {verdict.family} comparisons" if verdict.family > 1 else ""
-    return "; ".join(
-        filter(None, [f"{percent:g} % interval {ends}", tested, family, _format_extent(verdict, estimate)])
-    )
+        tested = f"Look {verdict.look.number} of {verdict.look.of}"
+    elif verdict.outcome in EQUIVALENT:
+        tested = f"{verdict.procedure.brief}, two one-sided tests"
+    family = f", corrected for {verdict.family} comparisons" if verdict.family > 1 else ""
+    return f"{tested}{family}; {_format_extent(verdict, estimate)}"
 
 
 def _format_extent(verdict: Verdict, estimate: Estimate) -> str:

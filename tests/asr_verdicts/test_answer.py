@@ -54,7 +54,8 @@ def test_equality_has_the_interval_of_two_one_sided_tests(several: Comparison) -
     assert [row.level for row in answer_rows(several)] == [0, 95, 95, 95, 95, 90]
     ends = " to ".join(WER.text(end, sign=True) for end in (estimate.value - half, estimate.value + half))
     assert answer_rows(several)[-1].interval == ends
-    assert f"(90 % interval {ends}; corrected for 5 comparisons; 6 seeds, 20 speakers)" in verdict.sentence
+    assert f"(90 % interval {ends}). Student's t" in verdict.sentence
+    assert ", two one-sided tests, corrected for 5 comparisons; 6 seeds, 20 speakers." in verdict.sentence
     assert verdict.sentence.startswith("rnn=sru and rnn=lstm are equivalent within 3 points on test: ")
 
 

@@ -54,8 +54,8 @@ def test_the_sentence_of_several_seeds() -> None:
     assert (verdict.outcome, comparison.baseline) == ("better", "base")
     assert re.fullmatch(
         r"mine is better than base on test: [\d.]+ % against [\d.]+ % WER, a difference of −[\d.]+ points "
-        r"\(95 % interval −[\d.]+ to −[\d.]+; p [=<] [\d.]+; 3 seeds, 10 speakers\)\. "
-        r"More than the margin of 1 point\.",
+        r"\(95 % interval −[\d.]+ to −[\d.]+\)\. More than the margin of 1 point\. "
+        r"Student's t: p [=<] [\d.]+; 3 seeds, 10 speakers\.",
         verdict.sentence,
     )
     assert comparison.evidence.procedure.name == "fixed"
@@ -68,10 +68,10 @@ def test_the_number_of_seeds_at_hand_is_taken_for_declared_and_the_sentence_says
         compared({"base": 0.15, "mine": 0.10}, 3, declared=count, looks=looks)
         for count, looks in ((3, False), (None, False), (None, True))
     )
-    assert ", if the number of seeds was fixed beforehand; 3 seeds" in other.answer[0].sentence
+    assert "Student's t, if the number of seeds was fixed beforehand: p " in other.answer[0].sentence
     assert "confirm it by --seeds 3, or deny it by --looks" in other.evidence.reason
     assert "if the number" not in declared.answer[0].sentence
-    assert "however often one looks" in looked.answer[0].sentence
+    assert "Anytime-valid t test: p " in looked.answer[0].sentence
     narrow, same, wide = (one.answer[0] for one in (declared, other, looked))
     assert (narrow.low, narrow.high) == (same.low, same.high)
     assert narrow.high - narrow.low < wide.high - wide.low

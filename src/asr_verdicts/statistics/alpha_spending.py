@@ -102,7 +102,7 @@ class GroupSequential:
     gamma: float = GAMMA
     name: str = "sequential"
     test: str = "Student's t at planned looks"
-    condition: str = ""
+    brief: str = "Student's t"
 
     def nominal(self, level: float) -> float:
         """The level of this look for the p-value of Student's t. level: over all looks."""

@@ -25,8 +25,8 @@ class Procedure(Protocol):
         """The test in words."""
 
     @property
-    def condition(self) -> str:
-        """The condition of the p-value, which follows it in a sentence; "" if there is none."""
+    def brief(self) -> str:
+        """The test in a few words, before its p-value."""
 
     def p(self, estimate: Estimate) -> float:
         """The two-sided p-value."""
@@ -41,7 +41,7 @@ class FixedLength:
 
     name: str = "fixed"
     test: str = "Student's t at a declared number of seeds"
-    condition: str = ""
+    brief: str = "Student's t"
     alpha: float = ALPHA
 
     def p(self, estimate: Estimate) -> float:
@@ -70,7 +70,7 @@ class Anytime:
     phi: float = 1.0
     name: str = "anytime"
     test: str = "Intervals that hold however often one looks"
-    condition: str = ", however often one looks"
+    brief: str = "Anytime-valid t test"
     alpha: float = ALPHA
 
     def p(self, estimate: Estimate) -> float:
@@ -100,6 +100,6 @@ FIXED = FixedLength()
 ASSUMED = FixedLength(
     "assumed",
     "Student's t, if the number of seeds was fixed beforehand",
-    ", if the number of seeds was fixed beforehand",
+    "Student's t, if the number of seeds was fixed beforehand",
 )  # it is unknown whether the number of seeds was fixed
 ANYTIME = Anytime(phi=0.25)  # narrowest at about 3 to 10 runs per arm
