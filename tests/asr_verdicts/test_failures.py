@@ -174,15 +174,15 @@ def test_a_relative_scale_decides_where_it_is_declared() -> None:
     assert found.margin == pytest.approx(math.log(1.5))
     assert found.grade == "beyond the margin"
     assert " % relative (95 % interval +" in found.sentence
-    assert found.sentence.endswith(" More than the margin of 50 % of the WER.")
+    assert ". More than the margin of 50 % of the WER. " in found.sentence
 
 
 @pytest.mark.parametrize(
     ("ablation", "message"),
     [
         ({"scale": "log"}, r"ablation\.scale=log: expected points or relative"),
-        ({"scale": "points", "margin": "5%"}, r"ablation\.margin=5%: expected points, such as 2\.0, since"),
-        ({"scale": "relative", "margin": 2.0}, r"ablation\.margin=2\.0: expected a percentage, such as 5%, since"),
+        ({"scale": "points", "margin": "5%"}, r"ablation\.margin=5%: expected points, such as 2\.0, because"),
+        ({"scale": "relative", "margin": 2.0}, r"ablation\.margin=2\.0: expected a percentage, such as 5%, because"),
         ({"margin": "much"}, r"ablation\.margin=much: expected the difference that would not matter"),
     ],
 )

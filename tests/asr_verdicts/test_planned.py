@@ -107,7 +107,7 @@ def test_comparing_shows_the_states_of_the_plan_and_no_other_p() -> None:
     comparison = follow_in(setting, planned_records(setting, 0, runs=6))
     (verdict,) = comparison.answer
     assert verdict.outcome == "open"
-    assert "look 2 of 5" in verdict.sentence
+    assert "Look 2 of 5; " in verdict.sentence
     assert comparison.evidence.procedure.name == "sequential"
     assert verdict.seeds == {"arm 0": 5, "arm 1": 5}, "the sixth run is not looked at before its time"
 

@@ -117,7 +117,7 @@ def test_of_one_system_each_the_sentence_speaks_of_these_alone() -> None:
     comparison = compared({"base": 0.15, "mine": 0.10}, 1)
     (verdict,) = comparison.answer
     assert verdict.sentence.endswith(
-        "; 10 speakers). This is about these models: with one training of each, nothing is known about the methods."
+        "; 10 speakers. This is about these models: with one training of each, nothing is known about the methods."
     )
     assert verdict.outcome == "better"
 

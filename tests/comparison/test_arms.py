@@ -87,7 +87,7 @@ def test_a_training_that_two_arms_share_counts_once(
     )
     comparison = compare_folders([tmp_path / "sweep"], Options())
     (contrast,) = (verdict for verdict in comparison.answer)
-    said = [line for line in comparison.warnings if "shares" in line or "alike" in line]
+    said = [line for line in comparison.warnings if "shares" in line or "identical" in line]
     assert [warning in line for line in said] == [True] * bool(warning)
     if counted is None:
         assert contrast.outcome == "undecided"

@@ -202,7 +202,7 @@ def test_differing_code_and_hardware_give_a_warning_each(tmp_path: Path) -> None
     for noise, (choice, change) in enumerate(other.items(), start=1):
         write_run(tmp_path, choice, noise=noise, change=change)
     code, hardware = compare_folders([tmp_path / "sweep"], Options()).warnings
-    assert "different code" in code
+    assert "differ in code" in code
     assert "fedcba98: rnn=gru/0" in code
     assert "times cannot be compared" in hardware
     assert "1 × H: rnn=rnn/0" in hardware

@@ -224,10 +224,10 @@ def test_without_utterances_the_verdict_rests_on_seeds() -> None:
     records = from_runs([api_run(name, rate, seed) for name, all_ in rates.items() for seed, rate in enumerate(all_)])
     comparison = compare(records, Options(baseline="lstm"), "group")
     (verdict,) = comparison.verdicts
-    assert any("not known" in line and "behaviour" in line for line in comparison.warnings)
+    assert any("are unknown" in line and "behaviour" in line for line in comparison.warnings)
     assert verdict.estimate is not None
     assert verdict.estimate.over_speakers is None
-    assert "3 seeds, speakers left out: there are no utterances)" in verdict.sentence
+    assert "3 seeds, speakers left out: there are no utterances." in verdict.sentence
     assert verdict.sentence.startswith(
         "rnn=gru is worse than rnn=lstm on test: 31.00 % against 11.00 % WER, a difference of +20.00 points ("
     )

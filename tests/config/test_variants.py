@@ -96,15 +96,15 @@ def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.syspath_prepend(str(own))
     point = EntryPoint("mine", "speech_package.conf", targets.ENTRY_POINTS)
     monkeypatch.setattr(targets, "entry_points", lambda group: [point])
-    targets._own_folders.cache_clear()
+    targets._list_user_folders.cache_clear()
     try:
         assert list_user_folders() == (package / "conf",)
         monkeypatch.setattr(targets, "entry_points", lambda group: [EntryPoint("mine", "speech_package.none", "x")])
-        targets._own_folders.cache_clear()
+        targets._list_user_folders.cache_clear()
         with pytest.raises(UsageError, match=r"entry point mine = speech_package\.none .*expected a folder of configs"):
             list_user_folders()
     finally:
-        targets._own_folders.cache_clear()
+        targets._list_user_folders.cache_clear()
 
 
 @pytest.mark.parametrize(
