@@ -196,7 +196,7 @@ def grade_text(verdict: Verdict, metric: Metric) -> str:
         return f"The whole interval lies within the margin of {margin}"
     return {
         "beyond the margin": f"More than the margin of {margin}",
-        "size unclear": f"Whether it exceeds the margin of {margin} is unclear",
+        "size unclear": f"It may or may not exceed the margin of {margin}",
         "less than the margin": f"Less than the margin of {margin}",
     }[verdict.grade]
 

@@ -187,7 +187,7 @@ def describe_literature(commentary: Commentary, comparison: Comparison) -> list[
     lines = []
     for claim in commentary.claims:
         if claim.says:
-            lines.append(f"claim{source}: {claim.says}{f' (about {claim.about})' if claim.about else ''}")
+            lines.append(f"claim{source}: {claim.says}{f'. It is about {claim.about}' if claim.about else ''}")
     wer = {(row["arm"], row["set"]): value_of(row, "wer") for row in rate_rows(comparison)}
     for arm, rates in commentary.rates.items():
         for set_, rate in rates.items():

@@ -129,7 +129,7 @@ def test_a_relative_interval_through_0_is_pointed_out() -> None:
     [
         (0.03, 0.05, "beyond the margin", "More than the margin of 2 points."),
         (-0.05, -0.025, "beyond the margin", "More than the margin of 2 points."),
-        (0.01, 0.05, "size unclear", "Whether it exceeds the margin of 2 points is unclear."),
+        (0.01, 0.05, "size unclear", "It may or may not exceed the margin of 2 points."),
         (0.001, 0.03, "less than the margin", "Less than the margin of 2 points."),
         (0.001, 0.015, "less than the margin", "The whole interval lies within the margin of 2 points."),
         (-0.01, 0.05, None, ""),

@@ -117,7 +117,7 @@ def test_two_claims_about_one_question_are_both_shown(measured: Comparison) -> N
     }
     late = {"says": "late", "expected": {"gru": "worse"}}
     lines = said({"claim": [early, late]}, measured)
-    assert lines[:2] == ["claim: early (about few epochs)", "claim: late"]
+    assert lines[:2] == ["claim: early. It is about few epochs", "claim: late"]
     assert any(
         "expected better, measured worse: not comparable: the claim is about few epochs (" in line for line in lines
     )

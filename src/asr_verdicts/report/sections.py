@@ -50,7 +50,7 @@ def closing_sections(comparison: Comparison) -> list[Section]:
 def rate_sections(comparison: Comparison) -> list[Section]:
     """The rates on the test sets, and on the validation sets."""
     seeds = "mean ± standard deviation over seeds"
-    note = "These sets steered training, for example the choice of best.ckpt, so there are no verdicts on them."
+    note = "These sets steered training, for example the choice of best.ckpt, so they get no verdicts."
     of = "" if comparison.scored else " of the last weights"
     return [
         _rate_section(f"Error rates{of}, {seeds}", rate_rows(comparison), comparison.metric, []),
