@@ -129,7 +129,7 @@ def test_a_lock_is_no_way_into_another_file(tmp_path: Path, content: str | None)
         with one_at_a_time(lock, "waiting"):
             assert victim.read_text() == content
     lock.symlink_to(victim)
-    with pytest.raises(UsageError, match="lock: a link; expected a lock file"), one_at_a_time(lock, "waiting"):
+    with pytest.raises(UsageError, match="lock: this is a link; expected a lock file"), one_at_a_time(lock, "waiting"):
         pass
     assert lock.is_symlink()
     assert (victim.read_text() if victim.exists() else None) == content

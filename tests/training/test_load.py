@@ -66,7 +66,7 @@ def test_a_planted_pickle_is_refused_and_nothing_executed(run_folder: Path, tmp_
         file.write_bytes(pickle.dumps(content))
     else:
         torch.save(content, file)
-    with pytest.raises(UsageError, match=r"last\.ckpt: refused, .* more than weights") as message:
+    with pytest.raises(UsageError, match=r"last\.ckpt: refused; .* more than weights") as message:
         load_run(run_folder)
     assert "\n" not in str(message.value)
     assert not (tmp_path / "executed").exists()

@@ -71,7 +71,7 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
 def _open_lock(path: Path) -> int:
     """Open a lock file, which may belong to another user, without changing its contents."""
     if path.is_symlink():
-        raise UsageError(f"{path}: is a link; expected a lock file, or no file of this name")
+        raise UsageError(f"{path}: this is a link; expected a lock file, or no file of this name")
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
