@@ -78,3 +78,16 @@ END = re.compile(r"\bconverged\b|\bat the end of (?:the )?training\b", re.IGNORE
 def test_a_budget_of_epochs_is_not_called_the_end_of_training(page: Path) -> None:
     """A schedule that lowers the rate to 0 ends, whatever the model could still learn."""
     assert END.findall(" ".join(read(page).split())) == []
+
+
+QUOTED = re.compile(r"^> ?(.*)\n?", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_quoted_verdict_is_in_the_results(page: Path) -> None:
+    """A verdict is quoted whole, as today's tool prints it: RESULTS.md is written anew by its own tests."""
+    paragraphs = [" ".join(text.split()) for text in "\n".join(QUOTED.findall(read(page))).split("\n\n")]
+    verdicts = [text for text in paragraphs if "% interval" in text]
+    results = read(RESULTS).splitlines()
+    assert [text for text in verdicts if f"- {text}" not in results] == []
+    assert verdicts or page.stem not in ("README", "tutorial", "statistics")
