@@ -329,5 +329,5 @@ def forms(text: str) -> set[str]:
     """The forms of a run's last lines: numbers are 0, names of sets and words of transcripts are left out."""
     lines = re.findall(r"^(?:epoch \d.*|[┃│] .*|(?:reference|hypothesis)\b.*)", text, flags=re.MULTILINE)
     numbered = (" ".join(re.sub(r"\d[\d.]*", "0", line).split()) for line in lines)
-    unnamed = (re.sub(r"^(│|reference|hypothesis) ?[\w -]*", r"\1 …", line) for line in numbered)
+    unnamed = (re.sub(r"^(│|reference|hypothesis) ?[\w' -]*", r"\1 …", line) for line in numbered)
     return {re.sub(r"[\w-]+: loss", "…: loss", line) for line in unnamed}
