@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from asr_ablations.commands.compare import main
 from asr_ablations.comparison.folders import compare_folders
 from asr_ablations.comparison.layouts import lay_out
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
 from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.report.training_report import TRAINING_COLUMNS, sections
 from asr_ablations.runs.records import read_run
+from asr_ablations.tools.files import REPOSITORY
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
@@ -28,6 +30,7 @@ from tests.helpers.invented_records import record, records
 from tests.helpers.run_folders import declare, edit, write_run, write_sweep
 from tests.helpers.sweep_files import NAMES, arms, composed, is_decoding, is_search
 
+TUTORIAL = REPOSITORY / "docs" / "tutorial.md"
 ABLATION: dict[str, Any] = {
     "question": "Is a GRU as good?", "factor": "rnn", "baseline": "lstm", "claim": "it is", "targets": [0.3, 0.01],
 }  # fmt: skip
@@ -49,6 +52,22 @@ def named(run: Path) -> None:
 def copied(run: Path) -> None:
     """The validation set has the test set's recordings under another name."""
     write_json(run / "data.json", {"sets": {name: {"sha256": "the same"} for name in ("dev", "test")}})
+
+
+def test_the_tutorial_quotes_the_answer_as_it_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = write_sweep(
+        tmp_path, {"norm=batch": 0.51, "norm=none": 0.64}, ablation={"factor": "norm", "baseline": "batch"}
+    )
+    assert main([str(sweep), "--no-page"]) == 0
+    (quoted,) = re.findall(
+        r"^```\ntest-clean decides.*?\n\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert form(quoted.replace("test-clean", "test").replace("voices", "speakers")) in form(capsys.readouterr().out)
+
+
+def form(text: str) -> str:
+    """A text whose numbers are 0 and whose lines may be wrapped elsewhere."""
+    return " ".join(re.sub(r"[+−]?\d[\d.,]*(?<=\d)", "0", text).split())
 
 
 @pytest.mark.parametrize(("change", "expected"), [(named, ["test"]), (copied, ["test"]), (None, [])])
