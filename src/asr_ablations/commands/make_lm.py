@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.table import Table
 
 from asr_ablations.config.build import build
-from asr_ablations.config.keys import list_unread
+from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models import lmplz
@@ -32,8 +32,7 @@ def make(cfg: DictConfig) -> Path:
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
-    if line := list_unread(OmegaConf.to_container(cfg.overrides), "language_model"):
-        print(line)
+    print_unread(cfg, "language_model")
     return record.folder
 
 

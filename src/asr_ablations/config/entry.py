@@ -26,7 +26,7 @@ from asr_ablations.config.targets import list_user_folders, use_folder
 from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, stop_before
-from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, typed, version
+from asr_ablations.tools.files import CONF, typed, version
 from asr_ablations.tools.reference import Help
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_verdicts.errors import UsageError
@@ -41,9 +41,8 @@ def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
         return list(words)
     parsed, unknown = get_args_parser().parse_known_intermixed_args(list(words))
     for word in unknown:
-        if "=" in word:
-            raise UsageError(f"{word}: keys have no dashes; expected {word.lstrip('-')}")
-        raise UsageError(f"{word}: there is no such option; set keys like dropout=0.2 (--help lists them)")
+        hint = f"keys have no dashes; expected {word.lstrip('-')}" if "=" in word else "--help lists keys and options"
+        raise UsageError(f"{word}: there is no such option; {hint}")
     options = [name for name in ("run", "multirun", "cfg", "info") if getattr(parsed, name)]
     if len(options) > 1:
         raise UsageError(f"--{' and --'.join(options)}: expected one of them")
@@ -168,15 +167,6 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
 
 def _explain(error: BaseException) -> BaseException:
     """Turn a mistake in the command line or a user's file into a one-line UsageError; keep other errors."""
-    if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
-        return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
     if not isinstance(error, (UsageError, HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError)):
         return error
-    if (stop := stop_before(error)) is not None:
-        return stop
-    name = str(getattr(error, "missing_cfg_file", None) or "")
-    if name and (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
-        # in an installed package's command, this word means the package's sweeps
-        folder = "sweeps" if REPOSITORY == CARRIED else os.path.relpath(REPOSITORY / "sweeps")
-        return UsageError(f"-cn {name}: this file is not in conf/; expected -cd {folder} -cn {name}")
-    return UsageError(one_line(error))
+    return stop_before(error) or UsageError(one_line(error))

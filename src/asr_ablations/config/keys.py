@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -57,10 +57,8 @@ def read_keys(primary: str) -> tuple[dict[str, object], frozenset[str]]:
 def read_command(primary: str) -> tuple[dict[str, object], list[str]]:
     """Return the plain keys and the groups that a command reads."""
     plain, chosen = read_keys(primary)
-    reads = READS.get(primary, (*plain, *chosen))
-    return {key: value for key, value in plain.items() if key in reads}, [
-        name for name in sorted(chosen) if name in reads
-    ]
+    reads = {*READS.get(primary, (*plain, *chosen))}
+    return {key: value for key, value in plain.items() if key in reads}, sorted(chosen & reads)
 
 
 @cache
@@ -73,17 +71,15 @@ def read_every_key() -> dict[str, object]:
 def expect_keys(key: str, value: object) -> UsageError:
     """Make the error for a value in place of the keys below a key."""
     below = read_every_key().get(key)
-    name, first = next(iter(below.items()), ("", None)) if isinstance(below, dict) else ("", None)
-    example = f", such as {key}.{name}={'<value>' if first is None else first}" if name else ""
-    return choices(key, value, f"keys below it{example}")
+    return choices(key, value, f"keys below it: {', '.join(below)}" if isinstance(below, dict) else "keys below it")
 
 
-def list_unread(overrides: object, primary: str) -> str | None:
-    """Return a line on typed keys that only a training reads, not this command; None without such keys."""
-    words = [str(word) for word in overrides] if isinstance(overrides, Sequence) else []
-    typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in words)
+def print_unread(cfg: DictConfig, primary: str) -> None:
+    """Print the typed keys that only a training reads, not this command."""
+    typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in OmegaConf.to_container(cfg.overrides))
     others = [key for key in typed if not key.startswith("hydra") and key.split(".")[0] not in READS[primary]]
-    return f"not read here: {', '.join(others)} (src/train.py reads them)" if others else None
+    if others:
+        print(f"not read here: {', '.join(others)} (src/train.py reads them)")
 
 
 def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefault], folders: Iterable[Path]) -> None:
