@@ -54,7 +54,6 @@ class Repository(CachingConfigRepository):
         self.delegate = ConfigRepository(search_path)  # Hydra's own class copies one, with all stored nodes
         self.cache: dict[str, ConfigResult | None] = {}
         self.defaults: dict[tuple[object, ...], DefaultsList] = {}
-        self._groups: dict[str, bool] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Return a copy, because Hydra merges into it. Raise UsageError with the file's name if it is not YAML."""
@@ -62,11 +61,6 @@ class Repository(CachingConfigRepository):
             return copy.deepcopy(super().load_config(config_path))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UsageError(f"{config_path}.yaml: {' '.join(str(error).split())}") from error
-
-    def group_exists(self, config_path: str) -> bool:
-        if config_path not in self._groups:
-            self._groups[config_path] = super().group_exists(config_path)
-        return self._groups[config_path]
 
     def folders(self) -> list[Path]:
         return [Path(source.path).resolve() for source in self.get_sources() if source.scheme() == "file"]

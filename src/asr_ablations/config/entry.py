@@ -167,6 +167,8 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
 
 def _explain(error: BaseException) -> BaseException:
     """Turn a mistake in the command line or a user's file into a one-line UsageError; keep other errors."""
+    if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
+        return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
     if not isinstance(error, (UsageError, HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError)):
         return error
     return stop_before(error) or UsageError(one_line(error))
