@@ -39,8 +39,7 @@ def make(cfg: DictConfig) -> Path:
 def _write_binary(folder: Path) -> bool:
     program = lmplz.find("build_binary")
     if program is None:
-        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used instead, which loads "
-              "more slowly")  # fmt: skip
+        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used, which loads more slowly")
         return False
     lmplz.binary(program, folder / ARPA, folder / BINARY)
     return True
@@ -79,16 +78,11 @@ def _print(content: Json, folder: Path) -> None:
     for column in ("set", "sentences", "words", "unknown %", "perplexity", "without unknown"):
         table.add_column(column, justify="left" if column == "set" else "right")
     for name, fitted in content["fit"].items():
-        rates = [f"{100 * fitted['oov_rate']:.2f}", f"{fitted['perplexity']:.1f}"]
-        table.add_row(
-            name, str(fitted["sentences"]), str(fitted["words"]), *rates, f"{fitted['perplexity_without_oov']:.1f}"
-        )
+        sizes, unknown = [str(fitted["sentences"]), str(fitted["words"])], f"{100 * fitted['oov_rate']:.2f}"
+        perplexities = [f"{fitted['perplexity']:.1f}", f"{fitted['perplexity_without_oov']:.1f}"]
+        table.add_row(name, *sizes, unknown, *perplexities)
     if content["fit"]:
         terminal.print(table)
-    words = [
-        "run=<folder>",
-        f"decoder={DECODERS[content['unit']]}",
-        format_override("decoder.lm", folder),
-        "tune.trials=50",
-    ]
+    model, decoder = format_override("decoder.lm", folder), DECODERS[content["unit"]]
+    words = "run=<folder>", f"decoder={decoder}", model, "tune.trials=50"
     terminal.print(f"language model  {folder}\ntry next        {typed('evaluate', *words)}", markup=False)

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.targets import groups, options_by_name
 from asr_ablations.tools.files import CONF
+from asr_verdicts.config import flatten
 from asr_verdicts.errors import UsageError, choices
 
 READS = {
@@ -100,22 +101,19 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
     referred = REFERENCE.findall(OmegaConf.to_yaml(cfg) + options)
     for key in wrong:
         if not any(reference == key or reference.startswith(f"{key}.") for reference in referred):
-            if placed.get(key, "").split("/")[0] == key:
-                raise UsageError(f"{key}={placed[key].split('/')[-1]}: this command does not use conf/{key}")
             raise refuse_key(key, primary)
 
 
 def refuse_key(key: str, primary: str) -> UsageError:
     """Make the error for a key that a command does not read. It names the nearest keys, or a group's options to add."""
     if files := sorted((CONF / key).glob("*.yaml")):
-        added = [file.stem for file in files if "@package _global_" in file.read_text(encoding="utf-8")]
-        if not added:
+        if any(key in read_keys(file.stem)[1] for file in CONF.glob("*.yaml")):
             return UsageError(f"{key}: this command does not use conf/{key}")
-        options = ", ".join(f"+{key}={name}" for name in added)
+        options = ", ".join(f"+{key}={file.stem}" for file in files)
         return UsageError(f"{key}: not used by default; expected {options}")
     plain, chosen = read_command(primary)
     nodes = {group: {name: None for node in options_by_name(group).values() for name in node} for group in chosen}
-    return UsageError(f"{key}: {propose_keys(key, [*_dotted({**plain, **nodes})])}")
+    return UsageError(f"{key}: {propose_keys(key, {**plain, **nodes, **flatten({**plain, **nodes})})}")
 
 
 def propose_keys(key: str, names: Collection[str]) -> str:
@@ -127,10 +125,3 @@ def propose_keys(key: str, names: Collection[str]) -> str:
     near = near or [name for name in others if key.startswith(f"{name}_")]
     nearest = ", ".join([*dict.fromkeys(near)][:NEAREST])
     return f"there is no such key; {f'nearest: {nearest}' if near else '--help keys lists them'}"
-
-
-def _dotted(config: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    for key, value in config.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{key}.")
