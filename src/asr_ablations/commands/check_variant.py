@@ -92,8 +92,7 @@ def _compare_alone(task: CTCTask) -> str | None:
     task.eval()
     with torch.no_grad():
         together, lengths = task(batch)
-        if lengths.tolist() != task.output_frames(batch.lengths).tolist():
-            expected = task.output_frames(batch.lengths).tolist()
+        if lengths.tolist() != (expected := task.output_frames(batch.lengths).tolist()):
             return f"output_lengths returns {expected}, but a call returns the lengths {lengths.tolist()}"
         for row, samples in enumerate(batch.audio.split(batch.lengths.tolist())):
             alone, _ = task(unlabelled_batch([samples.numpy()]))

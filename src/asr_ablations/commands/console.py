@@ -29,11 +29,8 @@ def main() -> int:
     """Run the script that the first word names, as if started directly, because its arms start it again."""
     name, *arguments = sys.argv[1:] or ["--help"]
     script = SCRIPTS / f"{name}.py"
-    if name == "--version":
-        print(version())
-        return 0
-    if name in ("-h", "--help"):
-        print(_usage())
+    if name in ("-h", "--help", "--version"):
+        print(version() if name == "--version" else _usage())
         return 0
     if "/" in name or not script.is_file():
         print(f"error: {name}: there is no such command; expected one of these\n\n{_usage()}", file=sys.stderr)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from omegaconf import DictConfig
-from rich.table import Table
+from rich.table import Column, Table
 
 from asr_ablations.config.build import build
 from asr_ablations.config.keys import print_unread
@@ -72,11 +72,9 @@ def _print(content: Json, folder: Path) -> None:
         size = f": {source['sentences']} sentences, {source['words']} words" if "sentences" in source else ""
         warning = ", HELD-OUT TEXT: error rates on this set are now meaningless" if source.get("held_out") else ""
         terminal.print(f"from {source['source']}{size}{warning}", markup=False)
-    table = Table(
-        title=f"{content['vocabulary']} different {content['unit']}s, {content['estimator']}", title_justify="left"
-    )
-    for column in ("set", "sentences", "words", "unknown %", "perplexity", "without unknown"):
-        table.add_column(column, justify="left" if column == "set" else "right")
+    names = "sentences", "words", "unknown %", "perplexity", "without unknown"
+    title = f"{content['vocabulary']} different {content['unit']}s, {content['estimator']}"
+    table = Table("set", *(Column(name, justify="right") for name in names), title=title, title_justify="left")
     for name, fitted in content["fit"].items():
         sizes, unknown = [str(fitted["sentences"]), str(fitted["words"])], f"{100 * fitted['oov_rate']:.2f}"
         perplexities = [f"{fitted['perplexity']:.1f}", f"{fitted['perplexity_without_oov']:.1f}"]

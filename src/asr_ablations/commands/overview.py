@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, is_run, runs_in
@@ -132,9 +132,7 @@ def _diff(first: Path, second: Path) -> int:
         if not is_run(folder):
             raise UsageError(f"{folder}: not a run folder (it has no {CONFIG}); expected outputs/<sweep>/<run>")
     contents = [flatten(determining(read_config(folder))) for folder in (first, second)]
-    table = Table()
-    for column in ("", first.name, second.name):
-        table.add_column(column, overflow="fold")
+    table = Table(*(Column(name, overflow="fold") for name in ("", first.name, second.name)))
     for key in sorted({*contents[0], *contents[1]}):
         values = [content.get(key, MISSING) for content in contents]
         if values[0] != values[1]:

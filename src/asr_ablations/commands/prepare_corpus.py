@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 
 from omegaconf import DictConfig
-from rich.table import Table
+from rich.table import Column, Table
 
 from asr_ablations.config.build import build
 from asr_ablations.config.keys import print_unread
@@ -54,10 +54,8 @@ def prepare(cfg: DictConfig) -> None:
 
 
 def _print(sets: Mapping[str, SetDescription]) -> None:
-    table = Table()
-    table.add_column("set")
-    for column in ("utterances", "speakers", "words", "vocabulary", "hours", "left out"):
-        table.add_column(column, justify="right")
+    names = "utterances", "speakers", "words", "vocabulary", "hours", "left out"
+    table = Table("set", *(Column(name, justify="right") for name in names))
     for name, content in sets.items():
         speakers = content["speakers"] or "unknown"
         counts = content["utterances"], speakers, content["words"], content["vocabulary"]

@@ -85,9 +85,7 @@ def one_line(error: Exception) -> str:
 
 def read_content(node: DictConfig) -> dict[str, object]:
     """Return the content of a config node, with interpolations resolved."""
-    content = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(content, dict), "a config node holds keys and values"
-    return {str(key): value for key, value in content.items()}
+    return OmegaConf.to_container(node, resolve=True)  # type: ignore[return-value]
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:

@@ -93,9 +93,20 @@ def entry(
 
     def decorate(task: Task) -> Task:
         look_up_in(CONF)
-        command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
-            _carry_errors(task, checked)
-        )
+
+        @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
+        @functools.wraps(task)
+        def command(cfg: DictConfig) -> object:
+            try:
+                invocation = HydraConfig.get() if HydraConfig.initialized() else None
+                if "sweep" in cfg and cfg.sweep is None:
+                    cfg.sweep = sweep_name(invocation)
+                if invocation is not None:
+                    _refuse_sweep_file(invocation)
+                checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
+                return task(cfg)
+            except Exception as error:
+                raise _CarriedError(error) from None
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> object:
@@ -135,25 +146,6 @@ class _CarriedError(BaseException):
 
     def __init__(self, error: Exception) -> None:
         self.error = error
-
-
-def _carry_errors(task: Task, checked: Task) -> Task:
-    """Make the task check its config first, and raise each error in a _CarriedError."""
-
-    @functools.wraps(task)
-    def wrapped(cfg: DictConfig) -> object:
-        try:
-            hydra = HydraConfig.get() if HydraConfig.initialized() else None
-            if "sweep" in cfg and cfg.sweep is None:
-                cfg.sweep = sweep_name(hydra)
-            if hydra is not None:
-                _refuse_sweep_file(hydra)
-            checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
-            return task(cfg)
-        except Exception as error:
-            raise _CarriedError(error) from None
-
-    return wrapped
 
 
 def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:

@@ -28,16 +28,12 @@ REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 NEAREST = 2
 """Number of keys to propose in place of a wrong one."""
 ELSEWHERE = {
-    "max_epochs": ("epochs", "num_epochs", "trainer.max_epochs"), "optimizer.lr": ("learning_rate", "optim.lr"),
-    "weights": ("ckpt_path", "checkpoint_path", "finetune"), "batch.size": ("bs", "train_batch_size"),
-    "batch.accumulate": ("accumulate_grad_batches", "trainer.accumulate_grad_batches"),
-    "gpus": ("devices", "num_gpus", "trainer.devices"), "workers": ("num_workers", "data.num_workers"),
-    "width": ("hidden_size", "hidden_dim"), "layers": ("num_layers", "n_layers"),
-    "schedule": ("scheduler", "lr_scheduler"), "stopping": ("early_stopping", "callbacks"),
-    "gradient.limit": ("gradient_clip_val", "trainer.gradient_clip_val"), "sweep": ("experiment_name", "task_name"),
-    "-cd sweeps -cn <name>": ("experiment", "hparams_search"),
+    "epochs": "max_epochs", "learning_rate": "optimizer.lr", "bs": "batch.size", "accumulate_grad_batches":
+    "batch.accumulate", "ckpt_path": "weights", "checkpoint_path": "weights", "finetune": "weights", "devices": "gpus",
+    "num_workers": "workers", "hidden_size": "width", "hidden_dim": "width", "callbacks": "stopping",
+    "gradient_clip_val": "gradient.limit", "experiment_name": "sweep", "experiment": "-cd sweeps -cn <name>",
 }  # fmt: skip
-"""Keys, or the words to type, with the names that other templates and toolkits use for them."""
+"""Names that other templates and toolkits use, with our key or the words to type."""
 
 
 @cache
@@ -119,8 +115,9 @@ def refuse_key(key: str, primary: str) -> UsageError:
 def propose_keys(key: str, names: Collection[str]) -> str:
     """Propose keys in place of a wrong one, whose last part may be right elsewhere: lr is optimizer.lr."""
     others = [name for name in names if name != key and not name.startswith(f"{key}.") and "._" not in name]
-    usual = [name for name, alike in ELSEWHERE.items() if key in alike and (name in others or name.startswith("-"))]
-    same = [name for name in others if name.rpartition(".")[2] == key.rpartition(".")[2]]
+    last = key.rpartition(".")[2]
+    usual = [name for name in (ELSEWHERE.get(last, ""),) if name in others or name.startswith("-")]
+    same = [name for name in others if name.rpartition(".")[2] == last]
     near = [*usual, *same, *difflib.get_close_matches(key, others, n=NEAREST)]
     near = near or [name for name in others if key.startswith(f"{name}_")]
     nearest = ", ".join([*dict.fromkeys(near)][:NEAREST])

@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 from pytorch_lightning.loggers import Logger
-from rich.table import Table
+from rich.table import Column, Table
 
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.folder import Run
@@ -136,9 +136,8 @@ def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> N
 
 
 def _table(summary: Summary) -> Table:
-    table = Table(title=summary.name, title_justify="left")
-    for column in ("set", "utterances", "words", "WER %", "CER %", "S", "D", "I"):
-        table.add_column(column, justify="left" if column == "set" else "right")
+    numbers = [Column(name, justify="right") for name in ("utterances", "words", "WER %", "CER %", "S", "D", "I")]
+    table = Table("set", *numbers, title=summary.name, title_justify="left")
     for name, final in summary.sets.items():
         sizes = [str(size) for size in (final.utterances, final.words)]
         percents = [f"{100 * (rate or 0.0):.2f}" for rate in (final.wer, final.cer)]
