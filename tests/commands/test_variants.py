@@ -94,7 +94,7 @@ def test_every_group_can_be_begun(group: str, tmp_path: Path, monkeypatch: pytes
     [
         (["rnnn", "mine"], "group=rnnn: expected alphabet, augment"),
         (["rnn", "Mine"], "name=Mine: expected a name in lower case"),
-        (["rnn", "gru"], "rnn=gru: this option exists already"),
+        (["rnn", "gru"], "conf/rnn/gru.yaml exists already"),
         (["rnn", "mine", "--like", "gru"], "--like=gru: expected associative_lstm, lstm_basic"),
     ],
 )

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.figures is not None:  # wrong names are refused before a look at the runs is recorded
+    if options.figures:  # wrong names are refused before a look at the runs is recorded
         from asr_ablations.report.figures import check_figures
 
         check_figures(options.figures)
@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--no-page", action="store_true", help="write no page, and only the figures of --figures")
     arguments.add_argument(
         "--figures",
+        default=[],
         type=lambda names: names.split(","),
         metavar="NAME,…",
         help="only these figures, such as differences,wer_by_epoch (default: all)",
@@ -159,8 +160,8 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     if options.figures or not options.no_page:
         from asr_ablations.report.figures import write_figures
 
-        drawn = write_figures(comparison, folder, options.figures or [])
-        if lacking := [name for name in options.figures or [] if name not in {path.stem for path in drawn}]:
+        drawn = write_figures(comparison, folder, options.figures)
+        if lacking := [name for name in options.figures if name not in {path.stem for path in drawn}]:
             print(f"not drawn, because the runs lack the data: {', '.join(lacking)}")
         written += drawn
     if not options.no_page:

@@ -44,21 +44,18 @@ def new(group: str, name: str, like: str | None) -> int:
         raise choices("group", group, allowed)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise choices("name", name, "a name in lower case, such as mine")
-    if (CONF / group / f"{name}.yaml").exists():
-        raise UsageError(f"{group}={name}: this option exists already")
     class_name = "".join(part.capitalize() for part in name.split("_"))
     sources = _copy_sources(group, class_name)
-    if like is None:
-        like = min(sources, key=lambda option: len(sources[option]))
-    elif like not in sources:
+    like = like or min(sources, key=lambda option: len(sources[option]))
+    if like not in sources:
         raise choices("--like", like, list(sources))
     in_package = REPOSITORY != CARRIED
     package = OURS if in_package else f"{USER_PACKAGE}."
     python = (PACKAGE / "components" if in_package else Path(USER_PACKAGE)) / group / f"{name}.py"
     yaml = (REPOSITORY if in_package else Path()) / "conf" / group / f"{name}.yaml"
-    for file in (python, yaml):
+    for file in (CONF / group / f"{name}.yaml", python, yaml):
         if file.exists():
-            raise UsageError(f"{file}: this file exists already")
+            raise UsageError(f"{group}={name}: {file} exists already")
     target = str(options_by_name(group)[like]["_target_"])
     attribute = target.rpartition(".")[2] if target.startswith(OURS) else class_name
     config = (CONF / group / f"{like}.yaml").read_text(encoding="utf-8")

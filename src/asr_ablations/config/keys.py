@@ -85,8 +85,8 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
     defaults: the composed files. folders: folders of options, because an arm may choose one that refers to the key.
     """
     plain, chosen = read_keys(primary)
-    placed = {str(default.package).split(".")[0]: str(default.config_path) for default in defaults}
-    read = {*plain, *chosen, *FREE, *(key for key, path in placed.items() if path.split("/")[0] not in groups())}
+    users = (default for default in defaults if str(default.config_path).split("/")[0] not in groups())
+    read = {*plain, *chosen, *FREE, *(str(default.package).split(".")[0] for default in users)}
     wrong = [key for key in map(str, cfg) if key not in read]
     for key, values in plain.items():
         if isinstance(values, dict) and key not in FREE and isinstance(node := cfg._get_node(key), DictConfig):
