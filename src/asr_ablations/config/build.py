@@ -109,8 +109,9 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
             if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
                 raise wanted from None
             cause = error.__cause__ or error
-            reason = harmless_line(f"{type(cause).__name__}: {cause}")
-            raise UsageError(f"_target_={target}: cannot be imported: {reason}") from error
+            is_missing = getattr(cause, "name", None) == target  # Hydra has found its module, and nothing in it
+            reason = "there is no such class" if is_missing else f"{type(cause).__name__}: {cause}"
+            raise UsageError(harmless_line(f"_target_={target}: cannot be imported: {reason}")) from error
     try:
         # the default conversion passes DictConfigs; plain containers are simpler to work with
         return instantiate(_remove_hashes(options), *positional, _convert_="all", **keywords)

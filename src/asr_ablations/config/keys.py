@@ -73,7 +73,8 @@ def expect_keys(key: str, value: object) -> UsageError:
 
 def print_unread(cfg: DictConfig, primary: str) -> None:
     """Print the typed keys that only a training reads, not this command."""
-    typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in OmegaConf.to_container(cfg.overrides))
+    words: list[str] = OmegaConf.to_container(cfg.overrides)  # type: ignore[assignment]
+    typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in words)
     others = [key for key in typed if not key.startswith("hydra") and key.split(".")[0] not in READS[primary]]
     if others:
         print(f"not read here: {', '.join(others)} (src/train.py reads them)")
