@@ -130,7 +130,7 @@ format: install  ## let ruff rewrite
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 docs: install  ## write docs/options.md from conf/, and commands and cost into the heads of sweeps/
-	PYTHONPATH=src .venv/bin/python -m asr_ablations.commands.options
+	$(PUBLISH).options
 	$(PUBLISH).heads
 
 clean:  ## remove caches, not the environment, not outputs

@@ -1,8 +1,6 @@
 """Compare the arms of a sweep: table, statistics, verdicts, figures, page."""
 
-import sys
-
 from asr_ablations.commands.compare import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -1,8 +1,6 @@
 """Run a finished run again and say whether the result is the same; or vary one key of it."""
 
-import sys
-
 from asr_ablations.commands.reproduce import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -1,1 +1,1 @@
-"""Scripts that publish this project's answers: records, RESULTS.md, and the heads of the sweep files."""
+"""Scripts that publish this project's answers: records, RESULTS.md, docs/options.md, the heads of the sweep files."""

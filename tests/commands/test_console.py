@@ -239,14 +239,6 @@ def test_a_comparison_without_its_page_imports_no_figures(tmp_path: Path) -> Non
     assert modules(PROGRAM, SOURCE / "compare.py", tmp_path / "sweep", "--no-page") & HEAVY == {"numpy", "scipy"}
 
 
-def test_the_reference_of_options_imports_nothing_heavy() -> None:
-    program = (
-        f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from asr_ablations.commands.options import page; page()"
-    )
-    listed = 'print("\\nmodules", *sorted({name.partition(".")[0] for name in sys.modules}))'
-    assert modules(f"{program}; {listed}") & HEAVY == set()
-
-
 def test_training_imports_neither_figures_nor_audio_metrics() -> None:
     """Lightning would, through torchmetrics; the arms of a sweep are forked from a process with all of PRELOAD."""
     program = f"""

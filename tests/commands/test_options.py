@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from asr_ablations.commands import options
+from publish import options
 from tests.helpers.command import SHRUNKEN, run, run_folders
 from tests.helpers.interpreter import expect
 

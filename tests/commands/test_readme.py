@@ -11,9 +11,10 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from asr_ablations.commands import compare, new_variant, options, overview, reproduce
+from asr_ablations.commands import compare, new_variant, overview, reproduce
 from asr_ablations.runs import layout
 from asr_ablations.tools.files import REPOSITORY
+from publish import options
 from tests.helpers.command import (
     SHORT_SPEECH,
     SHRUNKEN,

@@ -102,9 +102,9 @@ class Demanding(WithoutLengths):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (WithoutLengths, "has no argument 'lengths'"),
+        (WithoutLengths, "got an unexpected keyword argument 'lengths'"),
         (Turned, "argument 1 is 'lengths', expected 'x'"),
-        (Demanding, "needs mask, which is not an argument of the contract"),
+        (Demanding, "missing a required argument: 'mask'"),
     ],
 )
 def test_a_wrong_signature_is_reported(kind: type[WithoutLengths], message: str) -> None:
@@ -116,7 +116,7 @@ def test_a_wrong_signature_is_reported(kind: type[WithoutLengths], message: str)
 def test_a_factory_with_another_argument_is_refused() -> None:
     assert faults(partial(WithoutLengths, [4]), contract("norm"))
     assert faults(lambda: None, contract("norm")) == [
-        "__call__() takes 0 positional arguments, expected 1; the contract is "
+        "__call__(): too many positional arguments; the contract is "
         f"{inspect.signature(vars(contract('norm'))['__call__'])}"
     ]
 

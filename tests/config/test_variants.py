@@ -5,10 +5,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from hydra.utils import get_object
+from omegaconf import OmegaConf
 
 from asr_ablations.config import targets
-from asr_ablations.config.build import _why_not_found
+from asr_ablations.config.build import build
 from asr_ablations.config.targets import FOLDERS, list_user_folders, source_hash, use_folder
 from asr_verdicts.errors import UsageError
 
@@ -108,36 +108,28 @@ def test_an_entry_point_brings_a_folder(own: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("content", "name", "says"),
+    ("content", "name", "reason"),
     [
-        (
-            "raise OSError('libc10_cuda.so: no such file')",
-            "Mine",
-            "cannot be imported: OSError: libc10_cuda.so: no such",
-        ),
-        ("import nothing_of_this_name", "Mine", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of"),
-        ("class Mine: pass", "Yours", "there is no such class or function"),
+        ("raise OSError('libc10_cuda.so: no such file')", "Mine", "OSError: libc10_cuda.so: no such file"),
+        ("import nothing_of_this_name", "Mine", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+        ("class Mine: pass", "Yours", "there is no such class"),
     ],
 )
-def test_why_a_class_is_not_found(
-    content: str, name: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_a_class_is_not_found(content: str, name: str, reason: str, own: Path) -> None:
     """As torchaudio beside a torch of another build."""
-    (tmp_path / "speech_found").mkdir()
-    (tmp_path / "speech_found" / "mine.py").write_text(f"{content}\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    (own / "speech_found").mkdir()
+    (own / "speech_found" / "mine.py").write_text(f"{content}\n")
     for module in [known for known in sys.modules if known.startswith("speech_found")]:
-        monkeypatch.delitem(sys.modules, module)
-    target = f"speech_found.mine.{name}"
-    with pytest.raises(ImportError) as raised:
-        get_object(target)
-    assert says in _why_not_found(target, raised.value)
-    assert (
-        _why_not_found("speech_nowhere.Mine", _error_of("speech_nowhere.Mine")) == "there is no module speech_nowhere"
-    )
-
-
-def _error_of(target: str) -> ImportError:
-    with pytest.raises(ImportError) as raised:
-        get_object(target)
-    return raised.value
+        del sys.modules[module]
+    (own / "conf" / "rnn" / "mine.yaml").write_text(f"_target_: speech_found.mine.{name}\n")
+    use_folder(own / "conf")
+    caches = (targets.read_allowed, targets.options_by_name, targets.contents_by_name)
+    for cached in caches:
+        cached.cache_clear()
+    try:
+        with pytest.raises(UsageError) as raised:
+            build(OmegaConf.create({"rnn": {"_target_": f"speech_found.mine.{name}"}}).rnn)
+    finally:
+        for cached in caches:
+            cached.cache_clear()
+    assert str(raised.value) == f"_target_=speech_found.mine.{name}: cannot be imported: {reason}"

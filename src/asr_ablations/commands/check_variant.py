@@ -28,18 +28,16 @@ TOLERANCE = 1e-4
 
 def check(cfg: DictConfig, words: list[str]) -> None:
     """Print which promises the options among the words keep. Raise UsageError if one is broken."""
-    options = [
-        word.lstrip("+") for word in words if word.lstrip("+").partition("=")[0] in CONTRACTS.keys() & cfg.keys()
-    ]
+    chosen = {word.lstrip("+").partition("=")[0]: word for word in words}
+    options = {group: word for group, word in chosen.items() if group in CONTRACTS.keys() & cfg.keys()}
     if not options:
         raise UsageError("name the option to check, such as rnn=mine")
-    broken: list[str] = []
-    for group in (option.partition("=")[0] for option in options):
-        for difference in _compare_signatures(cfg, group):
-            broken.append(f"{group}: {difference}")
-            print(f"broken  {broken[-1]}")
-        if not broken:
-            print(f"kept    {group}: signatures match {CONTRACTS[group].rpartition('.')[2]}")
+    broken = 0
+    for group in options:
+        differences = _compare_signatures(cfg, group)
+        broken += len(differences)
+        kept = [] if differences else [f"kept    {group}: signatures match {CONTRACTS[group].rpartition('.')[2]}"]
+        print(*kept, *(f"broken  {group}: {difference}" for difference in differences), sep="\n")
     if not broken:  # an option with wrong signatures cannot be tried
         task, _ = assemble(cfg, build(cfg.data))
         for promise, find_fault in PROMISES:
@@ -47,10 +45,10 @@ def check(cfg: DictConfig, words: list[str]) -> None:
                 fault = find_fault(task)
             except Exception as error:  # any error of the user's class breaks the promise
                 fault = f"{type(error).__name__}: {error}"
-            broken += [] if fault is None else [f"{promise}: {fault}"]
+            broken += fault is not None
             print(f"kept    {promise}" if fault is None else f"broken  {promise}: {fault}")
     if broken:
-        raise UsageError(f"{', '.join(options)}: {len(broken)} broken")
+        raise UsageError(f"{', '.join(options.values())}: {broken} broken")
 
 
 def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
@@ -58,10 +56,8 @@ def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
     if node is None or group == "model":  # the promises build the model with its parts
         return []
     subject, expected = build(node), get_object(CONTRACTS[group])
-    if isinstance(subject, partial) and not getattr(expected, "_is_protocol", False):
-        subject = get_object(node._target_)  # the class, whose other arguments come later
-    kind = subject if isinstance(subject, type) else type(subject)
     if not getattr(expected, "_is_protocol", False):
+        kind = get_object(node._target_) if isinstance(subject, partial) else type(subject)
         return [] if issubclass(kind, expected) else [f"{kind.__name__} is not a subclass of {expected.__name__}"]
     lines = faults(subject, expected)
     if not lines and group in PRODUCTS:
@@ -75,8 +71,7 @@ def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
 
 
 def _check_causality(layer: nn.Module) -> list[str]:
-    x = torch.randn(2, 6, 3)
-    lengths = torch.tensor([6, 4])
+    x, lengths = torch.randn(2, 6, 3), torch.tensor([6, 4])
     with torch.no_grad():
         before = layer(x, lengths)
         x[:, 4:] += 1
@@ -97,8 +92,7 @@ def _compare_alone(task: CTCTask) -> str | None:
     task.eval()
     with torch.no_grad():
         together, lengths = task(batch)
-        if lengths.tolist() != task.output_frames(batch.lengths).tolist():
-            expected = task.output_frames(batch.lengths).tolist()
+        if lengths.tolist() != (expected := task.output_frames(batch.lengths).tolist()):
             return f"output_lengths returns {expected}, but a call returns the lengths {lengths.tolist()}"
         for row, samples in enumerate(batch.audio.split(batch.lengths.tolist())):
             alone, _ = task(unlabelled_batch([samples.numpy()]))
@@ -109,23 +103,16 @@ def _compare_alone(task: CTCTask) -> str | None:
     return None
 
 
-def modules(task: CTCTask) -> nn.Module:
-    assert isinstance(task.model, nn.Module)
-    return task.model
-
-
 def _check_gradients(task: CTCTask) -> str | None:
-    batch = _make_noise()
-    labels = [1, 2, 1, 2]
-    batch = replace(batch, targets=torch.tensor(labels), target_lengths=torch.tensor([2, 0, 0, 2]))
+    targets, lengths = torch.tensor([1, 2, 1, 2]), torch.tensor([2, 0, 0, 2])
     task.train()
     task.zero_grad()
     task.loss.prepare({}, torch.device("cpu"))
-    loss = task.scored(replace(batch, ids=["a", "b", "c", "d"])).loss
+    loss = task.scored(replace(_make_noise(), targets=targets, target_lengths=lengths, ids=["a", "b", "c", "d"])).loss
     if not loss.isfinite():
         return f"the loss is {loss.item()}"
     loss.backward()
-    for name, parameter in modules(task).named_parameters():
+    for name, parameter in task.model.named_parameters():
         if parameter.grad is None:
             return f"{name} gets no gradient"
         if not parameter.grad.isfinite().all():
@@ -134,7 +121,7 @@ def _check_gradients(task: CTCTask) -> str | None:
 
 
 def _check_step(task: CTCTask) -> str | None:
-    optimizer = task.make_optimizer(modules(task).parameters())
+    optimizer = task.make_optimizer(task.model.parameters())
     schedule = task.make_schedule(optimizer, total_steps=4)
     before = [parameter.detach().clone() for parameter in optimizer.param_groups[0]["params"]]
     task.gradient.before_step(list(task.parameters()), step=0, seed=0, log=lambda name, value: None)
@@ -170,10 +157,10 @@ def find_function(subject: Any, name: str) -> Any:
         return getattr(subject, name, None)
     kind = subject if isinstance(subject, type) else type(subject)
     if issubclass(kind, nn.Module):
-        return getattr(subject, "forward", None)
-    if isinstance(subject, type):  # calling the class itself would build an object
-        return next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
-    return subject if callable(subject) else None
+        return subject.forward
+    if not any("__call__" in vars(base) for base in kind.__mro__):
+        return None
+    return subject.__call__ if kind is subject else subject  # calling a class itself would build an object
 
 
 def parameters(function: Any) -> list[inspect.Parameter]:
@@ -182,25 +169,17 @@ def parameters(function: Any) -> list[inspect.Parameter]:
 
 def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
     """Explain why a function cannot be called as a contract demands; return None if it can."""
-    actual, contract_parameters = parameters(function), parameters(expected)
-    kinds = {p.kind for p in actual}
-    positional = [p for p in actual if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    for position, wanted in enumerate(contract_parameters):
-        if wanted.kind is wanted.POSITIONAL_ONLY:
-            if position >= len(positional) and inspect.Parameter.VAR_POSITIONAL not in kinds:
-                return f"takes {len(positional)} positional arguments, expected {position + 1}"
-        elif wanted.name not in {p.name for p in actual} and inspect.Parameter.VAR_KEYWORD not in kinds:
-            return f"has no argument {wanted.name!r}"
-        elif (
-            position < len(positional)
-            and wanted.kind is wanted.POSITIONAL_OR_KEYWORD
-            and positional[position].name != wanted.name
-        ):
-            return f"argument {position + 1} is {positional[position].name!r}, expected {wanted.name!r}"
-    given = {p.name for p in contract_parameters} | {p.name for p in positional[: len(contract_parameters)]}
-    needed = [p.name for p in actual if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    unknown = [name for name in needed if name not in given]
-    return f"needs {', '.join(unknown)}, which is not an argument of the contract" if unknown else None
+    actual, wanted = parameters(function), parameters(expected)
+    in_place = [p for p in wanted if p.kind is p.POSITIONAL_ONLY]
+    by_name = [p.name for p in wanted if p.kind is not p.POSITIONAL_ONLY]
+    try:
+        inspect.Signature(actual).bind(*in_place, **dict.fromkeys(by_name))
+    except TypeError as error:
+        return str(error)
+    for position, (own, ours) in enumerate(zip(actual, wanted, strict=False)):
+        if own.kind is ours.kind is own.POSITIONAL_OR_KEYWORD and own.name != ours.name:
+            return f"argument {position + 1} is {own.name!r}, expected {ours.name!r}"
+    return None
 
 
 def faults(subject: Any, protocol: type) -> list[str]:
@@ -210,13 +189,11 @@ def faults(subject: Any, protocol: type) -> list[str]:
         if name.startswith("_") and name != "__call__":
             continue
         expected = vars(protocol).get(name)
-        if not inspect.isfunction(expected):  # data
-            has = hasattr(subject, name) or isinstance(subject, type)
-            lines += [] if has else [f"has no {name}"]
-            continue
-        function = find_function(subject, name)
-        if function is None:
+        if not inspect.isfunction(expected):  # data, which an object has and a class need not have
+            lines += [] if hasattr(subject, name) or isinstance(subject, type) else [f"has no {name}"]
+        elif (function := find_function(subject, name)) is None:
             lines.append(f"has no {name}{inspect.signature(expected)}")
         elif (reason := mismatch(function, expected)) is not None:
-            lines.append(f"{name}{inspect.signature(function)} {reason}; the contract is {inspect.signature(expected)}")
+            signature = inspect.signature(function)
+            lines.append(f"{name}{signature}: {reason}; the contract is {inspect.signature(expected)}")
     return lines

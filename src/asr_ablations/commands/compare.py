@@ -39,17 +39,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    choose_figures(options)  # refuses wrong names before a look at the runs is recorded
+    if options.figures:  # wrong names are refused before a look at the runs is recorded
+        from asr_ablations.report.figures import check_figures
+
+        check_figures(options.figures)
     systems = [word for word in options.folders if is_system(word) and not Path(word).exists()]
     if systems or options.references:
         return write_report(options, *_compare_systems(options, systems))
     for name in HYPOTHESIS_OPTIONS:
         if getattr(options, name) not in (None, False, "", [], "none", "refuse"):
-            raise UsageError(
-                f"--{name.replace('_', '-')}: only for hypotheses, given as NAME=FILE; runs record it themselves"
-            )
-    measurements = [file for folder in options.folders for file in benchmark_results(folder)]
-    return write_benchmarks(options, measurements) if measurements else write_comparison(options)
+            raise UsageError(f"--{name.replace('_', '-')}: only for hypotheses, given as NAME=FILE")
+    return 0 if _compare_benchmarks(options) else write_comparison(options)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,7 +74,11 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--no-page", action="store_true", help="write no page, and only the figures of --figures")
     arguments.add_argument(
-        "--figures", metavar="NAME,…", help="only these figures, such as differences,wer_by_epoch (default: all)"
+        "--figures",
+        default=[],
+        type=lambda names: names.split(","),
+        metavar="NAME,…",
+        help="only these figures, such as differences,wer_by_epoch (default: all)",
     )
     project = os.environ.get("WANDB_PROJECT") or "asr-ablations"
     arguments.add_argument(
@@ -91,19 +95,15 @@ HYPOTHESIS_OPTIONS = (
 """Options that apply to hypotheses only."""
 
 
-def benchmark_results(folder: str) -> list[Path]:
-    from asr_benchmarks.tables import results
+def _compare_benchmarks(options: argparse.Namespace) -> bool:
+    """Compare the results of benchmarks; return whether the folders have any."""
+    from asr_benchmarks.tables import compare_results, results
 
-    return [] if folder.startswith("wandb=") else results(Path(folder))
-
-
-def write_benchmarks(options: argparse.Namespace, files: list[Path]) -> int:
-    from asr_benchmarks.tables import compare_results
-
-    first = Path(options.folders[0])
-    folder = options.out or (first.parent if first.is_file() else first) / COMPARISON
-    print_files(compare_results(files, folder), folder)
-    return 0
+    paths = [Path(folder) for folder in options.folders if not folder.startswith("wandb=")]
+    if files := [file for path in paths for file in results(path)]:
+        folder = options.out or (paths[0].parent if paths[0].is_file() else paths[0]) / COMPARISON
+        print_files(compare_results(files, folder), folder)
+    return bool(files)
 
 
 def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Comparison, Path]":
@@ -153,24 +153,23 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     from asr_verdicts.report.files import write_texts
     from asr_verdicts.report.terminal import print_answer, print_comparison
 
-    figures = choose_figures(options)
     report = report_comparison(comparison)
     (print_comparison if options.full else print_answer)(report)
     written = write_texts(report, folder)
     drawn: list[Path] = []
-    if figures or not options.no_page:
+    if options.figures or not options.no_page:
         from asr_ablations.report.figures import write_figures
 
-        drawn = write_figures(comparison, folder, figures)
-        if lacking := [name for name in figures if name not in {path.stem for path in drawn}]:
+        drawn = write_figures(comparison, folder, options.figures)
+        if lacking := [name for name in options.figures if name not in {path.stem for path in drawn}]:
             print(f"not drawn, because the runs lack the data: {', '.join(lacking)}")
         written += drawn
     if not options.no_page:
         from asr_ablations.report.page import write_page
 
         with waiting("drawing utterances"):
-            inspected = inspect_single(comparison)
-        written += [*write_inspected(inspected, folder), *write_page(report, folder, drawn, inspected)]
+            inspected, pictures = inspect_single(comparison, folder)
+        written += [*pictures, *write_page(report, folder, drawn, inspected)]
     print_files(written, folder)
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
@@ -179,31 +178,17 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
     return 0
 
 
-def choose_figures(options: argparse.Namespace) -> list[str]:
-    """Return the figures of --figures, or none to draw all. Raise UsageError for an unknown figure."""
-    if options.figures is None:
-        return []
-    from asr_ablations.report.figures import check_figures
-
-    return check_figures(options.figures.split(","))
-
-
-def inspect_single(comparison: "Comparison") -> "list[Inspected]":
-    """Pass chosen utterances of a single run through its model. Without model or audio, or for several runs: none."""
-    from asr_ablations.config.resolvers import look_up_in
-    from asr_ablations.report.inspection import inspect
-
+def inspect_single(comparison: "Comparison", folder: Path) -> "tuple[list[Inspected], list[Path]]":
+    """Draw utterances of a single run, passed through its model. Without model or audio, or for several runs: none."""
     if len(comparison.runs) != 1 or not comparison.runs[0].utterances:
-        return []
+        return [], []
+    from asr_ablations.config.resolvers import look_up_in
+    from asr_ablations.report.inspection import draw_inspected, inspect
+
     look_up_in(CONF)  # today's conf/ completes a run's config
     try:
-        return inspect(comparison.runs[0], comparison.sets)
+        inspected = inspect(comparison.runs[0], comparison.sets)
     except (UsageError, OSError, ValueError) as error:
         print(f"no utterances are drawn: {error}")
-        return []
-
-
-def write_inspected(inspected: "list[Inspected]", folder: Path) -> list[Path]:
-    from asr_ablations.report.inspection import draw_inspected
-
-    return draw_inspected(inspected, folder) if inspected else []
+        return [], []
+    return inspected, draw_inspected(inspected, folder)

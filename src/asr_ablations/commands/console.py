@@ -1,7 +1,7 @@
 """The installed package's command: `asr-ablations train rnn=gru` runs `python src/train.py rnn=gru`."""
 
 import ast
-import difflib
+import itertools
 import runpy
 import sys
 from collections.abc import Callable, Sequence
@@ -25,25 +25,15 @@ def exit_code(work: Callable[[], int]) -> int:
         return report_end(error)
 
 
-FOLDER_OF_CONFIGS = ("-cd", "--config-dir")
-
-
 def main() -> int:
     """Run the script that the first word names, as if started directly, because its arms start it again."""
     name, *arguments = sys.argv[1:] or ["--help"]
     script = SCRIPTS / f"{name}.py"
-    if name == "--version":
-        print(version())
-        return 0
-    if name in ("-h", "--help"):
-        print(_usage())
+    if name in ("-h", "--help", "--version"):
+        print(version() if name == "--version" else _usage())
         return 0
     if "/" in name or not script.is_file():
-        names = sorted(path.stem for path in SCRIPTS.glob("*.py"))
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"nearest: {near[0]}" if near else "expected one of these"
-        print(f"error: {name}: there is no such command; {hint}\n", file=sys.stderr)
-        print(_usage(), file=sys.stderr)
+        print(f"error: {name}: there is no such command; expected one of these\n\n{_usage()}", file=sys.stderr)
         return 2
     sys.argv = [str(script), *_resolve_sweeps(arguments)]
     runpy.run_path(str(script), run_name="__main__")
@@ -52,13 +42,11 @@ def main() -> int:
 
 def _resolve_sweeps(arguments: Sequence[str]) -> list[str]:
     """Make `-cd sweeps` mean the sweeps of this package if there is no such folder."""
-    before = ["", *arguments]
-    return [
-        str(REPOSITORY / word)
-        if previous in FOLDER_OF_CONFIGS and not Path(word).is_dir() and (REPOSITORY / word).is_dir()
-        else word
-        for previous, word in zip(before, arguments, strict=False)
-    ]
+    words = list(arguments)
+    for place, (option, folder) in enumerate(itertools.pairwise(words), 1):
+        if option in ("-cd", "--config-dir") and not Path(folder).is_dir() and (REPOSITORY / folder).is_dir():
+            words[place] = str(REPOSITORY / folder)
+    return words
 
 
 def _usage() -> str:

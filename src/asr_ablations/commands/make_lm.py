@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
-from rich.table import Table
+from omegaconf import DictConfig
+from rich.table import Column, Table
 
 from asr_ablations.config.build import build
-from asr_ablations.config.keys import list_unread
+from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.language_models import lmplz
@@ -32,16 +32,14 @@ def make(cfg: DictConfig) -> Path:
         content["fit"] = _fit(corpus, record.folder, content["unit"])
         write_json(record.folder / RECORD, content)
     _print(content, record.folder)
-    if line := list_unread(OmegaConf.to_container(cfg.overrides), "language_model"):
-        print(line)
+    print_unread(cfg, "language_model")
     return record.folder
 
 
 def _write_binary(folder: Path) -> bool:
     program = lmplz.find("build_binary")
     if program is None:
-        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used instead, which loads "
-              "more slowly")  # fmt: skip
+        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used, which loads more slowly")
         return False
     lmplz.binary(program, folder / ARPA, folder / BINARY)
     return True
@@ -74,22 +72,15 @@ def _print(content: Json, folder: Path) -> None:
         size = f": {source['sentences']} sentences, {source['words']} words" if "sentences" in source else ""
         warning = ", HELD-OUT TEXT: error rates on this set are now meaningless" if source.get("held_out") else ""
         terminal.print(f"from {source['source']}{size}{warning}", markup=False)
-    table = Table(
-        title=f"{content['vocabulary']} different {content['unit']}s, {content['estimator']}", title_justify="left"
-    )
-    for column in ("set", "sentences", "words", "unknown %", "perplexity", "without unknown"):
-        table.add_column(column, justify="left" if column == "set" else "right")
+    names = "sentences", "words", "unknown %", "perplexity", "without unknown"
+    title = f"{content['vocabulary']} different {content['unit']}s, {content['estimator']}"
+    table = Table("set", *(Column(name, justify="right") for name in names), title=title, title_justify="left")
     for name, fitted in content["fit"].items():
-        rates = [f"{100 * fitted['oov_rate']:.2f}", f"{fitted['perplexity']:.1f}"]
-        table.add_row(
-            name, str(fitted["sentences"]), str(fitted["words"]), *rates, f"{fitted['perplexity_without_oov']:.1f}"
-        )
+        sizes, unknown = [str(fitted["sentences"]), str(fitted["words"])], f"{100 * fitted['oov_rate']:.2f}"
+        perplexities = [f"{fitted['perplexity']:.1f}", f"{fitted['perplexity_without_oov']:.1f}"]
+        table.add_row(name, *sizes, unknown, *perplexities)
     if content["fit"]:
         terminal.print(table)
-    words = [
-        "run=<folder>",
-        f"decoder={DECODERS[content['unit']]}",
-        format_override("decoder.lm", folder),
-        "tune.trials=50",
-    ]
+    model, decoder = format_override("decoder.lm", folder), DECODERS[content["unit"]]
+    words = "run=<folder>", f"decoder={decoder}", model, "tune.trials=50"
     terminal.print(f"language model  {folder}\ntry next        {typed('evaluate', *words)}", markup=False)

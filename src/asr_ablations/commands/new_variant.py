@@ -12,7 +12,7 @@ from pathlib import Path
 
 from asr_ablations.commands.console import exit_code
 from asr_ablations.config.targets import groups, options_by_name
-from asr_ablations.tools.files import CARRIED, CONF, PACKAGE, REPOSITORY, typed
+from asr_ablations.tools.files import CARRIED, CONF, PACKAGE, REPOSITORY, SOURCE, typed
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 
@@ -44,28 +44,23 @@ def new(group: str, name: str, like: str | None) -> int:
         raise choices("group", group, allowed)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise choices("name", name, "a name in lower case, such as mine")
-    if (CONF / group / f"{name}.yaml").exists():
-        raise UsageError(f"{group}={name}: this option exists already")
-    sources = _copy_sources(group)
-    if like is None:
-        like = min(sources, key=lambda option: len(sources[option]))
-    elif like not in sources:
+    class_name = "".join(part.capitalize() for part in name.split("_"))
+    sources = _copy_sources(group, class_name)
+    like = like or min(sources, key=lambda option: len(sources[option]))
+    if like not in sources:
         raise choices("--like", like, list(sources))
     in_package = REPOSITORY != CARRIED
-    package = f"{OURS}{group}.{name}" if in_package else f"{USER_PACKAGE}.{group}.{name}"
-    here = Path() if not in_package else REPOSITORY
+    package = OURS if in_package else f"{USER_PACKAGE}."
     python = (PACKAGE / "components" if in_package else Path(USER_PACKAGE)) / group / f"{name}.py"
-    yaml = here / "conf" / group / f"{name}.yaml"
-    for file in (python, yaml):
+    yaml = (REPOSITORY if in_package else Path()) / "conf" / group / f"{name}.yaml"
+    for file in (CONF / group / f"{name}.yaml", python, yaml):
         if file.exists():
-            raise UsageError(f"{file}: this file exists already")
+            raise UsageError(f"{group}={name}: {file} exists already")
     target = str(options_by_name(group)[like]["_target_"])
-    source, attribute = sources[like], target.rpartition(".")[2]
-    if not target.startswith(OURS):
-        attribute = "".join(part.capitalize() for part in name.split("_"))
-        source = source.replace("Own", attribute)
+    attribute = target.rpartition(".")[2] if target.startswith(OURS) else class_name
     config = (CONF / group / f"{like}.yaml").read_text(encoding="utf-8")
-    for file, text in ((python, source), (yaml, config.replace(target, f"{package}.{attribute}"))):
+    config = config.replace(target, f"{package}{group}.{name}.{attribute}")
+    for file, text in ((python, sources[like]), (yaml, config)):
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, text)
         print(f"wrote {file}")
@@ -76,18 +71,16 @@ def new(group: str, name: str, like: str | None) -> int:
     return 0
 
 
-def _copy_sources(group: str) -> dict[str, str]:
-    """Return the source to copy for each option; for a torch class, the source of a subclass."""
+def _copy_sources(group: str, class_name: str) -> dict[str, str]:
+    """Return the source to copy for each option; for a torch class, the source of a subclass `class_name`."""
     sources = {}
     for option, node in options_by_name(group).items():
         module, _, name = str(node["_target_"]).rpartition(".")
         if not module.startswith(OURS):
             title = f'"""{option} of torch, to be changed."""'
-            changed = f'class Own({name}):\n    """{module}.{name} with a change of mine."""\n'
+            changed = f'class {class_name}({name}):\n    """{module}.{name} with a change of mine."""\n'
             sources[option] = f"{title}\n\nfrom {module} import {name}\n\n\n{changed}"
-            continue
-        file = PACKAGE / "components" / module.removeprefix(OURS).replace(".", "/")
-        text = file.with_suffix(".py").read_text(encoding="utf-8")
-        if NATIVE not in text:
-            sources[option] = text
-    return sources
+        else:
+            file = SOURCE / f"{module.replace('.', '/')}.py"
+            sources[option] = file.read_text(encoding="utf-8")
+    return {option: source for option, source in sources.items() if NATIVE not in source}

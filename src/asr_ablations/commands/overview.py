@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.runs.layout import ARMS, CONFIG, SWEEP, is_run, runs_in
@@ -16,6 +16,7 @@ from asr_ablations.tools.files import typed
 from asr_verdicts.config import determining, flatten
 from asr_verdicts.confounds import MISSING, value_text
 from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Summary
 from asr_verdicts.terminal import console
 
 EVERY = 2.0
@@ -69,7 +70,7 @@ def _list(outputs: Path) -> int:
     for sweep in sweeps:
         folders = _runs(sweep)
         states = Counter(fate_of(folder).state for folder in folders)
-        hours = sum(_seconds(folder) for folder in folders) / 3600
+        hours = sum(sum(_read_summary(folder).seconds.values()) for folder in folders) / 3600
         counts = ", ".join(f"{number} {_word(state)}" for state, number in sorted(states.items()))
         table.add_row(sweep.name, str(len(folders)), counts, f"{hours:.2f}", _verdict(sweep))
     terminal = console()
@@ -87,23 +88,21 @@ def _word(state: str) -> str:
     return "not started" if state == "missing" else state
 
 
-def _seconds(folder: Path) -> float:
-    """Return the seconds of training and evaluation; 0 for a run without a summary."""
+def _read_summary(folder: Path) -> Summary:
+    """Return a run's summary; an empty one for a run without a result."""
     try:
-        return sum(read_summary(folder).seconds.values())
+        return read_summary(folder)
     except (FileNotFoundError, UnreadableFileError):
-        return 0.0
+        return Summary(sets={}, test_sets=[])
 
 
 def _verdict(sweep: Path) -> str:
     """Return the states of a planned sweep's arms; empty without a plan, because only compare computes them then."""
     try:
-        arms = read_standing(sweep).get("arms", {})
+        arms = read_standing(sweep)["arms"]
     except (FileNotFoundError, UnreadableFileError):
         return ""
-    if not isinstance(arms, dict):
-        return ""
-    return ", ".join(f"{arm} {state.get('state')}" for arm, state in arms.items() if isinstance(state, dict))
+    return ", ".join(f"{arm} {state['state']}" for arm, state in arms.items())
 
 
 def _status(sweep: Path, follow: bool) -> int:
@@ -133,10 +132,7 @@ def _diff(first: Path, second: Path) -> int:
         if not is_run(folder):
             raise UsageError(f"{folder}: not a run folder (it has no {CONFIG}); expected outputs/<sweep>/<run>")
     contents = [flatten(determining(read_config(folder))) for folder in (first, second)]
-    terminal = console()
-    table = Table()
-    for column in ("", first.name, second.name):
-        table.add_column(column, overflow="fold")
+    table = Table(*(Column(name, overflow="fold") for name in ("", first.name, second.name)))
     for key in sorted({*contents[0], *contents[1]}):
         values = [content.get(key, MISSING) for content in contents]
         if values[0] != values[1]:
@@ -145,17 +141,10 @@ def _diff(first: Path, second: Path) -> int:
     if differing:
         table.add_section()
     table.add_row("state", *(_word(fate_of(folder).state) for folder in (first, second)))
-    rates = [_rates(folder) for folder in (first, second)]
+    rates = [{name: counts.wer for name, counts in _read_summary(folder).sets.items()} for folder in (first, second)]
     for name in dict.fromkeys([*rates[0], *rates[1]]):
         table.add_row(f"WER % on {name}", *(f"{100 * rate[name]:.2f}" if name in rate else "" for rate in rates))
-    terminal.print(table)
+    console().print(table)
     keys = "key differs" if differing == 1 else "keys differ"
-    terminal.print(f"{differing} {keys}" if differing else "their configs are the same")
+    print(f"{differing} {keys}" if differing else "their configs are the same")
     return 0
-
-
-def _rates(folder: Path) -> dict[str, float]:
-    try:
-        return {name: counts.wer for name, counts in read_summary(folder).sets.items()}
-    except (FileNotFoundError, UnreadableFileError):
-        return {}

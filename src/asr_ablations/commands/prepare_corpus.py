@@ -4,11 +4,11 @@ import logging
 import sys
 from collections.abc import Mapping
 
-from omegaconf import DictConfig, OmegaConf
-from rich.table import Table
+from omegaconf import DictConfig
+from rich.table import Column, Table
 
 from asr_ablations.config.build import build
-from asr_ablations.config.keys import list_unread
+from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
@@ -50,15 +50,12 @@ def prepare(cfg: DictConfig) -> None:
         if sentences := counts["sentences"]:
             print(f"{sentences} of {len(used[name])} sentences of {harmless_line(name)} are in training, word for word")
     print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
-    if line := list_unread(OmegaConf.to_container(cfg.overrides), "prepare"):
-        print(line)
+    print_unread(cfg, "prepare")
 
 
 def _print(sets: Mapping[str, SetDescription]) -> None:
-    table = Table()
-    table.add_column("set")
-    for column in ("utterances", "speakers", "words", "vocabulary", "hours", "left out"):
-        table.add_column(column, justify="right")
+    names = "utterances", "speakers", "words", "vocabulary", "hours", "left out"
+    table = Table("set", *(Column(name, justify="right") for name in names))
     for name, content in sets.items():
         speakers = content["speakers"] or "unknown"
         counts = content["utterances"], speakers, content["words"], content["vocabulary"]

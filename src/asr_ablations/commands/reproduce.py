@@ -38,10 +38,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from asr_ablations.reproduction.original import announce, load_original
     from asr_ablations.reproduction.reproduce import RunFailedError
+    from asr_ablations.reproduction.variation import run_variation
 
+    original = load_original(Path(options.run))
+    if options.checkout:
+        announce(original, REPOSITORY, trust=options.trust)
     try:
-        return vary(options) if options.overrides else reproduce(options)
+        if not options.overrides:
+            return reproduce(original, options)
+        run_variation(original, options.overrides, REPOSITORY, options.outputs, checkout=options.checkout)
+        return 0
     except RunFailedError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -71,21 +79,11 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
-def _original(options: argparse.Namespace) -> "Original":
-    from asr_ablations.reproduction.original import announce, load_original
-
-    original = load_original(Path(options.run))
-    if options.checkout:
-        announce(original, REPOSITORY, trust=options.trust)
-    return original
-
-
-def reproduce(options: argparse.Namespace) -> int:
+def reproduce(original: "Original", options: argparse.Namespace) -> int:
     from asr_ablations.report.wandb import log_afterwards
     from asr_ablations.reproduction.reproduce import reproduce
     from asr_ablations.reproduction.verdict import DRIFT, MATCH, print_verdict
 
-    original = _original(options)
     folder = (options.outputs or original.sweep.parent / "reproductions").absolute()
     done = reproduce(original, REPOSITORY, folder, checkout=options.checkout)
     print_verdict(done.verdict)
@@ -96,10 +94,3 @@ def reproduce(options: argparse.Namespace) -> int:
     if command := log_afterwards(original.folder, "reproduction", name, results, {"folder": done.folder.name}):
         print(f"W&B later     {command}")
     return int(done.verdict.name not in (MATCH, DRIFT))
-
-
-def vary(options: argparse.Namespace) -> int:
-    from asr_ablations.reproduction.variation import run_variation
-
-    run_variation(_original(options), options.overrides, REPOSITORY, options.outputs, checkout=options.checkout)
-    return 0

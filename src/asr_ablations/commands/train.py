@@ -1,11 +1,4 @@
-"""Train one run, or with -m a sweep of runs.
-
-python src/train.py                                   the built-in corpus
-python src/train.py -m rnn=lstm,gru precision=16      an ablation
-python src/train.py -m rnn=lstm,gru plan=true         its cost, without training
-python src/train.py -m rnn=lstm,gru until=verdict until.margin=2.0    adds seeds until the answer is known
-python src/train.py --help                            groups, keys, values
-"""
+"""Train one run, or with -m a sweep of runs."""
 
 import os
 
@@ -21,11 +14,11 @@ from asr_ablations.runs.status import DONE
 def main(cfg: DictConfig) -> object:
     """Train one run. With -m, Hydra's launcher calls this for each arm, in a separate process and without Hydra."""
     if HydraConfig.initialized():
-        check_typed(cfg)
-    if not cfg.plan:
-        return train(cfg)
-    print_cost(cfg)
-    return None
+        from asr_ablations.sweep.preflight import check_declarations, refuse_plan_of_runs
+
+        refuse_plan_of_runs([cfg])  # as launchers check arms
+        check_declarations([cfg])
+    return (print_cost if cfg.plan else train)(cfg)
 
 
 def train(cfg: DictConfig) -> object:
@@ -48,14 +41,6 @@ def print_start(cfg: DictConfig) -> None:
     keys = ("seed", "width", "layers", "precision", "max_epochs", "gpus")
     settings = " ".join(f"{key}={cfg[key]}" for key in keys)
     print(f"starts {short_name(cfg.overrides)} in {cfg.outputs}/{cfg.sweep}: {settings}", flush=True)
-
-
-def check_typed(cfg: DictConfig) -> None:
-    """Check a single run as launchers check arms."""
-    from asr_ablations.sweep.preflight import check_declarations, refuse_plan_of_runs
-
-    refuse_plan_of_runs([cfg])
-    check_declarations([cfg])
 
 
 def print_cost(cfg: DictConfig) -> None:

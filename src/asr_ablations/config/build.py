@@ -26,8 +26,6 @@ from asr_verdicts.config import SHA256
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.terminal import harmless_line
 
-LONGEST = 300
-"""Most characters of the values before a message, and of a line with an example."""
 KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys"}
 
 
@@ -78,18 +76,16 @@ def one_line(error: Exception) -> str:
         text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
         return harmless_line(f"{typed}: Hydra cannot read this value; to pass it as text, quote it twice: {text}")
     if (name := getattr(error, "missing_cfg_file", None)) is not None:  # Hydra's error for a missing file
-        options, choice = ", ".join(getattr(error, "options", None) or []), "=".join(str(name).rsplit("/", 1))
-        nowhere = f"-cn {name}: there is no such file in conf/ or in the folder of -cd"
-        return f"{choice}: expected {options}" if options else nowhere
+        if options := getattr(error, "options", None):
+            return f"{'='.join(str(name).rsplit('/', 1))}: expected {', '.join(options)}"
+        return f"-cn {name}: there is no such file in conf/ or in the folder of -cd, such as -cd sweeps"
     behind = error.__context__
     return harmless_line(str(behind if isinstance(behind, UsageError) else error))
 
 
 def read_content(node: DictConfig) -> dict[str, object]:
     """Return the content of a config node, with interpolations resolved."""
-    content = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(content, dict), "a config node holds keys and values"
-    return {str(key): value for key, value in content.items()}
+    return OmegaConf.to_container(node, resolve=True)  # type: ignore[return-value]
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
@@ -112,7 +108,10 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
                 raise error.__cause__ from None
             if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
                 raise wanted from None
-            raise UsageError(f"_target_={target}: {_why_not_found(target, error)}") from error
+            cause = error.__cause__ or error
+            is_missing = getattr(cause, "name", None) == target  # Hydra has found its module, and nothing in it
+            reason = "there is no such class" if is_missing else f"{type(cause).__name__}: {cause}"
+            raise UsageError(harmless_line(f"_target_={target}: cannot be imported: {reason}")) from error
     try:
         # the default conversion passes DictConfigs; plain containers are simpler to work with
         return instantiate(_remove_hashes(options), *positional, _convert_="all", **keywords)
@@ -127,18 +126,6 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
         raise
 
 
-def _why_not_found(target: str, error: ImportError) -> str:
-    """Explain why Hydra finds no class: it does not exist, or the import of its module failed."""
-    cause: BaseException | None = error
-    while cause is not None and cause.__cause__ is not None:  # its __context__ is Hydra's own search
-        cause = cause.__cause__
-    if isinstance(cause, AttributeError) and cause.name is not None:
-        return "there is no such class or function"
-    if isinstance(cause, ModuleNotFoundError) and f"{target}.".startswith(f"{cause.name}."):
-        return "there is no such class or function" if cause.name == target else f"there is no module {cause.name}"
-    return f"its module cannot be imported: {type(cause).__name__}: {harmless_line(str(cause))}"
-
-
 def _remove_hashes(node: Any) -> Any:
     """Remove the hashes of sources and files at any depth, because they are not arguments."""
     if isinstance(node, dict):
@@ -151,29 +138,25 @@ def reword_error(group: object, options: Mapping[str, object], parts: Mapping[st
     """Reword an error of a class or of torch so that it names the key that the user typed.
 
     parts: the class's other arguments, by group. The message follows the key that it begins with (`channels=0` of
-    convolutions.1.channels), else the keys whose values it mentions, else all keys. Python's own errors become a line
+    convolutions.1.channels), else the keys whose values it mentions, else the class. Python's own errors become a line
     on the first value that differs in kind from conf/.
     """
-    message, target = str(error), options.get("_target_")
-    leaves = [(f"{group}.{key}" if group else key, value) for key, value in _leaves(options)]
-    kinds = _compare_kinds(str(group), options)
+    message, nodes = str(error), {str(group or ""): options}
     for name, part in parts.items():
         if isinstance(part, functools.partial):
-            leaves += [(f"{name}.{key}", value) for key, value in _leaves(part.keywords)]
-            built = {"_target_": f"{part.func.__module__}.{part.func.__qualname__}", "_partial_": True}
-            kinds += _compare_kinds(name, {**built, **part.keywords})
+            target = f"{part.func.__module__}.{part.func.__qualname__}"
+            nodes[name] = {"_target_": target, "_partial_": True, **part.keywords}
+    leaves = [leaf for name, node in nodes.items() for leaf in _leaves(node, name)]
     first, is_key, rest = message.partition("=")
     if is_key and (names := [(key, value) for key, value in leaves if key.rpartition(".")[2] == first]):
         # if several keys have this name, the one whose value is mentioned
         return f"{next((key for key, value in names if rest.startswith(f'{value}')), names[0][0])}={rest}"
+    kinds = [kind for name, node in nodes.items() for kind in _compare_kinds(name, node)]
     for value, line in kinds:
         if not isinstance(error, ValueError) and (value is not None or "NoneType" in message):
             return line
-    mentioned = [(key, value) for key, value in leaves if _mentions(message, value)]
-    values = ", ".join(f"{key}={value}" for key, value in mentioned or leaves)[:LONGEST]
-    if isinstance(error, (TypeError, AttributeError)):  # Python's own error: the name of the class may help
-        return f"{target} with {values}: {message}"
-    return f"{values or target}: {message}"
+    mentioned = ", ".join(f"{key}={value}" for key, value in leaves if _mentions(message, value))
+    return f"{mentioned or options.get('_target_')}: {message}"
 
 
 def _compare_kinds(group: str, options: Mapping[str, object]) -> list[tuple[object, str]]:
@@ -181,8 +164,7 @@ def _compare_kinds(group: str, options: Mapping[str, object]) -> list[tuple[obje
     nodes = options_by_name(group).values() if group in groups() else ()
     same = [node for node in nodes if node["_target_"] == options.get("_target_") and node.keys() <= options.keys()]
     longest = max(map(len, same), default=0)
-    lists = [[*_name_kind(group, options, node)] for node in same if len(node) == longest]
-    return min(lists, key=len, default=[])
+    return min(([*_name_kind(group, options, node)] for node in same if len(node) == longest), key=len, default=[])
 
 
 def _name_kind(place: str, value: object, example: object) -> Iterator[tuple[object, str]]:
@@ -190,7 +172,7 @@ def _name_kind(place: str, value: object, example: object) -> Iterator[tuple[obj
     if kind is None or (isinstance(example, str) and "${" in example):
         return
     if KINDS.get(type(value)) != kind or value != value:
-        yield value, str(choices(place, value, f"{kind}, such as {example}"))[:LONGEST]
+        yield value, str(choices(place, value, f"{kind}, such as {example}"))
     elif isinstance(value, dict) and isinstance(example, dict) and value.get("_target_") == example.get("_target_"):
         for key, entry in value.items():
             yield from _name_kind(f"{place}.{key}", entry, example.get(key))
@@ -204,7 +186,7 @@ def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key not in MARKS:
-                yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+                yield from _leaves(value, f"{prefix}.{key}".lstrip("."))
     elif isinstance(node, list) and any(isinstance(value, Mapping) for value in node):
         for place, value in enumerate(node):
             yield from _leaves(value, f"{prefix}.{place}")
@@ -214,7 +196,5 @@ def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 def _mentions(message: str, value: object) -> bool:
     """Return whether a message contains a value, or an entry of a list, as a word."""
-    if isinstance(value, list):
-        return any(_mentions(message, entry) for entry in value)
-    text = "NoneType" if value is None else str(value)
-    return re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w.])", message) is not None
+    texts = ["NoneType" if entry is None else str(entry) for entry in (value if isinstance(value, list) else [value])]
+    return any(re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w.])", message) for text in texts)

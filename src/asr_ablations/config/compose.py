@@ -54,7 +54,6 @@ class Repository(CachingConfigRepository):
         self.delegate = ConfigRepository(search_path)  # Hydra's own class copies one, with all stored nodes
         self.cache: dict[str, ConfigResult | None] = {}
         self.defaults: dict[tuple[object, ...], DefaultsList] = {}
-        self._groups: dict[str, bool] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Return a copy, because Hydra merges into it. Raise UsageError with the file's name if it is not YAML."""
@@ -62,11 +61,6 @@ class Repository(CachingConfigRepository):
             return copy.deepcopy(super().load_config(config_path))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UsageError(f"{config_path}.yaml: {' '.join(str(error).split())}") from error
-
-    def group_exists(self, config_path: str) -> bool:
-        if config_path not in self._groups:
-            self._groups[config_path] = super().group_exists(config_path)
-        return self._groups[config_path]
 
     def folders(self) -> list[Path]:
         return [Path(source.path).resolve() for source in self.get_sources() if source.scheme() == "file"]
@@ -138,11 +132,8 @@ def _refuse_file(config_name: str | None, repository: Repository) -> None:
     names = [getattr(entry, "path", None) for entry in loaded.defaults_list or []]
     if "_self_" in names and "/config" in names[names.index("_self_") :]:
         raise UsageError(f"{config_name}.yaml: _self_ before /config lets /config override this file; expected it last")
-    for key in ("hydra.job_logging", "hydra.hydra_logging"):
-        node = OmegaConf.select(loaded.config, key)
-        if isinstance(node, DictConfig) and any(
-            name.endswith("()") for name in flatten({str(k): v for k, v in node.items()})
-        ):
+    for key in flatten(OmegaConf.to_container(loaded.config)):  # type: ignore[arg-type]
+        if key.startswith(("hydra.job_logging.", "hydra.hydra_logging.")) and key.endswith("()"):
             raise UsageError(f"{config_name}.yaml: {key}: refused, its () would call a function")
 
 
@@ -163,13 +154,9 @@ def _refuse(override: Override, repository: Repository) -> None:
     key = override.key_or_group
     if not key:
         raise UsageError(f"{override.input_line}: expected key=value")
-    options = repository.get_group_options(key) if repository.group_exists(key) else []
-    if override.is_delete():
-        if not key.startswith("hydra"):
-            expected = ", ".join(f"{key}={name}" for name in options) or f"{key}=<value>"
-            raise UsageError(f"~{key}: keys cannot be removed; expected {expected}")
-        return
-    if options and override.value_type is ValueType.ELEMENT:
+    if override.is_delete() and not key.startswith("hydra"):
+        raise UsageError(f"~{key}: keys cannot be removed; expected {key}=<value>")
+    if override.value_type is ValueType.ELEMENT and (options := repository.get_group_options(key)):
         value = override.value()
         if not isinstance(value, (str, QuotedString)):
             raise choices(key, "null" if value is None else value, options)

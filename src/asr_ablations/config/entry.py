@@ -26,7 +26,7 @@ from asr_ablations.config.targets import list_user_folders, use_folder
 from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, stop_before
-from asr_ablations.tools.files import CARRIED, CONF, REPOSITORY, typed, version
+from asr_ablations.tools.files import CONF, typed, version
 from asr_ablations.tools.reference import Help
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
 from asr_verdicts.errors import UsageError
@@ -41,9 +41,8 @@ def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
         return list(words)
     parsed, unknown = get_args_parser().parse_known_intermixed_args(list(words))
     for word in unknown:
-        if "=" in word:
-            raise UsageError(f"{word}: keys have no dashes; expected {word.lstrip('-')}")
-        raise UsageError(f"{word}: there is no such option; set keys like dropout=0.2 (--help lists them)")
+        hint = f"keys have no dashes; expected {word.lstrip('-')}" if "=" in word else "--help lists keys and options"
+        raise UsageError(f"{word}: there is no such option; {hint}")
     options = [name for name in ("run", "multirun", "cfg", "info") if getattr(parsed, name)]
     if len(options) > 1:
         raise UsageError(f"--{' and --'.join(options)}: expected one of them")
@@ -94,9 +93,20 @@ def entry(
 
     def decorate(task: Task) -> Task:
         look_up_in(CONF)
-        command = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
-            _carry_errors(task, checked)
-        )
+
+        @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
+        @functools.wraps(task)
+        def command(cfg: DictConfig) -> object:
+            try:
+                invocation = HydraConfig.get() if HydraConfig.initialized() else None
+                if "sweep" in cfg and cfg.sweep is None:
+                    cfg.sweep = sweep_name(invocation)
+                if invocation is not None:
+                    _refuse_sweep_file(invocation)
+                checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
+                return task(cfg)
+            except Exception as error:
+                raise _CarriedError(error) from None
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> object:
@@ -138,25 +148,6 @@ class _CarriedError(BaseException):
         self.error = error
 
 
-def _carry_errors(task: Task, checked: Task) -> Task:
-    """Make the task check its config first, and raise each error in a _CarriedError."""
-
-    @functools.wraps(task)
-    def wrapped(cfg: DictConfig) -> object:
-        try:
-            hydra = HydraConfig.get() if HydraConfig.initialized() else None
-            if "sweep" in cfg and cfg.sweep is None:
-                cfg.sweep = sweep_name(hydra)
-            if hydra is not None:
-                _refuse_sweep_file(hydra)
-            checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
-            return task(cfg)
-        except Exception as error:
-            raise _CarriedError(error) from None
-
-    return wrapped
-
-
 def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
     """Raise UsageError if a file that varies keys is used for one run, unless the command line sets them all."""
     typed_keys = {word.partition("=")[0].lstrip("+") for word in hydra.overrides.task}
@@ -172,11 +163,4 @@ def _explain(error: BaseException) -> BaseException:
         return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
     if not isinstance(error, (UsageError, HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError)):
         return error
-    if (stop := stop_before(error)) is not None:
-        return stop
-    name = str(getattr(error, "missing_cfg_file", None) or "")
-    if name and (REPOSITORY / "sweeps" / f"{name}.yaml").exists():
-        # in an installed package's command, this word means the package's sweeps
-        folder = "sweeps" if REPOSITORY == CARRIED else os.path.relpath(REPOSITORY / "sweeps")
-        return UsageError(f"-cn {name}: this file is not in conf/; expected -cd {folder} -cn {name}")
-    return UsageError(one_line(error))
+    return stop_before(error) or UsageError(one_line(error))

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.targets import groups, options_by_name
 from asr_ablations.tools.files import CONF
+from asr_verdicts.config import flatten
 from asr_verdicts.errors import UsageError, choices
 
 READS = {
@@ -27,16 +28,12 @@ REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 NEAREST = 2
 """Number of keys to propose in place of a wrong one."""
 ELSEWHERE = {
-    "max_epochs": ("epochs", "num_epochs", "trainer.max_epochs"), "optimizer.lr": ("learning_rate", "optim.lr"),
-    "weights": ("ckpt_path", "checkpoint_path", "finetune"), "batch.size": ("bs", "train_batch_size"),
-    "batch.accumulate": ("accumulate_grad_batches", "trainer.accumulate_grad_batches"),
-    "gpus": ("devices", "num_gpus", "trainer.devices"), "workers": ("num_workers", "data.num_workers"),
-    "width": ("hidden_size", "hidden_dim"), "layers": ("num_layers", "n_layers"),
-    "schedule": ("scheduler", "lr_scheduler"), "stopping": ("early_stopping", "callbacks"),
-    "gradient.limit": ("gradient_clip_val", "trainer.gradient_clip_val"), "sweep": ("experiment_name", "task_name"),
-    "-cd sweeps -cn <name>": ("experiment", "hparams_search"),
+    "epochs": "max_epochs", "learning_rate": "optimizer.lr", "bs": "batch.size", "accumulate_grad_batches":
+    "batch.accumulate", "ckpt_path": "weights", "checkpoint_path": "weights", "finetune": "weights", "devices": "gpus",
+    "num_workers": "workers", "hidden_size": "width", "hidden_dim": "width", "callbacks": "stopping",
+    "gradient_clip_val": "gradient.limit", "experiment_name": "sweep", "experiment": "-cd sweeps -cn <name>",
 }  # fmt: skip
-"""Keys, or the words to type, with the names that other templates and toolkits use for them."""
+"""Names that other templates and toolkits use, with our key or the words to type."""
 
 
 @cache
@@ -57,10 +54,8 @@ def read_keys(primary: str) -> tuple[dict[str, object], frozenset[str]]:
 def read_command(primary: str) -> tuple[dict[str, object], list[str]]:
     """Return the plain keys and the groups that a command reads."""
     plain, chosen = read_keys(primary)
-    reads = READS.get(primary, (*plain, *chosen))
-    return {key: value for key, value in plain.items() if key in reads}, [
-        name for name in sorted(chosen) if name in reads
-    ]
+    reads = {*READS.get(primary, (*plain, *chosen))}
+    return {key: value for key, value in plain.items() if key in reads}, sorted(chosen & reads)
 
 
 @cache
@@ -73,17 +68,16 @@ def read_every_key() -> dict[str, object]:
 def expect_keys(key: str, value: object) -> UsageError:
     """Make the error for a value in place of the keys below a key."""
     below = read_every_key().get(key)
-    name, first = next(iter(below.items()), ("", None)) if isinstance(below, dict) else ("", None)
-    example = f", such as {key}.{name}={'<value>' if first is None else first}" if name else ""
-    return choices(key, value, f"keys below it{example}")
+    return choices(key, value, f"keys below it: {', '.join(below)}" if isinstance(below, dict) else "keys below it")
 
 
-def list_unread(overrides: object, primary: str) -> str | None:
-    """Return a line on typed keys that only a training reads, not this command; None without such keys."""
-    words = [str(word) for word in overrides] if isinstance(overrides, Sequence) else []
+def print_unread(cfg: DictConfig, primary: str) -> None:
+    """Print the typed keys that only a training reads, not this command."""
+    words: list[str] = OmegaConf.to_container(cfg.overrides)  # type: ignore[assignment]
     typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in words)
     others = [key for key in typed if not key.startswith("hydra") and key.split(".")[0] not in READS[primary]]
-    return f"not read here: {', '.join(others)} (src/train.py reads them)" if others else None
+    if others:
+        print(f"not read here: {', '.join(others)} (src/train.py reads them)")
 
 
 def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefault], folders: Iterable[Path]) -> None:
@@ -92,8 +86,8 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
     defaults: the composed files. folders: folders of options, because an arm may choose one that refers to the key.
     """
     plain, chosen = read_keys(primary)
-    placed = {str(default.package).split(".")[0]: str(default.config_path) for default in defaults}
-    read = {*plain, *chosen, *FREE, *(key for key, path in placed.items() if path.split("/")[0] not in groups())}
+    users = (default for default in defaults if str(default.config_path).split("/")[0] not in groups())
+    read = {*plain, *chosen, *FREE, *(str(default.package).split(".")[0] for default in users)}
     wrong = [key for key in map(str, cfg) if key not in read]
     for key, values in plain.items():
         if isinstance(values, dict) and key not in FREE and isinstance(node := cfg._get_node(key), DictConfig):
@@ -104,37 +98,28 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
     referred = REFERENCE.findall(OmegaConf.to_yaml(cfg) + options)
     for key in wrong:
         if not any(reference == key or reference.startswith(f"{key}.") for reference in referred):
-            if placed.get(key, "").split("/")[0] == key:
-                raise UsageError(f"{key}={placed[key].split('/')[-1]}: this command does not use conf/{key}")
             raise refuse_key(key, primary)
 
 
 def refuse_key(key: str, primary: str) -> UsageError:
     """Make the error for a key that a command does not read. It names the nearest keys, or a group's options to add."""
     if files := sorted((CONF / key).glob("*.yaml")):
-        added = [file.stem for file in files if "@package _global_" in file.read_text(encoding="utf-8")]
-        if not added:
+        if any(key in read_keys(file.stem)[1] for file in CONF.glob("*.yaml")):
             return UsageError(f"{key}: this command does not use conf/{key}")
-        options = ", ".join(f"+{key}={name}" for name in added)
+        options = ", ".join(f"+{key}={file.stem}" for file in files)
         return UsageError(f"{key}: not used by default; expected {options}")
     plain, chosen = read_command(primary)
     nodes = {group: {name: None for node in options_by_name(group).values() for name in node} for group in chosen}
-    return UsageError(f"{key}: {propose_keys(key, [*_dotted({**plain, **nodes})])}")
+    return UsageError(f"{key}: {propose_keys(key, {**plain, **nodes, **flatten({**plain, **nodes})})}")
 
 
 def propose_keys(key: str, names: Collection[str]) -> str:
     """Propose keys in place of a wrong one, whose last part may be right elsewhere: lr is optimizer.lr."""
     others = [name for name in names if name != key and not name.startswith(f"{key}.") and "._" not in name]
-    usual = [name for name, alike in ELSEWHERE.items() if key in alike and (name in others or name.startswith("-"))]
-    same = [name for name in others if name.rpartition(".")[2] == key.rpartition(".")[2]]
+    last = key.rpartition(".")[2]
+    usual = [name for name in (ELSEWHERE.get(last, ""),) if name in others or name.startswith("-")]
+    same = [name for name in others if name.rpartition(".")[2] == last]
     near = [*usual, *same, *difflib.get_close_matches(key, others, n=NEAREST)]
     near = near or [name for name in others if key.startswith(f"{name}_")]
     nearest = ", ".join([*dict.fromkeys(near)][:NEAREST])
     return f"there is no such key; {f'nearest: {nearest}' if near else '--help keys lists them'}"
-
-
-def _dotted(config: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    for key, value in config.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{key}.")

@@ -24,7 +24,7 @@ WHOLE = {
 """Bounds of plain keys with a whole number. Components check the keys that they use, such as width and layers."""
 WHOLE_OR_NULL = {
     **{f"seeds.{name}": (0, LARGEST_SEED) for name in ("init", "order", "augment", "dropout")},
-    "ranks": (1, MOST_PROCESSES), "threads": (1, MOST_PROCESSES),
+    "ranks": (1, MOST_PROCESSES), "threads": (1, MOST_PROCESSES), "transcripts.every": (1, None),
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def check(cfg: DictConfig) -> None:
         whole(key, OmegaConf.select(cfg, key), *bounds)
     for key, bounds in WHOLE_OR_NULL.items():
         if (value := OmegaConf.select(cfg, key)) is not None:
-            whole(key, value, *bounds)
+            whole(key, value, *bounds, also="null")
     size, seconds = cfg.batch.size, cfg.batch.seconds
     if seconds is None:
         whole("batch.size", size, 1, MOST_IN_A_BATCH, also="batch.seconds set instead")
@@ -61,13 +61,9 @@ def check(cfg: DictConfig) -> None:
         raise choices("ranks", cfg.ranks, f"null, or one per GPU with gpus={cfg.gpus}")
     number("checkpoint_minutes", cfg.checkpoint_minutes, least=0, most=LONGEST)
     number("utilisation_seconds", cfg.utilisation_seconds, above=0, most=LONGEST)
-    if cfg.transcripts.every is not None:
-        whole("transcripts.every", cfg.transcripts.every, 1, also="null for none")
     if (price := OmegaConf.select(cfg, "hardware.price_per_hour")) is not None:
         number("hardware.price_per_hour", price, least=0, also="null for none")
     if cfg.get("until") is not None:
-        if not OmegaConf.is_dict(cfg.until) or "_target_" not in cfg.until:
-            raise choices("until", cfg.until, "null, or `override /until: verdict` among the file's defaults")
         build(cfg.until)()
     a_path("outputs", cfg.outputs)
     for key in ("sweep", "arm"):

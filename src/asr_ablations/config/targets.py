@@ -175,6 +175,4 @@ def source_hash(target: str) -> str | None:
     try:
         return hash_source(target)
     except ModuleNotFoundError as error:
-        folders = ", ".join(dict.fromkeys(str(folder.resolve().parent) for folder in list_user_folders()))
-        where = f"{folders} and installed packages" if folders else "installed packages"
-        raise UsageError(f"_target_={target}: {error} (searched {where})") from error
+        raise UsageError(f"_target_={target}: {error}") from error

@@ -3,6 +3,8 @@
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache, partial
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -85,19 +87,12 @@ def put_aside_damaged(record: Run) -> bool:
 
 def _earlier(cfg: DictConfig) -> Iterator[Run]:
     """Yield the runs of this config that have a folder, whatever their data and name."""
-    without_data = Run(cfg)
-    by_data: dict[str, Run] = {}
+    without_data, with_data = Run(cfg), cache(partial(Run, cfg))
     for folder in without_data.folder.parent.glob(f"*-{'?' * len(without_data.id)}"):
-        try:
+        with suppress(FileNotFoundError, UnreadableFileError):
             recorded = read_environment(folder).data_fingerprint
-        except (FileNotFoundError, UnreadableFileError):
-            continue
-        if recorded is None:
-            continue
-        if recorded not in by_data:
-            by_data[recorded] = Run(cfg, recorded)
-        if by_data[recorded].folder == folder:
-            yield by_data[recorded]
+            if recorded is not None and (run := with_data(recorded)).folder == folder:
+                yield run
 
 
 def _has_result(run: Run) -> bool:

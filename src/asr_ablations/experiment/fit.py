@@ -96,16 +96,17 @@ class TrainingRun:
             self._train()
             self._evaluate()
             exit_code = 0
-        except Pruned as pruned:
-            self._record_without_evaluation()
+        except (Pruned, Diverged) as ended:
+            self.utilisation.close()
+            self.record.phases["train"] = self.last.state_dict()["seconds"]
             if not rank():
-                print(f"pruned: {pruned}\nrun folder  {self.record.folder}", flush=True)
-            exit_code = 0
-            raise
-        except Diverged as diverged:
-            self._record_without_evaluation()
-            if self.logger is not None:
-                self.logger.log_metrics({DIVERGED: diverged.step})
+                write_json(self.record.folder / layout.SUMMARY, as_json(self._summary([], {})))
+            if isinstance(ended, Pruned):
+                exit_code = 0
+                if not rank():
+                    print(f"pruned: {ended}\nrun folder  {self.record.folder}", flush=True)
+            elif self.logger is not None:
+                self.logger.log_metrics({DIVERGED: ended.step})
             raise
         finally:
             self.utilisation.close()
@@ -145,12 +146,6 @@ class TrainingRun:
         write_json(self.record.folder / layout.SUMMARY, as_json(summary))
         log_result(self.logger, summary, rows)
         print_run(self.record.folder, summary, rows)
-
-    def _record_without_evaluation(self) -> None:
-        self.utilisation.close()
-        self.record.phases["train"] = self.last.state_dict()["seconds"]
-        if not rank():
-            write_json(self.record.folder / layout.SUMMARY, as_json(self._summary([], {})))
 
     def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Summary:
         self.table.save()  # the summary reads it

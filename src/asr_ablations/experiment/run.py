@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,13 +12,12 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.experiment.finished import is_finished, put_aside_damaged
+from asr_ablations.experiment.finished import compute_fingerprint, is_finished, put_aside_damaged
 from asr_ablations.experiment.fit import TrainingRun
-from asr_ablations.experiment.ranks import run_in_ranks
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import refuse_changed_files, weights_file
-from asr_ablations.runs.process import LAUNCHER
-from asr_ablations.runs.status import Diverged
+from asr_ablations.runs.process import LAUNCHER, command, wait_for
+from asr_ablations.runs.status import Diverged, fate_of
 from asr_ablations.tools.machine import allow_files, keep_memory, rank
 from asr_ablations.training.assembly import assemble, device_count, use_native
 from asr_ablations.training.callbacks.resume import read_last_checkpoint, restore_threads
@@ -46,6 +46,22 @@ def run(cfg: DictConfig) -> Path:
         if "LOCAL_RANK" in os.environ and LAUNCHER in os.environ:
             sys.exit()  # torchrun must not stop a rank while another writes; the launcher reads the status
         raise
+
+
+def run_in_ranks(cfg: DictConfig) -> Path:
+    """Run a config in a process per rank under torchrun; exit if one fails. Return the run's folder."""
+    device_count(cfg)
+    assemble(cfg, build(cfg.data))  # wrong values are refused once, before the ranks start
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(OmegaConf.to_yaml(cfg, resolve=True))
+        file.flush()
+        if code := wait_for(command(Path(sys.argv[0]), Path(file.name), ranks(cfg))):
+            sys.exit(code)
+    folder = Run(cfg, compute_fingerprint(cfg)).folder
+    ended = fate_of(folder)
+    if ended.diverged_at is not None:
+        raise Diverged(ended.diverged_at, ended.reason)
+    return folder
 
 
 def _run(cfg: DictConfig, stop: StopRequest) -> Path:

@@ -8,9 +8,8 @@ import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 from pytorch_lightning.loggers import Logger
-from rich.table import Table
+from rich.table import Column, Table
 
-from asr_ablations.data.audio import AVERAGED
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import ALONE, METRICS
@@ -28,7 +27,8 @@ from asr_verdicts.terminal import console
 
 EXAMPLES = 10
 """Transcripts of each test set that go to a logger with tables."""
-EXAMPLE_COLUMNS = ["set", "id", "reference", "hypothesis"]
+SHOWN_EXAMPLES = 3
+"""Transcripts of the first test set that are printed."""
 
 
 def summarise(
@@ -62,7 +62,7 @@ def summarise(
         precision=fitter.precision,
         seed_streams={name: get_seed(cfg, name) for name in STREAMS},
         ranks=fitter.world_size,
-        launch_seconds=_since_launch(throughput.first_step),
+        launch_seconds=throughput.first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
         # device memory on a GPU, this process's memory on a CPU
         peak_memory_bytes=int(torch.cuda.max_memory_reserved()) if on_gpu else peak_memory(),
         seconds=record.phases,
@@ -98,12 +98,9 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
         examples = [row for name in summary.test_sets for row in [r for r in rows if r["set"] == name][:EXAMPLES]]
         logger.log_table(
             "examples",
-            columns=EXAMPLE_COLUMNS,
+            columns=["set", "id", "reference", "hypothesis"],
             data=[[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in examples],
-            recordings=[
-                Recording(row["audio"], row["offset"], row["duration"], row.get("channel", AVERAGED))
-                for row in examples
-            ],
+            recordings=[Recording(row["audio"], row["offset"], row["duration"], row["channel"]) for row in examples],
         )
 
 
@@ -117,9 +114,6 @@ def finish(logger: Logger | None, exit_code: int) -> None:
     """End the logger with the run's exit code, if it takes one."""
     if isinstance(logger, LoggerWithExitCode):
         logger.finish(exit_code)
-
-
-SHOWN_EXAMPLES = 3
 
 
 def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> None:
@@ -142,20 +136,11 @@ def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> N
 
 
 def _table(summary: Summary) -> Table:
-    table = Table(title=summary.name, title_justify="left")
-    for column in ("set", "utterances", "words", "WER %", "CER %", "S", "D", "I"):
-        table.add_column(column, justify="left" if column == "set" else "right")
+    numbers = [Column(name, justify="right") for name in ("utterances", "words", "WER %", "CER %", "S", "D", "I")]
+    table = Table("set", *numbers, title=summary.name, title_justify="left")
     for name, final in summary.sets.items():
         sizes = [str(size) for size in (final.utterances, final.words)]
         percents = [f"{100 * (rate or 0.0):.2f}" for rate in (final.wer, final.cer)]
         counts = [str(count) for count in (final.substitutions, final.deletions, final.insertions)]
         table.add_row(name, *sizes, *percents, *counts)
     return table
-
-
-def _since_launch(first_step: float) -> float | None:
-    """Return the seconds from an arm's launch to its first step; None if no launcher started the run."""
-    try:
-        return first_step - float(os.environ[LAUNCHED])
-    except (KeyError, ValueError):
-        return None

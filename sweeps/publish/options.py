@@ -1,7 +1,4 @@
-"""Write docs/options.md, the reference of all options and keys in conf/, from the yaml files and their comments.
-
-make docs
-"""
+"""Write docs/options.md, the reference of all options and keys in conf/, from the yaml files: make docs."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
