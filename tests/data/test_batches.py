@@ -97,9 +97,6 @@ class Listed(Corpus):
     def find(self, split: str) -> list[Utterance]:
         return self.splits.get(split, [])
 
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        self.splits[split] = list(utterances)
-
     def read(self, split: str) -> Utterances:
         """Nothing is inspected: the files do not exist."""
         return Utterances.convert(self.find(split))

@@ -3,7 +3,7 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -93,10 +93,6 @@ class Corpus(ABC):
 
         Every run calls this, unless it is marked as `indexed`.
         """
-
-    @abstractmethod
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write utterances, each a whole audio file, as a split under `root` that `find` can read."""
 
     def check_splits(self, splits: Sequence[str]) -> None:
         """Raise UsageError if the corpus names any other split."""

@@ -12,7 +12,7 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Augmentation, batch_size
 from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader, explained
+from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader
 from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint, training_counts
 from asr_ablations.data.held_out import InTraining, in_training, warnings_of
 from asr_ablations.data.recording_cache import Cache
@@ -66,7 +66,6 @@ class SpeechData(pl.LightningDataModule):
         self.screened: dict[str, Screened] = {}
         self.in_training: dict[str, InTraining] = {}
         self._resumed = {"epoch": 0, "batches": 0}
-        self._failure: BaseException | None = None
 
     def setup(self, stage: str | None = None) -> None:
         """Read every split once. Raises UsageError for missing data, and for faulty data unless these are skipped."""
@@ -158,14 +157,6 @@ class SpeechData(pl.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue from a position; Lightning calls this before it creates the training batches."""
         self.resume(**state_dict)
-
-    def on_exception(self, exception: BaseException) -> None:
-        """Find the utterance at which a worker died, while the other workers are still alive."""
-        self._failure = explained(exception, self.sets["train"]) if self.sets else exception
-
-    def explain(self, error: BaseException) -> BaseException:
-        """Return the error that ended training; if a worker died, an error with the utterance's name."""
-        return self._failure or error
 
     def val_dataloader(self) -> list[SpeechLoader]:
         return [self._validation_dataloader(name) for name in self.corpus.validation]

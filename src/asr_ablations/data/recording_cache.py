@@ -51,16 +51,6 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class JoiningStore(Store, Protocol):
-    """A store that returns the recordings of a batch concatenated, so that they need not be copied again."""
-
-    def read_joined(self, utterances: Sequence[Utterance]) -> tuple[np.ndarray, list[Recording]]:
-        """Return one array with the values of all recordings, and the recordings as parts of it. Raises UsageError
-        with the utterance's id if it cannot be read.
-        """
-
-
-@runtime_checkable
 class Cache(Protocol):
     """cache: keeps recordings after their audio files were read."""
 
@@ -88,24 +78,13 @@ class Cached:
         self._open()
 
     def read(self, utterance: Utterance) -> Recording:
-        return self.read_joined([utterance])[1][0]
-
-    def read_joined(self, utterances: Sequence[Utterance]) -> tuple[np.ndarray, list[Recording]]:
-        rows = np.array([self.rows[u.id] for u in utterances], dtype=np.int64)
-        begins, ends = np.where(rows > 0, self.ends[rows - 1], 0), self.ends[rows]
-        places = np.cumsum([0, *(ends - begins)]).tolist()  # within the array
-        joined = np.empty((places[-1], *self.shape), self.dtype)
-        width = self.dtype.itemsize * math.prod(self.shape)
-        into = joined.reshape(-1).view(np.uint8).data
-        for utterance, begin, first, last in zip(utterances, begins.tolist(), places, places[1:], strict=False):
-            part = into[first * width : last * width]
-            if os.preadv(self.file.fileno(), [part], begin * width) < len(part):
-                raise UsageError(
-                    f"utterance {utterance.id}: the cache {self.path} was truncated while it was read; "
-                    "the same command builds it again"
-                )
-        values = [joined[first:last] for first, last in itertools.pairwise(places)]
-        return joined, [*zip(values, self.samples[rows].tolist(), strict=True)]
+        row = self.rows[utterance.id]
+        begin, end = int(self.ends[row - 1]) if row else 0, int(self.ends[row])
+        values = np.empty((end - begin, *self.shape), self.dtype)
+        position = begin * self.dtype.itemsize * math.prod(self.shape)
+        if os.preadv(self.file.fileno(), [values.reshape(-1).view(np.uint8).data], position) < values.nbytes:
+            raise UsageError(f"{self.path} was truncated while it was read; the same command builds it again")
+        return values, int(self.samples[row])
 
     def _open(self) -> None:
         self.file = self.path.open("rb", buffering=0)  # stays open, because the folder may be removed
@@ -125,11 +104,11 @@ def _load_index(folder: Path, count: int) -> np.ndarray:
     in a shared folder, other users may have written it.
     """
     try:
-        index = np.load(folder / "index.npy")
-        if not isinstance(index, np.ndarray) or index.dtype != np.int64 or index.shape != (2, count):
-            raise ValueError("its index has another shape or type")
-    except ValueError as error:
-        raise UsageError(f"{folder}: not a cache of {count} recordings ({error}); remove it to rebuild it") from error
+        index: np.ndarray = np.load(folder / "index.npy")
+    except ValueError:
+        index = np.empty(0)
+    if index.dtype != np.int64 or index.shape != (2, count):
+        raise UsageError(f"{folder}: not a cache of {count} recordings; remove it to rebuild it")
     return index
 
 
@@ -155,20 +134,19 @@ def build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utteran
 
 def _is_complete(folder: Path) -> bool:
     """Return whether the cache exists and is unchanged, by the states or hashes of its files."""
+    if not folder.exists():
+        return False
     try:
         about, states = read_json(folder / ABOUT), _read_states(folder)
-        if about["states"] == states:
-            return True
-        if intact := about["sha256"] == _hashes(folder):
+        if about["states"] != states:
+            if about["sha256"] != _hashes(folder):
+                raise ValueError("a file's content has changed")
             with suppress(OSError):  # every run verifies another user's cache again
                 write_json(folder / ABOUT, {**about, "states": states})
-    except FileNotFoundError:
-        return False
     except (OSError, ValueError, KeyError):
-        intact = False
-    if not intact:
         log.warning("the cache %s is damaged and is built again", folder)
-    return intact
+        return False
+    return True
 
 
 def _build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:

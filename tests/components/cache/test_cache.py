@@ -19,8 +19,6 @@ import torch
 from asr_ablations.components.cache import pcm
 from asr_ablations.config.build import build
 from asr_ablations.data import audio, recording_cache
-from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Items, collate
 from asr_ablations.data.recording_cache import cache_key
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import identity
@@ -54,31 +52,6 @@ def test_pcm_holds_the_samples_of_the_files_and_needs_them_no_more(utterances: l
     assert same(read_all(cache, utterances), expected)
     opened = cache.open("train", utterances, 0)
     assert same([opened.read(u)[0] for u in reversed(utterances)], expected[::-1])
-
-
-@pytest.mark.parametrize("name", ["pcm", "features"])
-def test_a_batch_lies_where_it_was_read_and_is_what_copying_makes(tiny_corpus: Path, tmp_path: Path, name: str) -> None:
-    """In any order, repeats and the first row included; with one utterance, too."""
-    options = (f"cache={name}", f"cache.root={tmp_path}")
-    cfg = compose("width=8", "layers=1", "gpus=0", *tiny_overrides(tiny_corpus), *options)
-    _, data = assemble(cfg, build(cfg.data))
-    data.setup()
-    speech = data.sets["train"]
-    for batch in ([3, 0, 5, 0], [0], [2]):
-        items = speech.__getitems__(batch)
-        assert isinstance(items, Items)
-        assert items.joined is not None
-        read, copied = collate(items), collate(list(items))
-        assert isinstance(read, Batch)
-        assert isinstance(copied, Batch)
-        values, expected = (read.audio, copied.audio) if name == "pcm" else (read.features, copied.features)
-        assert values is not None
-        assert expected is not None
-        assert np.shares_memory(values.numpy(), items.joined)
-        assert torch.equal(values, expected)
-        assert torch.equal(read.lengths, copied.lengths)
-        opened = [speech.store.read(speech.utterances[index])[0] for index in batch]
-        assert same([item.values for item in items], opened)
 
 
 def test_features_are_those_of_the_waveform_in_16_bits(utterances: list[Utterance], tmp_path: Path) -> None:
@@ -211,9 +184,7 @@ def test_a_cache_that_is_cut_or_removed_while_a_run_reads_it(built: Path, uttera
     os.truncate(built / "values", 2 * len(expected[0]))
     for cached in (opened, pickle.loads(pickle.dumps(opened))):
         assert same([cached.read(utterances[0])[0]], expected[:1])
-        with pytest.raises(
-            UsageError, match=rf"utterance {utterances[1].id}: the cache .*values was truncated while it was read"
-        ):
+        with pytest.raises(UsageError, match=r"pcm-train-.*values was truncated while it was read"):
             cached.read(utterances[1])
     opened = component("cache", "pcm", root=str(built.parent)).open("train", utterances, 0)
     shutil.rmtree(built)

@@ -51,10 +51,6 @@ class AN4(Folders):
         development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write a split like Folders does; dev is part of train."""
-        super().write("train" if split == "dev" else split, utterances)
-
     def _find_split(self, tested: bool) -> list[Utterance]:
         return super().find("test" if tested else "train")
 

@@ -4,8 +4,7 @@ Panayotov et al. 2015; used by Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. A
 layout.
 """
 
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,15 +61,6 @@ class Folders(Corpus):
     @indexed("folder")
     def find(self, split: str) -> list[Utterance]:
         return list_folder(self.folder(split))
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write one chapter per speaker, with copies of the audio files, which must be flac."""
-        for u in utterances:
-            chapter = self.folder(split) / u.speaker / "1"
-            chapter.mkdir(parents=True, exist_ok=True)
-            shutil.copy(u.audio, chapter / f"{u.id}.flac")
-            with (chapter / f"{u.speaker}-1.trans.txt").open("a", encoding="utf-8") as transcripts:
-                transcripts.write(f"{u.id} {u.text.upper()}\n")
 
 
 class LibriSpeech(Folders):

@@ -7,12 +7,11 @@ id and unit.
 import json
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
-from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, indexed, text_of
+from asr_ablations.data.corpus import Paths, faulty, indexed, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_number, is_whole
 from asr_verdicts.errors import UsageError
@@ -54,18 +53,6 @@ class Manifest(Paths):
             raise UsageError(f"{path}: {_describe_kind(first)}; a manifest is {expected}")
         named = _add_ids(utterances, path.parent)
         return self.add_speakers(named, lambda u: _join_parts(u.audio.with_suffix(""), path.parent))
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write one line per utterance. Audio files are not copied."""
-        path = self.path(split)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [
-            {"audio_filepath": str(u.audio.resolve()), "text": u.text, "id": u.id}
-            | ({"speaker": u.speaker} if u.speaker else {})
-            | ({"unit": u.unit} if u.unit and u.unit.partition(" ")[0] not in UNKNOWN_SPEAKERS else {})
-            for u in utterances
-        ]
-        path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
 
 
 def _describe_kind(line: str) -> str:

@@ -3,8 +3,6 @@
 """
 
 import re
-import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,17 +57,6 @@ class MLS(Folders):
         if not utterances:
             raise UsageError(f"no utterances in {folder / 'transcripts.txt'}")
         return utterances
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write one book per speaker with numbered utterances and copies of the audio files."""
-        assert self.root is not None
-        lines = []
-        for number, u in enumerate(utterances):
-            book = self.root / split / "audio" / u.speaker / "1"
-            book.mkdir(parents=True, exist_ok=True)
-            shutil.copy(u.audio, book / f"{u.speaker}_1_{number:06d}.{self.ending}")
-            lines.append(f"{u.speaker}_1_{number:06d}\t{u.text}\n")
-        (self.root / split / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
 
     def _parse_line(self, folder: Path, number: int, line: str) -> Utterance:
         id_, _, text = line.partition("\t")

@@ -3,11 +3,10 @@
 It has Kaldi data directories train and test, audio in WAVE, and no development set. Texts are the prompts.
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.an4 import SPLITS, development_speakers
-from asr_ablations.components.data.kaldi import read_directory, write_directory
+from asr_ablations.components.data.kaldi import read_directory
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, indexed
 from asr_ablations.data.download import Archive, Download, check_source, fetch
@@ -54,7 +53,3 @@ class SpeechOcean762(Folders):
         utterances, _ = read_directory(self.folder("train"), self.root)
         development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write a Kaldi directory; dev is part of train if speakers are held out. Audio files are not copied."""
-        write_directory(self.folder("train" if split == "dev" and self.held_out is not None else split), utterances)
