@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -16,7 +16,7 @@ import soundfile
 
 from asr_ablations.components.data.librispeech import LibriSpeech, list_folder
 from asr_ablations.config.build import build
-from asr_ablations.data.utterances import Columns, Utterance, Utterances
+from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import hints
 from tests.helpers.layouts import delivered, lay_out
@@ -370,11 +370,10 @@ def test_parts_are_joined_and_some_replaced() -> None:
 
 
 def test_arrays_of_a_file_give_them_back(tmp_path: Path) -> None:
-    columns = Columns.from_list(LISTED)
-    np.savez(tmp_path / "a.npz", **columns.arrays())
+    np.savez(tmp_path / "a.npz", **Utterances.convert(LISTED).arrays())
     with np.load(tmp_path / "a.npz") as file:
-        again = Columns.from_arrays(file)
-    assert [again.utterance(row) for row in range(7)] == LISTED
+        again = Utterances.from_arrays(file)
+    assert [*again] == LISTED
 
 
 def test_they_take_a_few_hundred_bytes_each() -> None:

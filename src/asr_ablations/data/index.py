@@ -24,7 +24,7 @@ import numpy as np
 from asr_ablations.data import audio
 from asr_ablations.data.audio import AudioError
 from asr_ablations.data.threads import in_threads
-from asr_ablations.data.utterances import Columns, PackedTexts, Utterance, Utterances
+from asr_ablations.data.utterances import PackedTexts, Utterance, Utterances
 from asr_ablations.tools.content_keys import FileState, content_key, dotted_name, hash_classes, library_versions
 from asr_ablations.tools.files import expanded
 from asr_ablations.tools.machine import one_at_a_time
@@ -56,7 +56,7 @@ class AudioFile(NamedTuple):
 class Listing(NamedTuple):
     """A split's utterances, facts (N, 6) about their audio, and hashes and paths of the files and folders read."""
 
-    columns: Columns
+    utterances: Utterances
     facts: np.ndarray
     sources: PackedTexts
 
@@ -121,7 +121,7 @@ class SplitIndex:
                 listing = self._load() or self._make(find)
                 if decode:
                     listing = self._decode(listing)
-        return Utterances([listing.columns], np.arange(len(listing.columns)))
+        return listing.utterances
 
     def _load(self) -> Listing | None:
         """Return the stored listing if it is valid."""
@@ -132,7 +132,7 @@ class SplitIndex:
         sources = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
         if any(_hash_source(path) != recorded for recorded, path in sources):
             return None
-        return listing if _are_unchanged(listing.columns.texts["audio"], listing.facts) else None
+        return listing if _are_unchanged(listing.utterances.texts["audio"], listing.facts) else None
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -164,9 +164,8 @@ class SplitIndex:
             fault = None if placed.fault else decoded.get(_identify_part(placed, file.state))
             utterances[row] = placed if fault is None else replace(placed, fault=fault)
             facts[row] = (*file.state, file.samples, file.rate, fault is not None)
-        listing = Listing(
-            Columns.from_list(utterances), facts, PackedTexts.pack(f"{hash_} {path}" for path, hash_ in sources.items())
-        )
+        packed = PackedTexts.pack(f"{hash_} {path}" for path, hash_ in sources.items())
+        listing = Listing(Utterances.convert(utterances), facts, packed)
         if self.keeps_listing or any((path, file.state) not in indexed for path, file in files.items()):
             self._store(listing)
         return listing
@@ -182,11 +181,10 @@ class SplitIndex:
             arrays = _load_arrays(self.path.with_name(name))
             if arrays is None or str(arrays["audio_code"]) != self.audio_code:
                 continue
-            columns, facts, _ = _restore(arrays)
-            texts = columns.texts["audio"]
-            for row in [row for row in range(len(texts)) if texts[row] in paths]:
+            utterances, facts, _ = _restore(arrays)
+            for row in [row for row, path in enumerate(utterances.strings("audio")) if path in paths]:
                 *numbers, samples, rate, is_decoded = facts[row].tolist()
-                u, state = columns.utterance(row), FileState(*numbers)
+                u, state = utterances[row], FileState(*numbers)
                 if u.content:
                     files[str(u.audio), state] = AudioFile(state, samples, rate, u.content)
                 if is_decoded:
@@ -195,18 +193,15 @@ class SplitIndex:
 
     def _decode(self, listing: Listing) -> Listing:
         """Decode audio that has not been decoded yet, to find faults. An interruption loses only unfinished chunks."""
-        columns, facts, sources = listing
+        utterances, facts, sources = listing
         rows = _find_rows_to_decode(listing)
-        faults = [columns.texts["fault"][row] for row in range(len(columns))]
-        waiting = iter(rows.tolist())
+        faults, waiting = dict[int, str](), iter(rows.tolist())
         try:
-            for chunk in in_threads(_find_fault, Utterances([columns], rows), f"decoding {self.split}"):
+            for chunk in in_threads(_find_fault, utterances.take(rows), f"decoding {self.split}"):
                 for fault, row in zip(chunk, waiting, strict=False):
                     faults[row], facts[row, DECODED] = fault, 1
         finally:
-            listing = Listing(
-                Columns({**columns.texts, "fault": PackedTexts.pack(faults)}, columns.numbers), facts, sources
-            )
+            listing = Listing(utterances.with_faults(faults), facts, sources)
             self._store(listing)
         return listing
 
@@ -215,7 +210,7 @@ class SplitIndex:
             "code": np.array(self.code),
             "audio_code": np.array(self.audio_code),
             "facts": listing.facts,
-            **listing.columns.arrays(),
+            **listing.utterances.arrays(),
             **listing.sources.arrays("sources"),
         }
         try:
@@ -235,7 +230,7 @@ def _load_arrays(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def _restore(arrays: dict[str, np.ndarray]) -> Listing:
-    return Listing(Columns.from_arrays(arrays), arrays["facts"], PackedTexts.from_arrays(arrays, "sources"))
+    return Listing(Utterances.from_arrays(arrays), arrays["facts"], PackedTexts.from_arrays(arrays, "sources"))
 
 
 def _are_unchanged(paths: PackedTexts, facts: np.ndarray) -> bool:
@@ -279,8 +274,7 @@ def _identify_part(utterance: Utterance, state: FileState) -> tuple[object, ...]
 
 
 def _find_rows_to_decode(listing: Listing) -> np.ndarray:
-    has_fault = np.diff(listing.columns.texts["fault"].ends) > 0
-    return np.flatnonzero((listing.facts[:, DECODED] == 0) & ~has_fault)
+    return np.flatnonzero((listing.facts[:, DECODED] == 0) & ~listing.utterances.has("fault"))
 
 
 def _find_fault(utterance: Utterance) -> str:
