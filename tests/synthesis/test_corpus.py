@@ -71,11 +71,6 @@ def tiny(root: Path) -> dict[str, Path]:
         ({"test_speakers": 0}, "data.test_speakers=0: expected a whole number, 1 or more"),
         ({"test_sentences": 2.5}, "data.test_sentences=2.5: expected a whole number, 1 or more"),
         ({"validation_speakers": "all"}, "data.validation_speakers=all: expected a whole number, 1 or more"),
-        ({"hours": 1e9}, r"data.hours=1e\+09: train needs at least 36,000,000.0 GB, but only .* free in"),
-        (
-            {"test_speakers": 10**12},
-            "data.test_speakers=1000000000000 data.test_sentences=.*: test-clean needs .*",
-        ),
         ({"validation_sentences": True}, "data.validation_sentences=True: expected a whole number, 1 or more"),
     ],
 )

@@ -3,7 +3,7 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -185,22 +185,20 @@ def faulty(id_: str, path: Path, fault: str) -> Utterance:
     return Utterance(id_, "", path, 0.0, 0.0, "", fault=fault)
 
 
-def list_folders(folder: Path) -> Iterator[Path | Utterance]:
-    """Yield the folders in a folder, sorted by name, or a fault if it cannot be read."""
-    for path in entries(folder):
-        if isinstance(path, Utterance) or path.is_dir():
-            yield path
+def list_folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, sorted by name. Raises UsageError if it cannot be read."""
+    return [path for path in entries(folder) if path.is_dir()]
 
 
-def entries(folder: Path) -> list[Path | Utterance]:
-    """Return the contents of a folder, sorted by name, or one fault if it cannot be read. Path.glob would skip it
+def entries(folder: Path) -> list[Path]:
+    """Return the contents of a folder, sorted by name. Raises UsageError if it cannot be read; Path.glob would skip it
     silently.
     """
     note(folder)
     try:
         return [folder / name for name in sorted(os.listdir(folder))]
     except OSError as error:
-        return [faulty(str(folder), folder, f"unreadable folder: {error.strerror}")]
+        raise UsageError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
 def text_of(path: Path) -> str:
@@ -226,6 +224,10 @@ class Paths(Corpus):
     """
 
     root: Path
+    needed: ClassVar[Sequence[str]] = ("",)
+    """Files that every path must have; "" for the path itself."""
+    layout: ClassVar[str]
+    """What a path is, for the message about a missing file."""
 
     def __init__(self, *, speaker_of: str | None, **options: "Unpack[CorpusOptions]") -> None:
         if speaker_of is not None:
@@ -238,6 +240,13 @@ class Paths(Corpus):
         self.train, self.validation, self.test = (
             [names[path] for path in splits] for splits in (self.train, self.validation, self.test)
         )
+
+    def prepare(self) -> None:
+        for file in (self.root / path / name for path in self.paths.values() for name in self.needed):
+            if not file.exists():
+                raise UsageError(
+                    f"{file} is missing: expected {self.layout}; to check it afterwards: {self.prepare_command()}"
+                )
 
     def path(self, split: str) -> Path:
         """Return a split's path."""

@@ -117,10 +117,6 @@ class SpeechData(pl.LightningDataModule):
         """A hash that depends on the corpus's utterances, texts and audio, but not on the model or alphabet."""
         return fingerprint(self.corpus)
 
-    def resume(self, epoch: int, batches: int) -> None:
-        """Continue after `batches` batches of an epoch."""
-        self._resumed = {"epoch": epoch, "batches": batches}
-
     def describe(self) -> DataDescription:
         """Describe the data for the run's record: content and hash of each set, and utterances left out by reason."""
         return {
@@ -156,17 +152,17 @@ class SpeechData(pl.LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue from a position; Lightning calls this before it creates the training batches."""
-        self.resume(**state_dict)
+        self._resumed = state_dict
 
     def val_dataloader(self) -> list[SpeechLoader]:
-        return [self._validation_dataloader(name) for name in self.corpus.validation]
-
-    def _validation_dataloader(self, name: str) -> SpeechLoader:
-        """Return this rank's share of a validation set. If a rank's share would be empty, all ranks read the whole set,
-        which gives the same means, because Lightning waits for the values of every rank.
+        """Return this rank's share of each validation set. If a rank's share would be empty, all ranks read the whole
+        set, which gives the same means, because Lightning waits for the values of every rank.
         """
         rank, ranks = self.place()
-        return self.evaluation_dataloader(name, *((rank, ranks) if len(self.sets[name]) >= ranks else (0, 1)))
+        return [
+            self.evaluation_dataloader(name, *((rank, ranks) if len(self.sets[name]) >= ranks else (0, 1)))
+            for name in self.corpus.validation
+        ]
 
     def place(self) -> tuple[int, int]:
         """Return (rank, number of ranks)."""

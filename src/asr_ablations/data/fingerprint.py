@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
@@ -72,33 +73,28 @@ class DataDescription(TypedDict):
 
 def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[str, int]:
     """Count how often each word of the other sets occurs in the training set."""
-    words_asked = {word for other in others for text in other.strings("text") for word in text.split()}
-    counts = dict.fromkeys(sorted(words_asked), 0)
-    for text in training.strings("text"):
-        for word in text.split():
-            if word in counts:
-                counts[word] += 1
-    return counts
+    words_asked = {word for other in others for word in _count_words(other)}
+    counts = _count_words(training)
+    return {word: counts[word] for word in sorted(words_asked)}
+
+
+def _count_words(utterances: Utterances) -> Counter[str]:
+    return Counter(word for text in utterances.strings("text") for word in text.split())
 
 
 def describe_set(screened: "Screened", in_training: InTraining | None = None) -> SetDescription:
     """Describe a set: counts and hash of the utterances used, ids left out, and overlap with training."""
     utterances = screened.kept
     speakers = set(utterances.strings("speaker"))
-    words, vocabulary = 0, set[str]()
-    for text in utterances.strings("text"):
-        spoken = text.split()
-        words += len(spoken)
-        vocabulary.update(spoken)
+    words = _count_words(utterances)
+    units = {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
     return {
         "utterances": len(utterances),
         "hours": sum(utterances.column("duration").tolist()) / 3600,
         "speakers": 0 if "" in speakers else len(speakers),
-        "units": len(
-            {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
-        ),
-        "words": words,
-        "vocabulary": len(vocabulary),
+        "units": len(units),
+        "words": words.total(),
+        "vocabulary": len(words),
         "sha256": content_hash(utterances),
         "left_out": screened.left_out_ids(),
         "infeasible": screened.infeasible,

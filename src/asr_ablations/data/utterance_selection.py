@@ -84,12 +84,10 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
             textless = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
             utterances = utterances.with_faults({i: "" for i in textless if utterances[i].fault.startswith(SILENT)})
         occurrences = Counter(utterances.strings("id"))
-        repeated = np.zeros(len(utterances), np.bool_)
-        if len(occurrences) < len(utterances):
-            repeated[:] = [occurrences[id_] > 1 for id_ in utterances.strings("id")]
-        texts = Transcripts.measure(utterances, alphabet)
+        repeated = np.array([occurrences[id_] > 1 for id_ in utterances.strings("id")], np.bool_)
+        least_frames, unfit = _measure_texts(utterances, alphabet)
         available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
-        suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
+        suspects = ~utterances.has("fault") & (repeated | unfit | (least_frames > available))
         pairs = ((i, utterances[i]) for i in np.flatnonzero(suspects).tolist())
         judged[name] = utterances.with_faults(
             {i: _describe_fault(u, alphabet, occurrences[u.id], tested) for i, u in pairs}
@@ -129,21 +127,15 @@ def _describe_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utte
     return f" contain {named}{help_ and f': {help_}'}"
 
 
-class Transcripts(NamedTuple):
-    """All texts of a set (N,). least_frames: needed by CTC; unfit: whether empty or with foreign characters."""
-
-    least_frames: np.ndarray
-    unfit: np.ndarray
-
-    @staticmethod
-    def measure(utterances: Utterances, alphabet: Alphabet) -> "Transcripts":
-        least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
-        for chunk in utterances.chunks():
-            labels, counts = alphabet.encode_all([*chunk.strings("text")])
-            owners = np.repeat(np.arange(len(chunk)), counts)
-            least.append(shortest_paths(labels, counts))
-            unfit.append((counts == 0) | (np.bincount(owners[labels < 0], minlength=len(chunk)) > 0))
-        return Transcripts(np.concatenate(least), np.concatenate(unfit))
+def _measure_texts(utterances: Utterances, alphabet: Alphabet) -> tuple[np.ndarray, np.ndarray]:
+    """Return the frames that CTC needs for each text (N,), and whether it is empty or has foreign characters (N,)."""
+    least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+    for chunk in utterances.chunks():
+        labels, counts = alphabet.encode_all([*chunk.strings("text")])
+        owners = np.repeat(np.arange(len(chunk)), counts)
+        least.append(shortest_paths(labels, counts))
+        unfit.append((counts == 0) | (np.bincount(owners[labels < 0], minlength=len(chunk)) > 0))
+    return np.concatenate(least), np.concatenate(unfit)
 
 
 def select(
@@ -162,8 +154,9 @@ def select(
         trained = name == "train"
         sound = ~utterances.has("fault")
         infeasible, too_short = sound.copy(), sound.copy()
-        available = _count_output_frames(utterances.take(sound), output_frames)
-        infeasible[sound] = available < Transcripts.measure(utterances.take(sound), alphabet).least_frames
+        samples = np.rint(utterances.take(sound).column("duration") * SAMPLE_RATE).astype(np.int64)
+        available = output_frames(torch.from_numpy(samples)).numpy()
+        infeasible[sound] = available < _measure_texts(utterances.take(sound), alphabet)[0]
         too_short[sound] = available == 0
         if trained:
             too_short = infeasible
@@ -216,12 +209,6 @@ def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, 
     if needed > available:
         return f"transcript longer than frames: {needed} labels and repeats, {available} frames of {utterance.audio}"
     return ""
-
-
-def _count_output_frames(utterances: Utterances, output_frames: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
-    """Return the numbers of model output frames (N,)."""
-    samples = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
-    return output_frames(samples).numpy()
 
 
 def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:

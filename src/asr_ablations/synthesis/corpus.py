@@ -12,12 +12,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from asr_ablations.synthesis.recordings import SECONDS_PER_UTTERANCE, SpeakerJob, generate_speaker
+from asr_ablations.synthesis.recordings import SpeakerJob, generate_speaker
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
-from asr_ablations.tools.files import amount, read_json
+from asr_ablations.tools.files import read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.signals import end_with, start_of
-from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import bar
 
 SPEED = 200  # seconds of speech per second and core, only for estimates
@@ -85,7 +84,7 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
     - SPEAKERS.TXT and split.json
 
     vocabulary.txt is next to the splits. Raises ValueError for an unknown language or an impossible number of words,
-    UsageError if the disk is too small, and RuntimeError if espeak-ng fails.
+    and RuntimeError if espeak-ng fails.
     """
     if not _unfinished(root, request, splits):
         return
@@ -94,8 +93,6 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
 
     spoken_words = vocabulary(request.language, request.words)
     corpus = request.corpus(root)
-    for split in _unfinished(root, request, splits):
-        _refuse_too_large(root, request, split)
     corpus.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(root / f".{corpus.name}.lock", f"Waiting for another process that generates {corpus}"):
         jobs = {}
@@ -112,26 +109,6 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
             do_all(generate_speaker, [job for split_jobs in jobs.values() for job in split_jobs], f"Generating {names}")
         for folder, split_jobs in jobs.items():
             _finish_split(folder, split_jobs)
-
-
-LEAST_BYTES = 10_000
-"""The fewest bytes of a second of speech as FLAC."""
-
-
-def _refuse_too_large(root: Path, request: Request, split: str) -> None:
-    """Raise UsageError if a split does not fit on the disk, unless it has already been started."""
-    if _working_folder(request.folder(root, split)).exists():
-        return
-    if split == "train":
-        keys, seconds = f"data.hours={request.hours:g}", 3600 * request.hours
-    else:
-        role, (speakers, sentences) = "validation" if split.startswith("dev") else "test", request.evaluation(split)
-        keys = f"data.{role}_speakers={speakers} data.{role}_sentences={sentences}"
-        seconds = SECONDS_PER_UTTERANCE * speakers * sentences
-    disk = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.exists())
-    if LEAST_BYTES * seconds > (free := shutil.disk_usage(disk).free):
-        needed = f"{split} needs at least {amount(LEAST_BYTES * seconds)}"
-        raise UsageError(f"{keys}: {needed}, but only {amount(free)} are free in {root}")
 
 
 def _unfinished(root: Path, request: Request, splits: Sequence[str]) -> list[str]:

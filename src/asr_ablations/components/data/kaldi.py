@@ -24,14 +24,7 @@ class Kaldi(Paths):
     - Commands (`sph2pipe … |`) are refused, because a corpus must not execute anything.
     """
 
-    def prepare(self) -> None:
-        for path in self.paths.values():
-            for name in ("wav.scp", "text"):
-                if not (self.root / path / name).is_file():
-                    raise UsageError(
-                        f"{self.root / path / name} is missing: expected a Kaldi data directory with wav.scp and text; "
-                        f"to check it afterwards: {self.prepare_command()}"
-                    )
+    needed, layout = ("wav.scp", "text"), "a Kaldi data directory with wav.scp and text"
 
     @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:

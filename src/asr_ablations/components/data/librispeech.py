@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 class Folders(Corpus):
-    """A corpus in LibriSpeech's layout, with a folder under the root for each split."""
+    """A corpus in LibriSpeech's layout, with a folder under the root for each split. download: the archives' source."""
+
+    download: Download
 
     def folder(self, split: str) -> Path:
         """Return a split's folder."""
@@ -38,16 +40,21 @@ class Folders(Corpus):
         return self.root / split
 
     def prepare(self) -> None:
+        folders, remedy = ", ".join(self.folders()), f"to prepare it: {self.prepare_command()}"
         if self.root is None:
-            raise UsageError(
-                f"data.root is not set: expected the folder that contains {', '.join(self.folders())}; "
-                f"to prepare it: {self.prepare_command()}"
-            )
+            raise UsageError(f"data.root is not set: expected the folder that contains {folders}; {remedy}")
         for name in self.missing():
-            raise UsageError(
-                f"data.root={self.root}: no folder {name} in it (expected {', '.join(self.folders())}); "
-                f"to prepare it: {self.prepare_command()}"
-            )
+            raise UsageError(f"data.root={self.root}: no folder {name} in it (expected {folders}); {remedy}")
+
+    def archives(self, missing: list[str]) -> list[Archive]:
+        """Return the archives in which the missing splits can be downloaded."""
+        return []
+
+    def fetch(self) -> None:
+        """Download, verify and unpack missing splits if their archives are known."""
+        if self.root is not None and (archives := self.archives(self.missing())):
+            fetch(archives, self.root, self.download["address"])
+        self.prepare()
 
     def enter(self, folder: str) -> None:
         """Use a folder under the root as root if splits are missing, because archives contain such a folder."""
@@ -85,43 +92,27 @@ class LibriSpeech(Folders):
         self.download = download
         self.enter("LibriSpeech")
 
-    def fetch(self) -> None:
-        """Download, verify and unpack the missing splits."""
+    def archives(self, missing: list[str]) -> list[Archive]:
         checksums = self.download["sha256"]
-        for split in (missing := self.missing() if self.root else []):
+        for split in missing:
             if split not in checksums:
                 raise choices("split", split, f"a folder in {self.root}, or an archive: {', '.join(checksums)}")
-        if self.root is not None and missing:
-            archives = [Archive(split, "LibriSpeech", [split], checksums[split]) for split in missing]
-            fetch(archives, self.root, self.download["address"])
-        self.prepare()
+        return [Archive(split, "LibriSpeech", [split], checksums[split]) for split in missing]
 
 
 def list_folder(folder: Path) -> list[Utterance]:
     """Return the utterances of a split in the order of its transcripts. Audio files without a transcript are faults.
     Raises UsageError for an empty split.
     """
-    utterances = [utterance for speaker in list_folders(folder) for utterance in _list_speaker(speaker)]
+    chapters = (chapter for speaker in list_folders(folder) for chapter in list_folders(speaker))
+    utterances = [utterance for chapter in chapters for utterance in _list_chapter(chapter)]
     if not utterances:
         raise UsageError(f"no utterances in {folder} (expected <speaker>/<chapter>/*.trans.txt)")
     return utterances
 
 
-def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
-    if isinstance(speaker, Utterance):
-        yield speaker
-        return
-    for chapter in list_folders(speaker):
-        if isinstance(chapter, Utterance):
-            yield chapter
-        else:
-            yield from _list_chapter(chapter)
-
-
 def _list_chapter(chapter: Path) -> Iterator[Utterance]:
-    inside = entries(chapter)
-    yield from (path for path in inside if isinstance(path, Utterance))
-    paths = {clean(path.name): path for path in inside if isinstance(path, Path)}
+    paths = {clean(path.name): path for path in entries(chapter)}
     for name in [name for name in paths if name.endswith(".trans.txt")]:
         for line in filter(None, map(str.strip, text_of(paths[name]).split("\n"))):
             id_, _, text = line.partition(" ")

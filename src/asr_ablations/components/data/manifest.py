@@ -32,13 +32,7 @@ class Manifest(Paths):
     - offset, duration: in seconds; channel: counted from 0, by default the mean of all
     """
 
-    def prepare(self) -> None:
-        for path in self.paths.values():
-            if not (self.root / path).exists():
-                raise UsageError(
-                    f"{self.root / path} is missing: expected a file of JSON lines with audio_filepath and text"
-                    f"; to check it afterwards: {self.prepare_command()}"
-                )
+    layout = "a file of JSON lines with audio_filepath and text"
 
     @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:

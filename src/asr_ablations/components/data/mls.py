@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, indexed, text_of
-from asr_ablations.data.download import Archive, Download, check_source, fetch
+from asr_ablations.data.download import Archive, Download, check_source
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.text import spelled_on_disk
@@ -39,12 +39,9 @@ class MLS(Folders):
         """The archive's name, which depends on the ending."""
         return f"{self.download['archive']}_opus" if self.ending == "opus" else self.download["archive"]
 
-    def fetch(self) -> None:
-        """Download, verify and unpack the language's archive, unless every split is present."""
-        if self.root is not None and (missing := self.missing()):
-            md5 = self.download["md5"].get(self.archive)
-            fetch([Archive(self.archive, self.archive, missing, md5)], self.root, self.download["address"])
-        self.prepare()
+    def archives(self, missing: list[str]) -> list[Archive]:
+        md5 = self.download["md5"].get(self.archive)
+        return [Archive(self.archive, self.archive, missing, md5)] if missing else []
 
     @indexed("ending")
     def find(self, split: str) -> list[Utterance]:

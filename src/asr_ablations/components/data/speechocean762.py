@@ -9,7 +9,7 @@ from asr_ablations.components.data.an4 import SPLITS, development_speakers
 from asr_ablations.components.data.kaldi import read_directory
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, indexed
-from asr_ablations.data.download import Archive, Download, check_source, fetch
+from asr_ablations.data.download import Archive, Download, check_source
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import whole
 
@@ -38,12 +38,10 @@ class SpeechOcean762(Folders):
     def folders(self) -> list[str]:
         return [name for name in SPLITS if name != "dev" or self.held_out is None]
 
-    def fetch(self) -> None:
-        """Download, verify and unpack the archive, unless every split is present."""
-        if self.root is not None and (missing := [name for name in ("train", "test") if name in self.missing()]):
-            archive = Archive(ARCHIVE, ARCHIVE, [*missing, AUDIO], self.download["md5"].get(ARCHIVE))
-            fetch([archive], self.root, self.download["address"])
-        self.prepare()
+    def archives(self, missing: list[str]) -> list[Archive]:
+        splits = [name for name in ("train", "test") if name in missing]
+        md5 = self.download["md5"].get(ARCHIVE)
+        return [Archive(ARCHIVE, ARCHIVE, [*splits, AUDIO], md5)] if splits else []
 
     @indexed("held_out")
     def find(self, split: str) -> list[Utterance]:
