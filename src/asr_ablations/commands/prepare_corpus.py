@@ -11,11 +11,12 @@ from asr_ablations.config.build import build
 from asr_ablations.config.keys import list_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
+from asr_ablations.data.fingerprint import describe_set, fingerprint
 from asr_ablations.data.held_out import in_training, warnings_of
 from asr_ablations.data.utterance_selection import EXAMPLES, complaints, judge, select
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
 from asr_verdicts.terminal import console, harmless_line
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ def prepare(cfg: DictConfig) -> None:
         print(line)
 
 
-def _print(sets: Mapping[str, SetDescription]) -> None:
+def _print(sets: Mapping[str, Json]) -> None:
     table = Table()
     table.add_column("set")
     for column in ("utterances", "speakers", "words", "vocabulary", "hours", "left out"):

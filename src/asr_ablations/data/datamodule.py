@@ -13,12 +13,13 @@ from asr_ablations.data.batch import Augmentation, batch_size
 from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader
-from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint, training_counts
+from asr_ablations.data.fingerprint import describe_set, fingerprint, training_counts
 from asr_ablations.data.held_out import InTraining, in_training, warnings_of
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterances
 from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
 
 log = logging.getLogger(__name__)
 
@@ -117,8 +118,10 @@ class SpeechData(pl.LightningDataModule):
         """A hash that depends on the corpus's utterances, texts and audio, but not on the model or alphabet."""
         return fingerprint(self.corpus)
 
-    def describe(self) -> DataDescription:
-        """Describe the data for the run's record: content and hash of each set, and utterances left out by reason."""
+    def describe(self) -> Json:
+        """Describe the data for the run's record: the sets by name, the alphabet, and how often each word of the other
+        sets occurs in training (training_counts).
+        """
         return {
             "fingerprint": self.fingerprint,
             "sets": {

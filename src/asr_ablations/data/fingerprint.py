@@ -4,12 +4,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from asr_ablations.data.audio import AVERAGED
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.held_out import InTraining
 from asr_ablations.data.utterances import Utterance, Utterances
+from asr_verdicts.files import Json
 
 if TYPE_CHECKING:
     from asr_ablations.data.utterance_selection import Screened
@@ -27,11 +28,7 @@ def content_hash(utterances: Sequence[Utterance]) -> str:
          + ("" if channel == AVERAGED else f"\tchannel {channel}")).encode()
         for id_, speaker, text, content, unit, offset, duration, channel in zip(*strings, *numbers, strict=True)
     ]  # fmt: skip
-    lines.sort()
-    digest = hashlib.sha256(lines[0] if lines else b"")
-    for line in lines[1:]:
-        digest.update(b"\n" + line)
-    return digest.hexdigest()
+    return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
 
 
 def fingerprint(corpus: Corpus) -> str:
@@ -40,35 +37,6 @@ def fingerprint(corpus: Corpus) -> str:
     """
     hashes = {name: content_hash(corpus.read_set(name)) for name in corpus.sets()}
     return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()[:16]
-
-
-class SetDescription(TypedDict):
-    """Counts and hash of a set's utterances, and ids left out by reason. speakers: 0 if any is unknown. units: number
-    drawn independently, such as voices; by default the speakers. in_training: None for the training set.
-    """
-
-    utterances: int
-    hours: float
-    speakers: int
-    units: int
-    words: int
-    vocabulary: int
-    sha256: str
-    left_out: dict[str, list[str]]
-    infeasible: list[str]
-    in_training: InTraining | None
-
-
-class DataDescription(TypedDict):
-    """A run's data: fingerprint, sets by name, and the alphabet's characters and separation. training_counts: how often
-    each word of the other sets occurs in training.
-    """
-
-    fingerprint: str
-    sets: dict[str, SetDescription]
-    training_counts: dict[str, int]
-    alphabet: str
-    separation: str
 
 
 def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[str, int]:
@@ -82,8 +50,11 @@ def _count_words(utterances: Utterances) -> Counter[str]:
     return Counter(word for text in utterances.strings("text") for word in text.split())
 
 
-def describe_set(screened: "Screened", in_training: InTraining | None = None) -> SetDescription:
-    """Describe a set: counts and hash of the utterances used, ids left out, and overlap with training."""
+def describe_set(screened: "Screened", in_training: InTraining | None = None) -> Json:
+    """Describe a set: counts and hash of the utterances used, ids left out by reason, and overlap with training (None
+    for the training set). speakers: 0 if any is unknown. units: number drawn independently, such as voices; by default
+    the speakers.
+    """
     utterances = screened.kept
     speakers = set(utterances.strings("speaker"))
     words = _count_words(utterances)

@@ -30,6 +30,8 @@ TOO_SHORT = "too short for one output frame (features.window, model.convolutions
 UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
 """Reasons that are not faults of an utterance: another model or limit would use it."""
 EXAMPLES = 3
+CHUNK = 4096
+"""Utterances whose texts are in memory at the same time."""
 SIGNS = 12
 """Characters that a complaint lists; some alphabets have thousands."""
 FOREIGN = "characters outside the alphabet"
@@ -104,33 +106,39 @@ class Complaint(NamedTuple):
 
 def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alphabet) -> list[Complaint]:
     """Group faulty utterances by set and cause, with the largest group of each set first."""
-    normalise = {name: normalisation(name, corpus.language, "data.normalise", lower) for name in CURES}
+    learnable = set[str]().union(*judged["train"].strings("text")) if "train" in judged else set()
     result = []
     for name, utterances in judged.items():
-        groups: dict[tuple[str, str], list[Utterance]] = {}
+        groups: dict[str, list[Utterance]] = {}
         for u in utterances.take(utterances.has("fault")):
-            reason = u.fault.partition(":")[0]
-            cures = (CURES[x] for x in normalise if reason == FOREIGN and not alphabet.foreign(normalise[x](u.text)))
-            groups.setdefault((reason, next(cures, "")), []).append(u)
-        for (reason, cure), group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
-            about = _describe_signs(group, cure, judged, alphabet) if reason == FOREIGN else f": {reason}"
+            groups.setdefault(u.fault.partition(":")[0], []).append(u)
+        for reason, group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+            about = f": {reason}"
+            if reason == FOREIGN:
+                about = f" contain {_describe_foreign(group, corpus.language, alphabet, learnable)}"
             result.append(Complaint(f"{len(group)} of {len(utterances)} utterances of {name}{about}", group))
     return result
 
 
-def _describe_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utterances], alphabet: Alphabet) -> str:
+def _describe_foreign(group: list[Utterance], language: str, alphabet: Alphabet, learnable: set[str]) -> str:
+    """Return the foreign characters of texts and the settings that remove or learn all of them."""
     signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
-    learnt = "train" in judged and set(signs).issubset(set().union(*judged["train"].strings("text")))
-    ways = [cure, "alphabet=derived learns {}" if learnt else ""]
+    cures = []
+    for name, cure in CURES.items():
+        normalise = normalisation(name, language, "data.normalise", lower)
+        if not cures and not any(alphabet.foreign(normalise(u.text)) for u in group):
+            cures.append(cure)
+    if learnable.issuperset(signs):
+        cures.append("alphabet=derived learns {}")
     named = " ".join(map(repr, signs[:SIGNS])) + " …" * (len(signs) > SIGNS)
-    help_ = ", ".join(filter(None, ways)).replace("{}", "it" if len(signs) == 1 else "them")
-    return f" contain {named}{help_ and f': {help_}'}"
+    return named + ": " * bool(cures) + ", ".join(cures).replace("{}", "it" if len(signs) == 1 else "them")
 
 
 def _measure_texts(utterances: Utterances, alphabet: Alphabet) -> tuple[np.ndarray, np.ndarray]:
     """Return the frames that CTC needs for each text (N,), and whether it is empty or has foreign characters (N,)."""
     least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
-    for chunk in utterances.chunks():
+    for begin in range(0, len(utterances), CHUNK):
+        chunk = utterances[begin : begin + CHUNK]
         labels, counts = alphabet.encode_all([*chunk.strings("text")])
         owners = np.repeat(np.arange(len(chunk)), counts)
         least.append(shortest_paths(labels, counts))

@@ -36,8 +36,6 @@ class Utterance:
 
 TEXTS = ("id", "speaker", "audio", "text", "content", "fault", "unit")
 NUMBERS = {"offset": np.float64, "duration": np.float64, "channel": np.int64}
-CHUNK = 4096
-"""Rows whose texts are in memory at the same time."""
 
 
 class PackedTexts:
@@ -162,8 +160,3 @@ class Utterances(Sequence[Utterance]):
     def has(self, name: str) -> np.ndarray:
         """Return whether a text column is not empty, for each row (N,)."""
         return np.diff(self.texts[name].ends)[self.rows] > 0
-
-    def chunks(self) -> Iterator["Utterances"]:
-        """Yield the utterances in chunks of a few thousand."""
-        for begin in range(0, len(self), CHUNK):
-            yield self[begin : begin + CHUNK]
