@@ -83,7 +83,7 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
     - <speaker>/<chapter>/<speaker>-<chapter>-<nnnn>.flac (16 kHz), and <speaker>-<chapter>.trans.txt (upper case)
     - SPEAKERS.TXT and split.json
 
-    vocabulary.txt is next to the splits. Raises ValueError for an unknown language or an impossible number of words,
+    vocabulary.txt is next to the splits. Raises UsageError for an unknown language or an impossible number of words,
     and RuntimeError if espeak-ng fails.
     """
     if not _unfinished(root, request, splits):
@@ -132,19 +132,8 @@ def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
         seconds = request.hours * 3600 / speakers
     else:
         speakers, utterances = request.evaluation(split)
-    return [
-        SpeakerJob(
-            folder=_working_folder(folder),
-            language=request.language,
-            words=request.words,
-            seed=request.seed,
-            split=split,
-            index=index,
-            seconds=seconds,
-            utterances=utterances,
-        )
-        for index in range(speakers)
-    ]
+    working = _working_folder(folder)
+    return [SpeakerJob(working, request, split, index, seconds, utterances) for index in range(speakers)]
 
 
 def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
@@ -161,9 +150,9 @@ def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
         lines.append(f"{record['number']} | {record['sex']} | {first.split} | {minutes} | {voice}, {room}\n")
     (first.speech / SPEAKERS).write_text("".join(lines), encoding="utf-8")
     content = {
-        "language": first.language,
-        "vocabulary": first.words,
-        "seed": first.seed,
+        "language": first.request.language,
+        "vocabulary": first.request.words,
+        "seed": first.request.seed,
         "generator_version": GENERATOR_VERSION,
         "espeak_version": recordings.version(),
         "sha256": hashlib.sha256("".join(record["sha256"] for record in records).encode()).hexdigest(),  # of everything

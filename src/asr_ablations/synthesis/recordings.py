@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import espeakng_loader
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.synthesis.request import Request
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.signals import deferred
 from asr_verdicts.files import Json, named, write
@@ -110,9 +111,7 @@ class SpeakerJob:
     """
 
     folder: Path
-    language: str
-    words: int
-    seed: int
+    request: Request
     split: str
     index: int
     seconds: float
@@ -163,11 +162,12 @@ def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
 
     from asr_ablations.synthesis import speakers as people
 
-    sampler, resample = _tools(job.language, job.words)
-    speaker = people.draw_speaker(job.seed, job.language, job.split, job.index)
+    request = job.request
+    sampler, resample = _tools(request.language, request.words)
+    speaker = people.draw_speaker(request.seed, request.language, job.split, job.index)
     spoken: set[str] = set()
     for number in range(10**9):
-        rng = people.generator("utterance", job.seed, job.language, job.words, job.split, job.index, number)
+        rng = people.generator("utterance", request.seed, request.language, request.words, job.split, job.index, number)
         sentence = sampler.draw(rng, job.split)
         for _ in range(20):  # a small vocabulary may not have enough sentences to avoid every repetition
             if sentence not in spoken:
@@ -187,7 +187,7 @@ def generate_speaker(job: SpeakerJob) -> float:
 
     if job.record.exists():
         return float(read_json(job.record)["seconds"])
-    speaker = people.draw_speaker(job.seed, job.language, job.split, job.index)
+    speaker = people.draw_speaker(job.request.seed, job.request.language, job.split, job.index)
     temporary = job.partial / f"{speaker.number}-{os.getpid()}"
     totals = _write_chapters(job, speaker.number, temporary)
     final = job.speech / str(speaker.number)

@@ -41,21 +41,8 @@ class Manifest(Paths):
         utterances = [_parse_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
-        first = next(filter(str.strip, lines)).lstrip()
-        if first[0] == "[" or all(u.fault.startswith(("not JSON", "no audio_filepath")) for u in utterances):
-            expected = "JSON lines with audio_filepath, text, and perhaps id, speaker, offset, duration, channel, unit"
-            raise UsageError(f"{path}: {_describe_kind(first)}; a manifest is {expected}")
         named = _add_ids(utterances, path.parent)
         return self.add_speakers(named, lambda u: _join_parts(u.audio.with_suffix(""), path.parent))
-
-
-def _describe_kind(line: str) -> str:
-    """Describe a file that is not a manifest, by its first line."""
-    if line.startswith("["):
-        return "a JSON list"
-    if line.startswith("{") and (keys := re.findall(r'"(\w+)": ', line)):
-        return f"lines with {', '.join(keys)}"
-    return "a table" if re.search(r"[\t,;]", line) else "not JSON"
 
 
 def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
@@ -73,7 +60,7 @@ def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
         if IMPOSSIBLE.search(str(entry.get(key, ""))):
             return faulty(where, manifest, f"wrong {key}: contains NUL or half of a character: {entry[key]!r}")
     for key in ("offset", "duration"):
-        if not _is_seconds(entry.get(key)):
+        if (value := entry.get(key)) is not None and not (is_number(value) and value >= 0):
             return faulty(where, manifest, f"wrong {key}: expected seconds, found {entry[key]!r}")
     if entry.get("channel") is not None and not (is_whole(entry["channel"], 0) and entry["channel"] < MOST_CHANNELS):
         return faulty(where, manifest, f"wrong channel: expected 0 to {MOST_CHANNELS - 1}, found {entry['channel']!r}")
@@ -94,10 +81,6 @@ def _build_utterance(manifest: Path, entry: Json) -> Utterance:
     text, unit = entry["text"], str(entry.get("unit") or "")
     channel = AVERAGED if entry.get("channel") is None else entry["channel"]
     return Utterance(clean(str(id_ or "")), spoken_by, audio, float(offset), seconds, text, unit=unit, channel=channel)
-
-
-def _is_seconds(value: object) -> bool:
-    return value is None or (is_number(value) and value >= 0)
 
 
 def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:

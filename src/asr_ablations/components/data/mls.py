@@ -32,12 +32,8 @@ class MLS(Folders):
         if not re.fullmatch(r"[\w.-]+", str(download["archive"] or "")):
             raise choices("data.download.archive", download["archive"], "the name of an archive, as mls_german")
         self.ending, self.download = ending, download
+        self.archive = f"{download['archive']}_opus" if ending == "opus" else download["archive"]
         self.enter(self.archive)
-
-    @property
-    def archive(self) -> str:
-        """The archive's name, which depends on the ending."""
-        return f"{self.download['archive']}_opus" if self.ending == "opus" else self.download["archive"]
 
     def archives(self, missing: list[str]) -> list[Archive]:
         md5 = self.download["md5"].get(self.archive)

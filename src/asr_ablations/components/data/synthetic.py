@@ -66,10 +66,7 @@ class Synthetic(Folders):
 
         if self.root is None:
             raise UsageError("data.root is not set: expected a folder for the generated corpus")
-        try:
-            generate(self.root, self.request, self.folders())
-        except ValueError as error:
-            raise UsageError(str(error)) from error
+        generate(self.root, self.request, self.folders())
 
 
 def add_voices(utterances: Iterable[Utterance], table: Path) -> list[Utterance]:
