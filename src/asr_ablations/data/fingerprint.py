@@ -67,7 +67,7 @@ def describe_set(screened: "Screened", in_training: InTraining | None = None) ->
         "words": words.total(),
         "vocabulary": len(words),
         "sha256": content_hash(utterances),
-        "left_out": screened.left_out_ids(),
+        "left_out": {reason: sorted(u.id for u in group) for reason, group in sorted(screened.left_out.items())},
         "infeasible": screened.infeasible,
         "in_training": in_training,
     }

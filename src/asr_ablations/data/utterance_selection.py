@@ -48,10 +48,6 @@ class Screened:
     left_out: dict[str, list[Utterance]] = field(default_factory=dict)
     infeasible: list[str] = field(default_factory=list)
 
-    def left_out_ids(self) -> dict[str, list[str]]:
-        """Return the sorted ids of utterances left out, by reason."""
-        return {reason: sorted(u.id for u in utterances) for reason, utterances in sorted(self.left_out.items())}
-
 
 def screen(
     corpus: Corpus,

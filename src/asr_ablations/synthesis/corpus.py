@@ -51,15 +51,14 @@ def _do_in_processes(
 ) -> None:
     # spawn: the parent may have threads or CUDA, which a fork would break
     parent = os.getpid(), start_of(os.getpid())
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent) as pool:
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent)
+    try:
         futures = {pool.submit(work, job): job for job in jobs}
-        try:
-            for future in as_completed(futures):
-                future.result()
-                advance(futures[future].expected_seconds)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for future in as_completed(futures):
+            future.result()
+            advance(futures[future].expected_seconds)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _start_worker(parent: int, started: float) -> None:

@@ -90,14 +90,14 @@ def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     folders: dict[str, set[Path]] = {}
     for u in utterances:
         folders.setdefault(u.audio.stem, set()).add(u.audio)
-    return [u if u.id else replace(u, id=_make_id(u, folder, len(folders[u.audio.stem]) > 1)) for u in utterances]
-
-
-def _make_id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
-    stem = _join_parts(utterance.audio.with_suffix(""), folder) if ambiguous else utterance.audio.stem
-    start = f"-{1000 * utterance.offset:07.0f}" if utterance.offset else ""
-    channel = "" if utterance.channel == AVERAGED else f"-channel{utterance.channel}"
-    return clean(f"{stem}{start}{channel}")
+    named = []
+    for u in utterances:
+        ambiguous = len(folders[u.audio.stem]) > 1
+        stem = _join_parts(u.audio.with_suffix(""), folder) if ambiguous else u.audio.stem
+        start = f"-{1000 * u.offset:07.0f}" if u.offset else ""
+        channel = "" if u.channel == AVERAGED else f"-channel{u.channel}"
+        named.append(u if u.id else replace(u, id=clean(f"{stem}{start}{channel}")))
+    return named
 
 
 def _join_parts(path: Path, root: Path) -> str:
