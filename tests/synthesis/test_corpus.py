@@ -150,12 +150,12 @@ def test_interrupted_run_continues_to_the_same_bytes(
 ) -> None:
     whole, count = recordings.generate_speaker, 0
 
-    def stop_in_the_second_split(job: recordings.SpeakerJob) -> float:
+    def stop_in_the_second_split(job: recordings.SpeakerJob) -> None:
         nonlocal count
         count += 1
         if count == 4:
             raise KeyboardInterrupt
-        return whole(job)
+        whole(job)
 
     splits = ["dev-clean", "test-clean"]
     with monkeypatch.context() as patch:

@@ -21,9 +21,6 @@ from asr_verdicts.texts.ids import speakers_of
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-LONGEST_KEPT = 86_400
-"""Largest limit for an utterance in seconds, a day; a larger one would not limit anything."""
-
 
 class CorpusOptions(TypedDict):
     """The arguments of every corpus; see Corpus."""
@@ -69,12 +66,12 @@ class Corpus(ABC):
     ) -> None:
         self.root = expanded(root, "data.root") if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
-        self.train, self.validation, self.test = listed(train), listed(validation), listed(test)
-        for role in self.requested:
-            check_names(f"data.{role}", getattr(self, role))
+        self.train, self.validation, self.test = (
+            listed(f"data.{role}", names) for role, names in self.requested.items()
+        )
         for key, seconds in {"max_seconds": max_seconds, "max_evaluated_seconds": max_evaluated_seconds}.items():
             if seconds is not None:
-                number(f"data.{key}", seconds, above=0, most=LONGEST_KEPT, also="null for no limit")
+                number(f"data.{key}", seconds, above=0, also="null for no limit")
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
         self.language, self.normalise, self.on_bad = language, normalise, on_bad
@@ -163,16 +160,12 @@ def indexed(*options: str) -> Callable[[Find], Find]:
     return mark
 
 
-def check_names(key: str, names: object) -> None:
-    """Raise UsageError unless `names` has at least one split, each a text."""
-    are_names = isinstance(names, (list, tuple)) and all(isinstance(name, str) and name for name in names)
-    if not are_names or not names:
+def listed(key: str, names: object) -> list[str]:
+    """Return one or more names as a list. Raises UsageError unless there is at least one, each a text."""
+    several = [names] if isinstance(names, str) else names
+    if not isinstance(several, (list, tuple)) or not several or not all(isinstance(n, str) and n for n in several):
         raise choices(key, names, "the name of at least one split")
-
-
-def listed(names: str | Sequence[str]) -> list[str]:
-    """Return one or more names as a list."""
-    return [names] if isinstance(names, str) else list(names)
+    return list(several)
 
 
 def file_utterance(id_: str, speaker: str, audio: Path, text: str) -> Utterance:

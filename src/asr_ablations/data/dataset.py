@@ -70,11 +70,6 @@ class Speech(Dataset):
     def __len__(self) -> int:
         return len(self.utterances)
 
-    @property
-    def needs_processes(self) -> bool:
-        """Return whether reading needs CPU time (decoding, augmentation) rather than only copying."""
-        return self.store.decodes or self.perturbation is not None
-
     def __getitem__(self, index: int) -> Item:
         """Raises UsageError with the utterance's id if it cannot be read."""
         utterance = self.utterances[index]
@@ -130,7 +125,8 @@ class SpeechLoader(DataLoader):
     dataset: Speech
 
     def __init__(self, speech: Speech, sampler: Iterable[list[int]], workers: int, *, pinned: bool = False) -> None:
-        self.ahead = workers > 0 and not speech.needs_processes
+        only_copies = not (speech.store.decodes or speech.perturbation)
+        self.ahead = workers > 0 and only_copies
         workers = 0 if self.ahead else workers
         super().__init__(
             speech,

@@ -23,8 +23,8 @@ SPEED = 200  # seconds of speech per second and core, only for estimates
 WORTH_PROCESSES = 5.0  # seconds of work; for less, starting processes costs more than it saves
 
 
-def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: str) -> None:
-    """Apply `work` to every job without a record, in one process per core if that is faster; show progress."""
+def do_all(jobs: list[SpeakerJob], title: str) -> None:
+    """Generate every speaker without a record, in one process per core if that is faster; show progress."""
     open_jobs = [job for job in jobs if not job.record.exists()]
     expected = sum(job.expected_seconds for job in open_jobs)
     processes = min(cores(), len(open_jobs))
@@ -32,7 +32,7 @@ def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: 
     with bar(title, sum(job.expected_seconds for job in jobs)) as advance:
         advance(sum(job.expected_seconds for job in jobs) - expected)
         if processes > 1 and expected / SPEED >= WORTH_PROCESSES:
-            _do_in_processes(work, open_jobs, advance, processes)
+            _do_in_processes(open_jobs, advance, processes)
             return
         import torch
 
@@ -40,20 +40,18 @@ def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: 
         torch.set_num_threads(1)
         try:
             for job in open_jobs:
-                work(job)
+                generate_speaker(job)
                 advance(job.expected_seconds)
         finally:
             torch.set_num_threads(threads)
 
 
-def _do_in_processes(
-    work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int
-) -> None:
+def _do_in_processes(jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int) -> None:
     # spawn: the parent may have threads or CUDA, which a fork would break
     parent = os.getpid(), start_of(os.getpid())
     pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent)
     try:
-        futures = {pool.submit(work, job): job for job in jobs}
+        futures = {pool.submit(generate_speaker, job): job for job in jobs}
         for future in as_completed(futures):
             future.result()
             advance(futures[future].expected_seconds)
@@ -105,7 +103,7 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
         if jobs:  # all splits at once, because starting the processes costs seconds
             names = ", ".join(folder.name for folder in jobs)
             (corpus / "vocabulary.txt").write_text("".join(f"{word}\n" for word in spoken_words), encoding="utf-8")
-            do_all(generate_speaker, [job for split_jobs in jobs.values() for job in split_jobs], f"Generating {names}")
+            do_all([job for split_jobs in jobs.values() for job in split_jobs], f"Generating {names}")
         for folder, split_jobs in jobs.items():
             _finish_split(folder, split_jobs)
 

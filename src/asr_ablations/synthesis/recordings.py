@@ -17,7 +17,6 @@ import espeakng_loader
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.synthesis.request import Request
-from asr_ablations.tools.files import read_json
 from asr_ablations.tools.signals import deferred
 from asr_verdicts.files import Json, named, write
 
@@ -181,12 +180,10 @@ def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
         yield sentence, people.record(speaker, dry, rng)
 
 
-def generate_speaker(job: SpeakerJob) -> float:
-    """Write a speaker's folder, then the record that marks it as complete, and return the seconds of speech."""
+def generate_speaker(job: SpeakerJob) -> None:
+    """Write a speaker's folder, then the record that marks it as complete."""
     from asr_ablations.synthesis import speakers as people
 
-    if job.record.exists():
-        return float(read_json(job.record)["seconds"])
     speaker = people.draw_speaker(job.request.seed, job.request.language, job.split, job.index)
     temporary = job.partial / f"{speaker.number}-{os.getpid()}"
     totals = _write_chapters(job, speaker.number, temporary)
@@ -195,7 +192,6 @@ def generate_speaker(job: SpeakerJob) -> float:
     os.replace(temporary, final)
     record = {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)}
     write(job.record, json.dumps(record, indent=1) + "\n")
-    return float(totals["seconds"])
 
 
 def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Json:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from asr_ablations.data.corpus import (
     Corpus,
     CorpusOptions,
-    check_names,
     entries,
     faulty,
     file_utterance,
@@ -86,9 +85,8 @@ class LibriSpeech(Folders):
     ) -> None:
         super().__init__(**options)
         check_source(download["address"], download["sha256"], digits=64)
-        for name, splits in named.items():
-            check_names(f"data.named.{name}", splits)
-        self.train = [split for name in listed(options["train"]) for split in named.get(name, [name])]
+        joined = {name: listed(f"data.named.{name}", splits) for name, splits in named.items()}
+        self.train = [split for name in self.train for split in joined.get(name, [name])]
         self.download = download
         self.enter("LibriSpeech")
 
