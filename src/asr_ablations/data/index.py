@@ -125,14 +125,10 @@ class SplitIndex:
 
     def _load(self) -> Listing | None:
         """Return the stored listing if it is valid."""
-        arrays = _load_arrays(self.path) if self.keeps_listing else None
-        if arrays is None or str(arrays["code"]) != self.code:
+        stored = _read_index(self.path) if self.keeps_listing else None
+        if stored is None or stored[0] != self.code or not _is_unchanged(stored[2]):
             return None
-        listing = _restore(arrays)
-        sources = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
-        if any(_hash_source(path) != recorded for recorded, path in sources):
-            return None
-        return listing if _are_unchanged(listing.utterances.texts["audio"], listing.facts) else None
+        return stored[2]
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -178,10 +174,10 @@ class SplitIndex:
         """
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
         for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob raises for a folder of another user
-            arrays = _load_arrays(self.path.with_name(name))
-            if arrays is None or str(arrays["audio_code"]) != self.audio_code:
+            stored = _read_index(self.path.with_name(name))
+            if stored is None or stored[1] != self.audio_code:
                 continue
-            utterances, facts, _ = _restore(arrays)
+            utterances, facts, _ = stored[2]
             for row in [row for row, path in enumerate(utterances.strings("audio")) if path in paths]:
                 *numbers, samples, rate, is_decoded = facts[row].tolist()
                 u, state = utterances[row], FileState(*numbers)
@@ -220,27 +216,28 @@ class SplitIndex:
             log.warning("the index of %s cannot be stored, so every run creates it again: %s", self.split, error)
 
 
-def _load_arrays(path: Path) -> dict[str, np.ndarray] | None:
-    """Return the arrays of an index, or None if it is missing or damaged; the format has checksums."""
+def _read_index(path: Path) -> tuple[str, str, Listing] | None:
+    """Return the hashes of the code and of the code for audio, and the listing. None if the index is missing or
+    damaged; the format has checksums.
+    """
     try:
         with path.open("rb") as opened, np.load(opened) as file:
-            return {name: file[name] for name in ("code", "audio_code", *file.files)}
+            arrays = {name: file[name] for name in file.files}
+        sources = PackedTexts.from_arrays(arrays, "sources")
+        listing = Listing(Utterances.from_arrays(arrays), arrays["facts"], sources)
+        return str(arrays["code"]), str(arrays["audio_code"]), listing
     except DAMAGED:
         return None
 
 
-def _restore(arrays: dict[str, np.ndarray]) -> Listing:
-    return Listing(Utterances.from_arrays(arrays), arrays["facts"], PackedTexts.from_arrays(arrays, "sources"))
-
-
-def _are_unchanged(paths: PackedTexts, facts: np.ndarray) -> bool:
-    """Return whether all files are in their recorded states. Repeated files are checked once."""
-    previous = None
-    for row, state in enumerate(map(tuple, facts[:, : len(MISSING)].tolist())):
-        if (path := paths[row]) != previous and (FileState.read(path) or MISSING) != state:
-            return False
-        previous = path
-    return True
+def _is_unchanged(listing: Listing) -> bool:
+    """Return whether all texts, folders and audio files are as recorded."""
+    recorded = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
+    if any(_hash_source(path) != hash_ for hash_, path in recorded):
+        return False
+    facts = map(tuple, listing.facts[:, : len(MISSING)].tolist())
+    states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # each file once
+    return all((FileState.read(path) or MISSING) == state for path, state in states.items())
 
 
 def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
