@@ -118,7 +118,7 @@ def test_a_verdict_says_that_speakers_were_trained_on() -> None:
                                         " alphabet=derived learns it"),
         ({}, ["ñu añ", "a"], "1 of 2 utterances of train contain 'u' 'ñ': alphabet=derived learns them"),
         ({"normalise": "none"}, ["A", "a"], "1 of 2 utterances of train contain 'A': data.normalise=case makes it "
-                                            "small, alphabet=derived learns it"),
+                                            "lower case, alphabet=derived learns it"),
         ({"normalise": "punctuation"}, ["A cab.", "a, bee"], ""),
         ({}, ["", "a"], "1 of 2 utterances of train: empty transcript"),
     ],
