@@ -127,9 +127,9 @@ class Utterances(Sequence[Utterance]):
         if isinstance(index, slice):
             return Utterances(self.texts, self.numbers, self.rows[index])
         row = self.rows[index]
-        texts = {name: texts[row] for name, texts in self.texts.items()}
-        numbers = {name: numbers[row].item() for name, numbers in self.numbers.items()}
-        return Utterance(**{**texts, **numbers, "audio": Path(texts["audio"])})
+        fields: dict[str, Any] = {name: texts[row] for name, texts in self.texts.items()}
+        fields |= {name: numbers[row].item() for name, numbers in self.numbers.items()}
+        return Utterance(**{**fields, "audio": Path(fields["audio"])})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(Utterance.__eq__, self, other))

@@ -24,7 +24,8 @@ class Kaldi(Paths):
     - Commands (`sph2pipe … |`) are refused, because a corpus must not execute anything.
     """
 
-    needed, layout = ("wav.scp", "text"), "a Kaldi data directory with wav.scp and text"
+    needed = ("wav.scp", "text")
+    layout = "a Kaldi data directory with wav.scp and text"
 
     @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:
