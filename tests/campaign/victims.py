@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 import yaml
 
-from asr_ablations.data.recording_cache import ABOUT
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, run_folders
 from tests.helpers.run_results import results
 
@@ -93,9 +92,9 @@ def evaluations(folder: Path) -> dict[str, object]:
 
 
 def digests(folder: Path, patterns: tuple[str, ...] = ("**/*",)) -> dict[str, str]:
-    """SHA-256 of every file of a folder by its path there: but locks, indexes, and when a cache was verified."""
+    """SHA-256 of every file of a folder by its path there: but locks and indexes."""
     files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
-    names = {str(path.relative_to(folder)): path for path in files if path.suffix != ".lock" and path.name != ABOUT}
+    names = {str(path.relative_to(folder)): path for path in files if path.suffix != ".lock"}
     return {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
         for name, path in names.items()

@@ -17,6 +17,7 @@ from asr_ablations.synthesis.request import SPLITS
 from asr_verdicts.config import differences, within
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_environment, run, run_folders
 from tests.helpers.interpreter import expect, python
+from tests.helpers.layouts import write_split
 from tests.helpers.small_models import bigrams
 from tests.helpers.support import CONF, component, shared_data
 from tests.helpers.sweep_files import NAMES, SWEEPS, arms, choices, composed, is_decoding, is_search
@@ -49,7 +50,7 @@ def few_of_speechocean762(folder: Path) -> Path:
     )
     for split in ("train", "dev", "test"):
         utterances = list(source.read(split))
-        few.write(split, utterances[:: len(utterances) // 6])
+        write_split(few, split, utterances[:: len(utterances) // 6])
     return folder
 
 

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,9 +95,6 @@ class Listed(Corpus):
 
     def find(self, split: str) -> list[Utterance]:
         return self.splits.get(split, [])
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        self.splits[split] = list(utterances)
 
     def read(self, split: str) -> Utterances:
         """Nothing is inspected: the files do not exist."""

@@ -16,7 +16,7 @@ import soundfile
 
 from asr_ablations.components.data.librispeech import LibriSpeech, list_folder
 from asr_ablations.config.build import build
-from asr_ablations.data.utterances import Columns, Utterance, Utterances
+from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import hints
 from tests.helpers.layouts import delivered, lay_out
@@ -246,7 +246,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path, transcripts: str | None) -> 
 NOBODY = 65534
 
 
-def test_a_folder_that_cannot_be_read_is_a_fault_and_not_an_empty_one() -> None:
+def test_a_folder_that_cannot_be_read_is_an_error_and_not_an_empty_one() -> None:
     """Path.glob passes over it in silence. Root may read everything, and tries as nobody."""
     with TemporaryDirectory(dir="/tmp") as open_to_all:  # pytest's own folder is closed to others
         root = Path(open_to_all)
@@ -257,18 +257,17 @@ def test_a_folder_that_cannot_be_read_is_a_fault_and_not_an_empty_one() -> None:
         user = os.geteuid()
         try:
             os.seteuid(user or NOBODY)
-            reasons = faults(root)
+            with pytest.raises(UsageError, match=f"cannot read the folder {closed}: Permission denied"):
+                faults(root)
         finally:
             os.seteuid(user)
             closed.chmod(0o700)
-    assert reasons[str(closed)].startswith("unreadable folder")
 
 
-def test_a_split_that_is_no_folder_is_a_fault(tmp_path: Path) -> None:
+def test_a_split_that_is_no_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "train").write_text("no folder")
-    assert faults(tmp_path / "train") == {
-        str(tmp_path / "train"): "unreadable folder: Not a directory",
-    }
+    with pytest.raises(UsageError, match=r"cannot read the folder .*train: Not a directory"):
+        faults(tmp_path / "train")
 
 
 def mls(root: Path, **options: Any) -> Any:
@@ -370,11 +369,10 @@ def test_parts_are_joined_and_some_replaced() -> None:
 
 
 def test_arrays_of_a_file_give_them_back(tmp_path: Path) -> None:
-    columns = Columns.from_list(LISTED)
-    np.savez(tmp_path / "a.npz", **columns.arrays())
+    np.savez(tmp_path / "a.npz", **Utterances.convert(LISTED).arrays())
     with np.load(tmp_path / "a.npz") as file:
-        again = Columns.from_arrays(file)
-    assert [again.utterance(row) for row in range(7)] == LISTED
+        again = Utterances.from_arrays(file)
+    assert [*again] == LISTED
 
 
 def test_they_take_a_few_hundred_bytes_each() -> None:

@@ -3,12 +3,10 @@
 import errno
 import hashlib
 import io
-import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,14 +17,14 @@ from asr_ablations.data import download as module
 from asr_ablations.data.download import download, unpack
 from asr_verdicts.errors import UsageError
 from tests.helpers.archive_server import Server, archive, serving, sha256
+from tests.helpers.layouts import write_split
 from tests.helpers.support import component, shared_data
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 100_000, dtype=np.uint8).tobytes()
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(module, "PAUSE", 0.01)
+def server() -> Iterator[Server]:
     with serving() as server:
         server.files["a.tar.gz"] = CONTENT
         yield server
@@ -47,17 +45,11 @@ def test_a_file_comes_once(server: Server, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz"]
 
 
-def test_a_broken_connection_is_resumed_where_it_broke(server: Server, tmp_path: Path) -> None:
-    server.breaks = [30_000, 20_000]
-    assert fetched(server, tmp_path) == CONTENT
-    assert ranges(server) == [None, "bytes=30000-", "bytes=50000-"]
-
-
 def test_a_broken_download_is_resumed_by_the_next_command(server: Server, tmp_path: Path) -> None:
-    server.breaks = [40_000, *[0] * module.TRIES]
+    server.breaks = [40_000]
     with pytest.raises(
         UsageError,
-        match=r"ended after 40000 of 100000 bytes; .*a\.tar\.gz\.part is kept, and the same command resumes",
+        match=r"ended after 40000 of 100000 bytes; .*a\.tar\.gz\.part is kept, and the same command continues",
     ):
         fetched(server, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar.gz.part"]
@@ -68,6 +60,8 @@ def test_a_broken_download_is_resumed_by_the_next_command(server: Server, tmp_pa
 
 def test_a_server_that_cannot_resume_starts_anew(server: Server, tmp_path: Path) -> None:
     server.breaks, server.resumes = [40_000], False
+    with pytest.raises(UsageError, match="the same command continues"):
+        fetched(server, tmp_path)
     assert fetched(server, tmp_path) == CONTENT
 
 
@@ -86,7 +80,7 @@ def test_what_is_longer_than_the_file_is_thrown_away(server: Server, tmp_path: P
 
 def test_a_wrong_checksum_is_reported_and_the_file_removed(server: Server, tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz.part").write_bytes(b"of something else" * 100)
-    with pytest.raises(UsageError, match=f"SHA-256 [0-9a-f]{{64}}, expected {sha256(CONTENT)}; the file was removed"):
+    with pytest.raises(UsageError, match=f"checksum [0-9a-f]{{64}}, expected {sha256(CONTENT)}; the file was removed"):
         fetched(server, tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert fetched(server, tmp_path) == CONTENT
@@ -179,7 +173,7 @@ def polish(tiny_corpus: Path, folder: Path, ending: str = "flac", named: str = "
     laid_out = component("data", "mls", root=str(folder / name), ending=ending)
     source = component("data", "an4", root=str(tiny_corpus), held_out=1)
     for split in ("train", "dev", "test"):
-        laid_out.write(split, source.read(split))
+        write_split(laid_out, split, source.read(split))
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w:gz") as tar:
         tar.add(folder / name, named or name)
@@ -190,6 +184,8 @@ def polish(tiny_corpus: Path, folder: Path, ending: str = "flac", named: str = "
 def test_mls_comes_in_one_archive(server: Server, tmp_path: Path, tiny_corpus: Path, ending: str) -> None:
     corpus = mls(server, tmp_path / "root", polish(tiny_corpus, tmp_path / "source", ending), ending)
     server.breaks = [1000]
+    with pytest.raises(UsageError, match="the same command continues"):
+        corpus.fetch()
     corpus.fetch()
     archive_name = "mls_polish_opus" if ending == "opus" else "mls_polish"
     assert [path for path, _ in server.requests] == [f"/resources/12/{archive_name}.tar.gz"] * 2
@@ -216,7 +212,7 @@ def test_a_split_that_is_there_stays(server: Server, tmp_path: Path, tiny_corpus
 
 def test_another_md5_is_reported_and_the_archive_removed(server: Server, tmp_path: Path, tiny_corpus: Path) -> None:
     corpus = mls(server, tmp_path / "root", polish(tiny_corpus, tmp_path / "source"), md5="0" * 32)
-    with pytest.raises(UsageError, match=f"MD5 [0-9a-f]{{32}}, expected {'0' * 32}; the file was removed"):
+    with pytest.raises(UsageError, match=f"checksum [0-9a-f]{{32}}, expected {'0' * 32}; the file was removed"):
         corpus.fetch()
     assert {path.name for path in (tmp_path / "root").iterdir()} == set()
 
@@ -258,15 +254,6 @@ def test_a_server_that_sends_something_else_leaves_nothing(
     unverified(server, tmp_path / "root", whole).fetch()
 
 
-def test_no_more_is_written_than_the_disk_has_room_for(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=99_999))
-    with pytest.raises(UsageError, match="needs 100,000 bytes, and 99,999 are free"):
-        fetched(server, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
@@ -292,7 +279,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused_and_leaves_nothing(
     path = tmp_path / "root" / "s.tar.gz"
     path.parent.mkdir()
     path.write_bytes(archive(tiny_corpus / "test", "s", (EVIL[kind], content)))
-    with pytest.raises(UsageError, match=r"because '.*' (leads out of the target|is a link, a device or sparse)"):
+    with pytest.raises(UsageError, match=r"because '.*' leads out of it, or is a link or device"):
         unpack(path, "LibriSpeech", ["s"], path.parent)
     assert list(tmp_path.rglob("*")) == [path.parent, path]
     assert not Path("/tmp/w-outside").exists()
@@ -322,7 +309,7 @@ def test_speechocean762_comes_with_the_folder_of_its_audio(server: Server, tmp_p
     made = tmp_path / "source" / "speechocean762"
     source = component("data", "an4", root=str(tiny_corpus), held_out=1)
     for split, utterances in (("train", [*source.read("train"), *source.read("dev")]), ("test", source.read("test"))):
-        component("data", "speechocean762", root=str(made)).write(split, utterances)
+        write_split(component("data", "speechocean762", root=str(made)), split, utterances)
         table = (made / split / "wav.scp").read_text()
         for u in utterances:
             (made / "WAVE" / f"SPEAKER{u.speaker}").mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import soundfile
 from asr_ablations.commands.prepare_corpus import prepare
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.held_out import in_training, shares_audio
-from asr_ablations.data.utterance_selection import complaints, judge
+from asr_ablations.data.utterance_selection import complaints, judge, screen
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.comparison import compare
 from asr_verdicts.design import Options
@@ -145,14 +145,17 @@ def test_silence_without_a_text_may_be_tested_and_not_trained_on(folder: Path) -
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"),
+    ("content", "reason"),
     [
-        ("client_id\tpath\tsentence\n1\ta.mp3\tHello\n", "a table"), ("file_name,text\na.wav,Hello\n", "a table"),
-        ('[\n {"audio_filepath": "a.wav", "text": "a"}\n]\n', "a JSON list"),
-        ('{"file_name": "a.wav", "transcription": "a"}\n', "lines with file_name, transcription"),
+        ("client_id\tpath\tsentence\n1\ta.mp3\tHello\n", "not JSON: Expecting value"),
+        ("file_name,text\na.wav,Hello\n", "not JSON: Expecting value"),
+        ('[{"audio_filepath": "a.wav", "text": "a"}]\n', "not JSON: expected an object"),
+        ('{"file_name": "a.wav", "transcription": "a"}\n', "no audio_filepath: expected a text"),
     ],
-)  # fmt: skip
-def test_another_kind_of_list_is_one_line(tmp_path: Path, content: str, kind: str) -> None:
+)
+def test_another_kind_of_list_is_one_line(tmp_path: Path, content: str, reason: str) -> None:
     (tmp_path / "train.jsonl").write_text(content)
-    with pytest.raises(UsageError, match=rf"train\.jsonl: {kind}; a manifest is JSON lines with audio_filepath, text"):
-        component("data", "manifest", root=str(tmp_path)).read("train")
+    corpus = component("data", "manifest", root=str(tmp_path))
+    with pytest.raises(UsageError, match=rf"^train\.jsonl:1: {reason}.*") as error:
+        screen(corpus, LETTERS, lambda samples: samples, ["train"])
+    assert "\n" not in str(error.value)

@@ -24,6 +24,7 @@ from asr_ablations.data.fingerprint import content_hash, describe_set
 from asr_ablations.data.utterance_selection import Screened, judge, select
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.errors import UsageError
+from tests.helpers.layouts import write_split
 from tests.helpers.support import component, compose, shared_data, tiny_overrides
 
 
@@ -154,7 +155,7 @@ def test_a_unit_above_speakers_is_read_written_and_part_of_the_content(tmp_path:
     described = content_hash([utterance])
     assert described != content_hash([replace(utterance, unit="")]) != content_hash([replace(utterance, unit="anna")])
     (tmp_path / "train.jsonl").unlink()
-    manifest(tmp_path).write("train", [utterance])
+    write_split(manifest(tmp_path), "train", [utterance])
     assert [u.unit for u in manifest(tmp_path).read("train")] == ["session 3"]
 
 

@@ -43,7 +43,7 @@ def fit(
     data.setup()
     kept = torch.load(resume, weights_only=True) if resume else None
     if kept is not None:
-        data.resume(**kept["position"])
+        data.load_state_dict(kept["position"])
     every_step = LastCheckpoint(folder, 0, StopRequest(), dict)
     each_epoch = ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1)
     around = [every_step, KeepEach(folder), *callbacks, each_epoch, RestoreState(kept)]

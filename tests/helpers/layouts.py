@@ -1,13 +1,21 @@
 """The corpus of tones in the layout of each corpus of conf/data, and copies of each in other places."""
 
+import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import soundfile
 
+from asr_ablations.components.data.kaldi import Kaldi
 from asr_ablations.components.data.librispeech import list_folder
+from asr_ablations.components.data.manifest import Manifest
+from asr_ablations.components.data.mls import MLS
+from asr_ablations.components.data.speechocean762 import SpeechOcean762
+from asr_ablations.data.corpus import UNKNOWN_SPEAKERS
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.language_models.model import SPACE
 from tests.helpers.small_models import bigrams, recurrent_model
 from tests.helpers.support import component, described, group_options
@@ -26,7 +34,66 @@ def lay_out(corpus: Any, tones: Path) -> None:
     """The tones as the corpus's splits, under its root."""
     for role, split in ROLES.items():
         for name in getattr(corpus, role):
-            corpus.write(name, list_folder(tones / split))
+            write_split(corpus, name, list_folder(tones / split))
+
+
+def write_split(corpus: Any, split: str, utterances: Iterable[Utterance]) -> None:
+    """Utterances, each a whole audio file, as a split under the root of a corpus that its `find` reads back: by its
+    own method `write` if it has one, or else in its layout.
+    """
+    if hasattr(corpus, "write"):
+        corpus.write(split, utterances)
+    elif isinstance(corpus, MLS):
+        _write_mls(corpus.root / split, utterances, corpus.ending)
+    elif isinstance(corpus, Manifest):
+        _write_manifest(corpus.path(split), utterances)
+    elif isinstance(corpus, Kaldi):
+        _write_kaldi(corpus.path(split), utterances)
+    else:
+        part_of_train = split == "dev" and "dev" not in corpus.folders()
+        write = _write_kaldi if isinstance(corpus, SpeechOcean762) else _write_chapters
+        write(corpus.folder("train" if part_of_train else split), utterances)
+
+
+def _write_chapters(folder: Path, utterances: Iterable[Utterance]) -> None:
+    """One chapter per speaker, with copies of the audio files, which must be flac."""
+    for u in utterances:
+        chapter = folder / u.speaker / "1"
+        chapter.mkdir(parents=True, exist_ok=True)
+        shutil.copy(u.audio, chapter / f"{u.id}.flac")
+        with (chapter / f"{u.speaker}-1.trans.txt").open("a", encoding="utf-8") as transcripts:
+            transcripts.write(f"{u.id} {u.text.upper()}\n")
+
+
+def _write_kaldi(folder: Path, utterances: Iterable[Utterance]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [(u.id, str(u.audio.resolve()), u.text, u.speaker) for u in utterances]
+    for column, name in enumerate(("wav.scp", "text", "utt2spk"), start=1):
+        table = "".join(f"{line[0]} {line[column]}\n" for line in lines if line[column] or name != "utt2spk")
+        with (folder / name).open("a", encoding="utf-8") as file:
+            file.write(table)
+
+
+def _write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {"audio_filepath": str(u.audio.resolve()), "text": u.text, "id": u.id}
+        | ({"speaker": u.speaker} if u.speaker else {})
+        | ({"unit": u.unit} if u.unit and u.unit.partition(" ")[0] not in UNKNOWN_SPEAKERS else {})
+        for u in utterances
+    ]
+    path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
+
+
+def _write_mls(folder: Path, utterances: Iterable[Utterance], ending: str) -> None:
+    """One book per speaker with numbered utterances and copies of the audio files."""
+    lines = []
+    for number, u in enumerate(utterances):
+        book = folder / "audio" / u.speaker / "1"
+        book.mkdir(parents=True, exist_ok=True)
+        shutil.copy(u.audio, book / f"{u.speaker}_1_{number:06d}.{ending}")
+        lines.append(f"{u.speaker}_1_{number:06d}\t{u.text}\n")
+    (folder / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
 
 
 def write_layouts(tones: Path, places: Path) -> None:

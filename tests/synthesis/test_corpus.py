@@ -68,15 +68,12 @@ def tiny(root: Path) -> dict[str, Path]:
         ({"words": "many"}, "data.words=many: expected a whole number, 1 or more"),
         ({"hours": 0}, "data.hours=0: expected a number above 0"),
         ({"hours": float("nan")}, "data.hours=nan: expected a number above 0"),
-        ({"test_speakers": 0}, "data.test_speakers=0: expected a whole number, 1 or more"),
-        ({"test_sentences": 2.5}, "data.test_sentences=2.5: expected a whole number, 1 or more"),
-        ({"validation_speakers": "all"}, "data.validation_speakers=all: expected a whole number, 1 or more"),
-        ({"hours": 1e9}, r"data.hours=1e\+09: train needs at least 36,000,000.0 GB, but only .* free in"),
-        (
-            {"test_speakers": 10**12},
-            "data.test_speakers=1000000000000 data.test_sentences=.*: test-clean needs .*",
-        ),
-        ({"validation_sentences": True}, "data.validation_sentences=True: expected a whole number, 1 or more"),
+        ({"test_speakers": 0}, "data.test_speakers=0: expected a whole number from 1 to 100000"),
+        ({"test_sentences": 2.5}, "data.test_sentences=2.5: expected a whole number from 1 to 100000"),
+        ({"validation_speakers": "all"}, "data.validation_speakers=all: expected a whole number from 1 to 100000"),
+        ({"hours": 1e9}, "data.hours=1000000000.0: expected a number above 0"),
+        ({"test_speakers": 10**12}, "data.test_speakers=1000000000000: expected a whole number"),
+        ({"validation_sentences": True}, "data.validation_sentences=True: expected a whole number from 1 to 100000"),
     ],
 )
 def test_arguments_out_of_range(tmp_path: Path, changes: dict[str, object], message: str) -> None:
@@ -155,12 +152,12 @@ def test_interrupted_run_continues_to_the_same_bytes(
 ) -> None:
     whole, count = recordings.generate_speaker, 0
 
-    def stop_in_the_second_split(job: recordings.SpeakerJob) -> float:
+    def stop_in_the_second_split(job: recordings.SpeakerJob) -> None:
         nonlocal count
         count += 1
         if count == 4:
             raise KeyboardInterrupt
-        return whole(job)
+        whole(job)
 
     splits = ["dev-clean", "test-clean"]
     with monkeypatch.context() as patch:

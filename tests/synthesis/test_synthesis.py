@@ -17,7 +17,7 @@ from asr_ablations.synthesis.languages import codes, load_language
 from asr_ablations.synthesis.languages import en as english
 from asr_ablations.synthesis.languages import pl as polish
 from asr_ablations.synthesis.recordings import SpeakerJob, utterances
-from asr_ablations.synthesis.request import SPLITS
+from asr_ablations.synthesis.request import SPLITS, Request
 from asr_ablations.synthesis.sentences import (
     LENGTHS,
     MINIMUM_WORDS,
@@ -273,7 +273,8 @@ def test_reverberation_decays_by_60_db_in_its_time():
 
 
 def test_polish_is_spoken(tmp_path):
-    job = SpeakerJob(tmp_path, language="pl", words=300, seed=0, split="train", index=0, seconds=1.0, utterances=None)
+    request = Request("pl", 300, 0, 1.0, 1, 1, 1, 1)
+    job = SpeakerJob(tmp_path, request, split="train", index=0, seconds=1.0, utterances=None)
     sentence, samples = next(utterances(job))
     assert set(sentence) <= letters("pl") | {" "}
     assert 0.5 < len(samples) / SAMPLE_RATE < 15

@@ -11,11 +11,12 @@ from asr_ablations.config.build import build
 from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import SetDescription, describe_set, fingerprint
+from asr_ablations.data.fingerprint import describe_set, fingerprint
 from asr_ablations.data.held_out import in_training, warnings_of
 from asr_ablations.data.utterance_selection import EXAMPLES, complaints, judge, select
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
 from asr_verdicts.terminal import console, harmless_line
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def prepare(cfg: DictConfig) -> None:
     print_unread(cfg, "prepare")
 
 
-def _print(sets: Mapping[str, SetDescription]) -> None:
+def _print(sets: Mapping[str, Json]) -> None:
     names = "utterances", "speakers", "words", "vocabulary", "hours", "left out"
     table = Table("set", *(Column(name, justify="right") for name in names))
     for name, content in sets.items():

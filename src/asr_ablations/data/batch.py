@@ -85,28 +85,20 @@ MULTIPLE = 8
 """A GPU's matrix units are fastest if the batch size is a multiple of this."""
 
 
-class BatchSize(Protocol):
-    """The batch size of one training step, over all ranks."""
-
-    def count(self, longest: float) -> int:
-        """Return the number of utterances in a batch whose longest utterance has `longest` seconds."""
-
-    def cut(self, durations: np.ndarray) -> list[int]:
-        """Return the indices at which to cut a sequence of utterances with these durations in seconds. The number of
-        cuts does not depend on the order.
-        """
-
-
 class Count:
-    """`size` utterances per rank."""
+    """The batch size of one training step over all ranks: `size` utterances per rank."""
 
     def __init__(self, size: int, ranks: int) -> None:
         self.size = size * ranks
 
     def count(self, longest: float) -> int:
+        """Return the number of utterances in a batch whose longest utterance has `longest` seconds."""
         return self.size
 
     def cut(self, durations: np.ndarray) -> list[int]:
+        """Return the indices at which to cut a sequence of utterances with these durations in seconds. The number of
+        cuts does not depend on the order.
+        """
         return list(range(self.size, len(durations), self.size))
 
 
@@ -130,6 +122,9 @@ class Seconds:
         batches = max(1, int(ends[-1] / (self.seconds * self.ranks)))
         middles = ends - durations / 2
         return np.searchsorted(middles, ends[-1] * np.arange(1, batches) / batches).tolist()
+
+
+BatchSize = Count | Seconds
 
 
 def batch_size(size: int | None, seconds: float | None, ranks: int) -> BatchSize:

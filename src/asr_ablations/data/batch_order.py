@@ -1,6 +1,7 @@
 """The utterances of each batch in an epoch, and their distribution to ranks."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -44,7 +45,6 @@ class BatchOrder(Sampler[list[int]]):
         self.epoch = 0
         self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before each pass
         self._resumed = (0, 0)
-        self._count: int | None = None
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -76,9 +76,11 @@ class BatchOrder(Sampler[list[int]]):
         self._resumed = (self.epoch, 0)
         yield from self.batches()[done:]
 
+    @cached_property
+    def _count(self) -> int:
+        return len(self.batches())
+
     def __len__(self) -> int:
-        if self._count is None:
-            self._count = len(self.batches())
         return self._count
 
 

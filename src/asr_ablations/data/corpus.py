@@ -3,7 +3,7 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,9 +20,6 @@ from asr_verdicts.texts.ids import speakers_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-LONGEST_KEPT = 86_400
-"""Largest limit for an utterance in seconds, a day; a larger one would not limit anything."""
 
 
 class CorpusOptions(TypedDict):
@@ -69,12 +66,12 @@ class Corpus(ABC):
     ) -> None:
         self.root = expanded(root, "data.root") if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
-        self.train, self.validation, self.test = listed(train), listed(validation), listed(test)
-        for role in self.requested:
-            check_names(f"data.{role}", getattr(self, role))
+        self.train, self.validation, self.test = (
+            listed(f"data.{role}", names) for role, names in self.requested.items()
+        )
         for key, seconds in {"max_seconds": max_seconds, "max_evaluated_seconds": max_evaluated_seconds}.items():
             if seconds is not None:
-                number(f"data.{key}", seconds, above=0, most=LONGEST_KEPT, also="null for no limit")
+                number(f"data.{key}", seconds, above=0, also="null for no limit")
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
         self.language, self.normalise, self.on_bad = language, normalise, on_bad
@@ -93,10 +90,6 @@ class Corpus(ABC):
 
         Every run calls this, unless it is marked as `indexed`.
         """
-
-    @abstractmethod
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write utterances, each a whole audio file, as a split under `root` that `find` can read."""
 
     def check_splits(self, splits: Sequence[str]) -> None:
         """Raise UsageError if the corpus names any other split."""
@@ -167,16 +160,12 @@ def indexed(*options: str) -> Callable[[Find], Find]:
     return mark
 
 
-def check_names(key: str, names: object) -> None:
-    """Raise UsageError unless `names` has at least one split, each a text."""
-    are_names = isinstance(names, (list, tuple)) and all(isinstance(name, str) and name for name in names)
-    if not are_names or not names:
+def listed(key: str, names: object) -> list[str]:
+    """Return one or more names as a list. Raises UsageError unless there is at least one, each a text."""
+    several = [names] if isinstance(names, str) else names
+    if not isinstance(several, (list, tuple)) or not several or not all(isinstance(n, str) and n for n in several):
         raise choices(key, names, "the name of at least one split")
-
-
-def listed(names: str | Sequence[str]) -> list[str]:
-    """Return one or more names as a list."""
-    return [names] if isinstance(names, str) else list(names)
+    return list(several)
 
 
 def file_utterance(id_: str, speaker: str, audio: Path, text: str) -> Utterance:
@@ -189,22 +178,20 @@ def faulty(id_: str, path: Path, fault: str) -> Utterance:
     return Utterance(id_, "", path, 0.0, 0.0, "", fault=fault)
 
 
-def list_folders(folder: Path) -> Iterator[Path | Utterance]:
-    """Yield the folders in a folder, sorted by name, or a fault if it cannot be read."""
-    for path in entries(folder):
-        if isinstance(path, Utterance) or path.is_dir():
-            yield path
+def list_folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, sorted by name. Raises UsageError if it cannot be read."""
+    return [path for path in entries(folder) if path.is_dir()]
 
 
-def entries(folder: Path) -> list[Path | Utterance]:
-    """Return the contents of a folder, sorted by name, or one fault if it cannot be read. Path.glob would skip it
+def entries(folder: Path) -> list[Path]:
+    """Return the contents of a folder, sorted by name. Raises UsageError if it cannot be read; Path.glob would skip it
     silently.
     """
     note(folder)
     try:
         return [folder / name for name in sorted(os.listdir(folder))]
     except OSError as error:
-        return [faulty(str(folder), folder, f"unreadable folder: {error.strerror}")]
+        raise UsageError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
 def text_of(path: Path) -> str:
@@ -230,6 +217,10 @@ class Paths(Corpus):
     """
 
     root: Path
+    needed: ClassVar[Sequence[str]] = ("",)
+    """Files that every path must have; "" for the path itself."""
+    layout: ClassVar[str]
+    """What a path is, for the message about a missing file."""
 
     def __init__(self, *, speaker_of: str | None, **options: "Unpack[CorpusOptions]") -> None:
         if speaker_of is not None:
@@ -242,6 +233,13 @@ class Paths(Corpus):
         self.train, self.validation, self.test = (
             [names[path] for path in splits] for splits in (self.train, self.validation, self.test)
         )
+
+    def prepare(self) -> None:
+        for file in (self.root / path / name for path in self.paths.values() for name in self.needed):
+            if not file.exists():
+                raise UsageError(
+                    f"{file} is missing: expected {self.layout}; to check it afterwards: {self.prepare_command()}"
+                )
 
     def path(self, split: str) -> Path:
         """Return a split's path."""

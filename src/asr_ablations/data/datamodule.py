@@ -12,13 +12,14 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Augmentation, batch_size
 from asr_ablations.data.batch_order import BatchOrder, Order
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader, explained
-from asr_ablations.data.fingerprint import DataDescription, describe_set, fingerprint, training_counts
+from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader
+from asr_ablations.data.fingerprint import describe_set, fingerprint, training_counts
 from asr_ablations.data.held_out import InTraining, in_training, warnings_of
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
 from asr_ablations.data.utterances import Utterances
 from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,6 @@ class SpeechData(pl.LightningDataModule):
         self.screened: dict[str, Screened] = {}
         self.in_training: dict[str, InTraining] = {}
         self._resumed = {"epoch": 0, "batches": 0}
-        self._failure: BaseException | None = None
 
     def setup(self, stage: str | None = None) -> None:
         """Read every split once. Raises UsageError for missing data, and for faulty data unless these are skipped."""
@@ -118,12 +118,10 @@ class SpeechData(pl.LightningDataModule):
         """A hash that depends on the corpus's utterances, texts and audio, but not on the model or alphabet."""
         return fingerprint(self.corpus)
 
-    def resume(self, epoch: int, batches: int) -> None:
-        """Continue after `batches` batches of an epoch."""
-        self._resumed = {"epoch": epoch, "batches": batches}
-
-    def describe(self) -> DataDescription:
-        """Describe the data for the run's record: content and hash of each set, and utterances left out by reason."""
+    def describe(self) -> Json:
+        """Describe the data for the run's record: the sets by name, the alphabet, and how often each word of the other
+        sets occurs in training (training_counts).
+        """
         return {
             "fingerprint": self.fingerprint,
             "sets": {
@@ -157,25 +155,17 @@ class SpeechData(pl.LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue from a position; Lightning calls this before it creates the training batches."""
-        self.resume(**state_dict)
-
-    def on_exception(self, exception: BaseException) -> None:
-        """Find the utterance at which a worker died, while the other workers are still alive."""
-        self._failure = explained(exception, self.sets["train"]) if self.sets else exception
-
-    def explain(self, error: BaseException) -> BaseException:
-        """Return the error that ended training; if a worker died, an error with the utterance's name."""
-        return self._failure or error
+        self._resumed = state_dict
 
     def val_dataloader(self) -> list[SpeechLoader]:
-        return [self._validation_dataloader(name) for name in self.corpus.validation]
-
-    def _validation_dataloader(self, name: str) -> SpeechLoader:
-        """Return this rank's share of a validation set. If a rank's share would be empty, all ranks read the whole set,
-        which gives the same means, because Lightning waits for the values of every rank.
+        """Return this rank's share of each validation set. If a rank's share would be empty, all ranks read the whole
+        set, which gives the same means, because Lightning waits for the values of every rank.
         """
         rank, ranks = self.place()
-        return self.evaluation_dataloader(name, *((rank, ranks) if len(self.sets[name]) >= ranks else (0, 1)))
+        return [
+            self.evaluation_dataloader(name, *((rank, ranks) if len(self.sets[name]) >= ranks else (0, 1)))
+            for name in self.corpus.validation
+        ]
 
     def place(self) -> tuple[int, int]:
         """Return (rank, number of ranks)."""

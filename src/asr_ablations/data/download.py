@@ -1,6 +1,5 @@
-"""Downloading archives: interrupted downloads are resumed, complete ones verified and unpacked."""
+"""Downloading archives: an interrupted download is continued, a complete one verified and unpacked."""
 
-import errno
 import gzip
 import hashlib
 import http.client
@@ -8,7 +7,6 @@ import os
 import re
 import shutil
 import tarfile
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -21,13 +19,9 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.terminal import bar
 
 ADDRESS = re.compile(r"(https?|ftp|file)://[^\s\x00-\x1f]+")
-KINDS = {32: "MD5", 64: "SHA-256"}
+KINDS = {32: "md5", 64: "sha256"}
 """Kinds of checksums, by number of hexadecimal digits."""
 BLOCK = 1 << 18
-TRIES = 4
-"""Consecutive attempts without a new byte before the download fails."""
-PAUSE = 1.0
-"""Seconds before the second attempt; each pause is twice as long as the previous one."""
 PATIENCE = 60.0
 """Seconds without data after which a connection counts as broken."""
 
@@ -51,17 +45,14 @@ class Archive(NamedTuple):
 
 
 def check_source(address: object, checksums: Mapping[str, object], digits: int) -> None:
-    """Raise UsageError for an invalid address, or a checksum that does not have `digits` hexadecimal digits. checksums:
-    by archive name.
-    """
+    """Raise UsageError for an invalid address, or a checksum by archive name without `digits` hexadecimal digits."""
     if not isinstance(address, str) or not ADDRESS.fullmatch(address):
         raise choices(
             "data.download.address", address, "the address of a folder, as https://www.openslr.org/resources/12"
         )
-    key = KINDS[digits].lower().replace("-", "")
     for name, checksum in checksums.items():
         if not re.fullmatch(f"[0-9a-f]{{{digits}}}", str(checksum)):
-            raise choices(f"data.download.{key}.{name}", checksum, f"{digits} hexadecimal digits")
+            raise choices(f"data.download.{KINDS[digits]}.{name}", checksum, f"{digits} hexadecimal digits")
 
 
 def fetch(archives: Sequence[Archive], root: Path, address: str) -> None:
@@ -84,40 +75,31 @@ def fetch(archives: Sequence[Archive], root: Path, address: str) -> None:
 
 
 def download(address: str, target: Path, *, checksum: str | None, setting: str, size: int | None = None) -> None:
-    """Download `address` to `target`, unless it exists, resuming from <target>.part.
+    """Download `address` to `target` unless it exists, continuing the <target>.part of an interrupted command.
 
     checksum, size (in bytes): None if unknown. setting: the config key for the address, for messages. Raises UsageError
-    if the server does not provide the file, or if it is not the expected one, which is then removed.
+    if the download fails, or if the file is not the expected one, which is then removed.
     """
     if target.exists():
         return
-    part, failures = target.with_name(f"{target.name}.part"), 0
-    while True:
-        before = _size(part)
-        try:
-            _fetch_rest(address, part)
-            break
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            failures = 0 if _size(part) > before else failures + 1
-            is_final = isinstance(error, ValueError) or getattr(error, "errno", None) == errno.ENOSPC
-            is_final |= isinstance(error, HTTPError) and error.code < 500 and error.code not in (408, 429)
-            if failures >= TRIES or is_final:
-                remedy = f"; {part} is kept, and the same command resumes" if _size(part) else ""
-                raise UsageError(f"cannot download {address}: {error}{remedy}") from error
-            time.sleep(PAUSE * 2**failures / 2)
-    if difference := _describe_difference(part, checksum, size):
+    part = target.with_name(f"{target.name}.part")
+    try:
+        _fetch_rest(address, part)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        remedy = f"; {part} is kept, and the same command continues" if part.exists() else ""
+        raise UsageError(f"cannot download {address}: {error}{remedy}") from error
+    expected = checksum or size
+    actual = _hash(part, checksum) if checksum else part.stat().st_size
+    if expected is not None and actual != expected:
         part.unlink()
+        difference = f"{'checksum' if checksum else 'bytes'} {actual}, expected {expected}"
         raise UsageError(f"{address}: {difference}; the file was removed; try again, or set another {setting}")
     os.replace(part, target)
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
 def _fetch_rest(address: str, part: Path) -> None:
     """Append the missing bytes to `part`. Raises OSError if the connection ends early."""
-    start = _size(part)
+    start = part.stat().st_size if part.exists() else 0
     try:
         response = urlopen(Request(address, headers={"Range": f"bytes={start}-"} if start else {}), timeout=PATIENCE)
     except HTTPError as error:
@@ -126,32 +108,24 @@ def _fetch_rest(address: str, part: Path) -> None:
         raise
     with response:
         start = start if response.status == 206 else 0  # a server without resumption sends the whole file
-        rest = int(response.headers.get("Content-Length") or 0)
-        if rest > (free := shutil.disk_usage(part.parent).free):
-            raise OSError(errno.ENOSPC, f"needs {rest:,} bytes, and {free:,} are free", str(part))
-        total = start + rest if rest else 0
+        total = start + int(response.headers.get("Content-Length") or 0)
         with part.open("ab" if start else "wb") as file, bar(part.stem, total, as_bytes=True) as advance:
             advance(start)
             while block := response.read(BLOCK):
                 file.write(block)
                 advance(len(block))
-    if _size(part) < total:
-        raise ConnectionError(f"the connection ended after {_size(part)} of {total} bytes")
+    if (size := part.stat().st_size) < total:
+        raise ConnectionError(f"the connection ended after {size} of {total} bytes")
 
 
-def _describe_difference(part: Path, checksum: str | None, size: int | None) -> str:
-    """Describe how a file differs from the expected one; "" if it does not."""
-    if size is not None and _size(part) != size:
-        return f"{_size(part)} bytes, expected {size}"
-    if checksum is None:
-        return ""
-    kind = KINDS[len(checksum)]
-    digest = hashlib.new(kind.replace("-", ""), usedforsecurity=False)
-    with part.open("rb") as file, bar(f"verifying {part.stem}", _size(part), as_bytes=True) as advance:
+def _hash(path: Path, checksum: str) -> str:
+    """Return a file's hash of the kind of this checksum."""
+    digest = hashlib.new(KINDS[len(checksum)], usedforsecurity=False)
+    with path.open("rb") as file, bar(f"verifying {path.stem}", path.stat().st_size, as_bytes=True) as advance:
         while block := file.read(BLOCK):
             digest.update(block)
             advance(len(block))
-    return "" if digest.hexdigest() == checksum else f"{kind} {digest.hexdigest()}, expected {checksum}"
+    return digest.hexdigest()
 
 
 def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> None:
@@ -182,20 +156,18 @@ def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> Non
 
 def _extract(archive: Path, folder: Path) -> None:
     # tarfile's gzip reader ignores the checksum; the gzip module checks it at the end
-    size, position = archive.stat().st_size, 0
     with (
-        bar(f"unpacking {archive.name}", size, as_bytes=True) as advance,
+        bar(f"unpacking {archive.name}", archive.stat().st_size, as_bytes=True) as advance,
         archive.open("rb") as file,
         gzip.open(file) as plain,
         tarfile.open(fileobj=plain, mode="r|") as members,
     ):
+        position = 0
         for member in members:
             path = PurePosixPath(member.name)
-            if path.is_absolute() or ".." in path.parts:
-                raise UsageError(f"{archive}: refused, because {member.name!r} leads out of the target folder")
-            if member.issparse() or not (member.isfile() or member.isdir()):
-                raise UsageError(f"{archive}: refused, because {member.name!r} is a link, a device or sparse")
-            members.extract(member, folder, filter="data")  # a second guard: tarfile also checks the path
+            if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+                raise UsageError(f"{archive}: refused, because {member.name!r} leads out of it, or is a link or device")
+            members.extract(member, folder, filter="data")
             advance(file.tell() - position)
             position = file.tell()
         while plain.read(BLOCK):

@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from asr_ablations.data.audio import AVERAGED
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.held_out import InTraining
 from asr_ablations.data.utterances import Utterance, Utterances
+from asr_verdicts.files import Json
 
 if TYPE_CHECKING:
     from asr_ablations.data.utterance_selection import Screened
@@ -26,11 +28,7 @@ def content_hash(utterances: Sequence[Utterance]) -> str:
          + ("" if channel == AVERAGED else f"\tchannel {channel}")).encode()
         for id_, speaker, text, content, unit, offset, duration, channel in zip(*strings, *numbers, strict=True)
     ]  # fmt: skip
-    lines.sort()
-    digest = hashlib.sha256(lines[0] if lines else b"")
-    for line in lines[1:]:
-        digest.update(b"\n" + line)
-    return digest.hexdigest()
+    return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
 
 
 def fingerprint(corpus: Corpus) -> str:
@@ -41,66 +39,35 @@ def fingerprint(corpus: Corpus) -> str:
     return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()[:16]
 
 
-class SetDescription(TypedDict):
-    """Counts and hash of a set's utterances, and ids left out by reason. speakers: 0 if any is unknown. units: number
-    drawn independently, such as voices; by default the speakers. in_training: None for the training set.
-    """
-
-    utterances: int
-    hours: float
-    speakers: int
-    units: int
-    words: int
-    vocabulary: int
-    sha256: str
-    left_out: dict[str, list[str]]
-    infeasible: list[str]
-    in_training: InTraining | None
-
-
-class DataDescription(TypedDict):
-    """A run's data: fingerprint, sets by name, and the alphabet's characters and separation. training_counts: how often
-    each word of the other sets occurs in training.
-    """
-
-    fingerprint: str
-    sets: dict[str, SetDescription]
-    training_counts: dict[str, int]
-    alphabet: str
-    separation: str
-
-
 def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[str, int]:
     """Count how often each word of the other sets occurs in the training set."""
-    words_asked = {word for other in others for text in other.strings("text") for word in text.split()}
-    counts = dict.fromkeys(sorted(words_asked), 0)
-    for text in training.strings("text"):
-        for word in text.split():
-            if word in counts:
-                counts[word] += 1
-    return counts
+    words_asked = {word for other in others for word in _count_words(other)}
+    counts = _count_words(training)
+    return {word: counts[word] for word in sorted(words_asked)}
 
 
-def describe_set(screened: "Screened", in_training: InTraining | None = None) -> SetDescription:
-    """Describe a set: counts and hash of the utterances used, ids left out, and overlap with training."""
+def _count_words(utterances: Utterances) -> Counter[str]:
+    return Counter(word for text in utterances.strings("text") for word in text.split())
+
+
+def describe_set(screened: "Screened", in_training: InTraining | None = None) -> Json:
+    """Describe a set: counts and hash of the utterances used, ids left out by reason, and overlap with training (None
+    for the training set). speakers: 0 if any is unknown. units: number drawn independently, such as voices; by default
+    the speakers.
+    """
     utterances = screened.kept
     speakers = set(utterances.strings("speaker"))
-    words, vocabulary = 0, set[str]()
-    for text in utterances.strings("text"):
-        spoken = text.split()
-        words += len(spoken)
-        vocabulary.update(spoken)
+    words = _count_words(utterances)
+    units = {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
     return {
         "utterances": len(utterances),
         "hours": sum(utterances.column("duration").tolist()) / 3600,
         "speakers": 0 if "" in speakers else len(speakers),
-        "units": len(
-            {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
-        ),
-        "words": words,
-        "vocabulary": len(vocabulary),
+        "units": len(units),
+        "words": words.total(),
+        "vocabulary": len(words),
         "sha256": content_hash(utterances),
-        "left_out": screened.left_out_ids(),
+        "left_out": {reason: sorted(u.id for u in group) for reason, group in sorted(screened.left_out.items())},
         "infeasible": screened.infeasible,
         "in_training": in_training,
     }

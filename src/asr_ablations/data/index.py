@@ -24,7 +24,7 @@ import numpy as np
 from asr_ablations.data import audio
 from asr_ablations.data.audio import AudioError
 from asr_ablations.data.threads import in_threads
-from asr_ablations.data.utterances import Columns, PackedTexts, Utterance, Utterances
+from asr_ablations.data.utterances import PackedTexts, Utterance, Utterances
 from asr_ablations.tools.content_keys import FileState, content_key, dotted_name, hash_classes, library_versions
 from asr_ablations.tools.files import expanded
 from asr_ablations.tools.machine import one_at_a_time
@@ -56,7 +56,7 @@ class AudioFile(NamedTuple):
 class Listing(NamedTuple):
     """A split's utterances, facts (N, 6) about their audio, and hashes and paths of the files and folders read."""
 
-    columns: Columns
+    utterances: Utterances
     facts: np.ndarray
     sources: PackedTexts
 
@@ -121,18 +121,14 @@ class SplitIndex:
                 listing = self._load() or self._make(find)
                 if decode:
                     listing = self._decode(listing)
-        return Utterances([listing.columns], np.arange(len(listing.columns)))
+        return listing.utterances
 
     def _load(self) -> Listing | None:
         """Return the stored listing if it is valid."""
-        arrays = _load_arrays(self.path) if self.keeps_listing else None
-        if arrays is None or str(arrays["code"]) != self.code:
+        stored = _read_index(self.path) if self.keeps_listing else None
+        if stored is None or stored[0] != self.code or not _is_unchanged(stored[2]):
             return None
-        listing = _restore(arrays)
-        sources = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
-        if any(_hash_source(path) != recorded for recorded, path in sources):
-            return None
-        return listing if _are_unchanged(listing.columns.texts["audio"], listing.facts) else None
+        return stored[2]
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -164,9 +160,8 @@ class SplitIndex:
             fault = None if placed.fault else decoded.get(_identify_part(placed, file.state))
             utterances[row] = placed if fault is None else replace(placed, fault=fault)
             facts[row] = (*file.state, file.samples, file.rate, fault is not None)
-        listing = Listing(
-            Columns.from_list(utterances), facts, PackedTexts.pack(f"{hash_} {path}" for path, hash_ in sources.items())
-        )
+        packed = PackedTexts.pack(f"{hash_} {path}" for path, hash_ in sources.items())
+        listing = Listing(Utterances.convert(utterances), facts, packed)
         if self.keeps_listing or any((path, file.state) not in indexed for path, file in files.items()):
             self._store(listing)
         return listing
@@ -179,14 +174,13 @@ class SplitIndex:
         """
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
         for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob raises for a folder of another user
-            arrays = _load_arrays(self.path.with_name(name))
-            if arrays is None or str(arrays["audio_code"]) != self.audio_code:
+            stored = _read_index(self.path.with_name(name))
+            if stored is None or stored[1] != self.audio_code:
                 continue
-            columns, facts, _ = _restore(arrays)
-            texts = columns.texts["audio"]
-            for row in [row for row in range(len(texts)) if texts[row] in paths]:
+            utterances, facts, _ = stored[2]
+            for row in [row for row, path in enumerate(utterances.strings("audio")) if path in paths]:
                 *numbers, samples, rate, is_decoded = facts[row].tolist()
-                u, state = columns.utterance(row), FileState(*numbers)
+                u, state = utterances[row], FileState(*numbers)
                 if u.content:
                     files[str(u.audio), state] = AudioFile(state, samples, rate, u.content)
                 if is_decoded:
@@ -195,18 +189,15 @@ class SplitIndex:
 
     def _decode(self, listing: Listing) -> Listing:
         """Decode audio that has not been decoded yet, to find faults. An interruption loses only unfinished chunks."""
-        columns, facts, sources = listing
+        utterances, facts, sources = listing
         rows = _find_rows_to_decode(listing)
-        faults = [columns.texts["fault"][row] for row in range(len(columns))]
-        waiting = iter(rows.tolist())
+        faults, waiting = dict[int, str](), iter(rows.tolist())
         try:
-            for chunk in in_threads(_find_fault, Utterances([columns], rows), f"decoding {self.split}"):
+            for chunk in in_threads(_find_fault, utterances.take(rows), f"decoding {self.split}"):
                 for fault, row in zip(chunk, waiting, strict=False):
                     faults[row], facts[row, DECODED] = fault, 1
         finally:
-            listing = Listing(
-                Columns({**columns.texts, "fault": PackedTexts.pack(faults)}, columns.numbers), facts, sources
-            )
+            listing = Listing(utterances.with_faults(faults), facts, sources)
             self._store(listing)
         return listing
 
@@ -215,7 +206,7 @@ class SplitIndex:
             "code": np.array(self.code),
             "audio_code": np.array(self.audio_code),
             "facts": listing.facts,
-            **listing.columns.arrays(),
+            **listing.utterances.arrays(),
             **listing.sources.arrays("sources"),
         }
         try:
@@ -225,27 +216,28 @@ class SplitIndex:
             log.warning("the index of %s cannot be stored, so every run creates it again: %s", self.split, error)
 
 
-def _load_arrays(path: Path) -> dict[str, np.ndarray] | None:
-    """Return the arrays of an index, or None if it is missing or damaged; the format has checksums."""
+def _read_index(path: Path) -> tuple[str, str, Listing] | None:
+    """Return the hashes of the code and of the code for audio, and the listing. None if the index is missing or
+    damaged; the format has checksums.
+    """
     try:
         with path.open("rb") as opened, np.load(opened) as file:
-            return {name: file[name] for name in ("code", "audio_code", *file.files)}
+            arrays = {name: file[name] for name in file.files}
+        sources = PackedTexts.from_arrays(arrays, "sources")
+        listing = Listing(Utterances.from_arrays(arrays), arrays["facts"], sources)
+        return str(arrays["code"]), str(arrays["audio_code"]), listing
     except DAMAGED:
         return None
 
 
-def _restore(arrays: dict[str, np.ndarray]) -> Listing:
-    return Listing(Columns.from_arrays(arrays), arrays["facts"], PackedTexts.from_arrays(arrays, "sources"))
-
-
-def _are_unchanged(paths: PackedTexts, facts: np.ndarray) -> bool:
-    """Return whether all files are in their recorded states. Repeated files are checked once."""
-    previous = None
-    for row, state in enumerate(map(tuple, facts[:, : len(MISSING)].tolist())):
-        if (path := paths[row]) != previous and (FileState.read(path) or MISSING) != state:
-            return False
-        previous = path
-    return True
+def _is_unchanged(listing: Listing) -> bool:
+    """Return whether all texts, folders and audio files are as recorded."""
+    recorded = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
+    if any(_hash_source(path) != hash_ for hash_, path in recorded):
+        return False
+    facts = map(tuple, listing.facts[:, : len(MISSING)].tolist())
+    states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # each file once
+    return all((FileState.read(path) or MISSING) == state for path, state in states.items())
 
 
 def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
@@ -279,8 +271,7 @@ def _identify_part(utterance: Utterance, state: FileState) -> tuple[object, ...]
 
 
 def _find_rows_to_decode(listing: Listing) -> np.ndarray:
-    has_fault = np.diff(listing.columns.texts["fault"].ends) > 0
-    return np.flatnonzero((listing.facts[:, DECODED] == 0) & ~has_fault)
+    return np.flatnonzero((listing.facts[:, DECODED] == 0) & ~listing.utterances.has("fault"))
 
 
 def _find_fault(utterance: Utterance) -> str:

@@ -1,21 +1,17 @@
-"""The interface of stores and caches of recordings, and the cache on disk: values of all utterances, index and hashes.
+"""The interface of stores and caches of recordings, and the cache on disk: values of all utterances and their index.
 
 A cache is a folder with the key of its content in its name. One process builds it under a temporary name and renames it
-when complete, while other processes wait. The files' hashes are verified once per state (size, inode, and change time,
-which moves with every write and cannot be set back). A damaged cache is built again. Data that a disk loses without a
-write is not noticed.
+when complete, while other processes wait. A cache whose files do not fit each other is built again.
 """
 
 import hashlib
 import itertools
-import json
 import logging
 import math
 import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,19 +21,15 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
 from asr_ablations.data.threads import in_threads
 from asr_ablations.data.utterances import Utterance, Utterances
-from asr_ablations.tools.content_keys import FileState, content_key, hash_file, library_versions
-from asr_ablations.tools.files import amount, read_json, sha256
+from asr_ablations.tools.content_keys import content_key, hash_file, library_versions
+from asr_ablations.tools.files import amount
 from asr_ablations.tools.machine import one_at_a_time
 from asr_verdicts.errors import UsageError
-from asr_verdicts.files import write_json
 
 log = logging.getLogger(__name__)
 
 Recording = tuple[np.ndarray, int]
 """An utterance's int16 samples (S,) or float16 features (T, F), and its length in samples."""
-FILES = ("values", "index.npy")
-ABOUT = "about.json"
-"""The SHA-256 of the files, and the states in which these were verified."""
 
 
 class Store(Protocol):
@@ -48,16 +40,6 @@ class Store(Protocol):
 
     def read(self, utterance: Utterance) -> Recording:
         """Return one recording. Raises UsageError if the audio cannot be read."""
-
-
-@runtime_checkable
-class JoiningStore(Store, Protocol):
-    """A store that returns the recordings of a batch concatenated, so that they need not be copied again."""
-
-    def read_joined(self, utterances: Sequence[Utterance]) -> tuple[np.ndarray, list[Recording]]:
-        """Return one array with the values of all recordings, and the recordings as parts of it. Raises UsageError
-        with the utterance's id if it cannot be read.
-        """
 
 
 @runtime_checkable
@@ -76,36 +58,32 @@ class Cache(Protocol):
 class Cached:
     """Recordings in a complete cache; all processes share one copy in the page cache. The file is not mapped into
     memory, because truncating a mapped file ends its readers by SIGBUS without a message.
+
+    Raises OSError, ValueError or EOFError if the cache is missing or its files do not fit each other.
     """
 
     decodes = False
 
     def __init__(self, folder: Path, utterances: Utterances, dtype: type, shape: tuple[int, ...]) -> None:
-        self.path, self.shape = folder / "values", shape
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.ends, self.samples = _load_index(folder, len(utterances))
+        self.path, self.shape, self.dtype = folder / "values", shape, np.dtype(dtype)
+        self.width = self.dtype.itemsize * math.prod(shape)
+        index: np.ndarray = np.load(folder / "index.npy")
+        if index.dtype != np.int64 or index.shape != (2, len(utterances)):
+            raise ValueError(f"not the index of {len(utterances)} recordings")
+        self.ends, self.samples = index
+        if self.path.stat().st_size != self.width * self.ends[-1:].sum():
+            raise ValueError("the values have another length")
         self.rows = {id_: row for row, id_ in enumerate(utterances.strings("id"))}
         self._open()
 
     def read(self, utterance: Utterance) -> Recording:
-        return self.read_joined([utterance])[1][0]
-
-    def read_joined(self, utterances: Sequence[Utterance]) -> tuple[np.ndarray, list[Recording]]:
-        rows = np.array([self.rows[u.id] for u in utterances], dtype=np.int64)
-        begins, ends = np.where(rows > 0, self.ends[rows - 1], 0), self.ends[rows]
-        places = np.cumsum([0, *(ends - begins)]).tolist()  # within the array
-        joined = np.empty((places[-1], *self.shape), self.dtype)
-        width = self.dtype.itemsize * math.prod(self.shape)
-        into = joined.reshape(-1).view(np.uint8).data
-        for utterance, begin, first, last in zip(utterances, begins.tolist(), places, places[1:], strict=False):
-            part = into[first * width : last * width]
-            if os.preadv(self.file.fileno(), [part], begin * width) < len(part):
-                raise UsageError(
-                    f"utterance {utterance.id}: the cache {self.path} was truncated while it was read; "
-                    "the same command builds it again"
-                )
-        values = [joined[first:last] for first, last in itertools.pairwise(places)]
-        return joined, [*zip(values, self.samples[rows].tolist(), strict=True)]
+        row = self.rows[utterance.id]
+        begin, end = int(self.ends[row - 1]) if row else 0, int(self.ends[row])
+        values = np.empty((end - begin, *self.shape), self.dtype)
+        buffer = values.reshape(-1).view(np.uint8).data
+        if os.preadv(self.file.fileno(), [buffer], begin * self.width) < values.nbytes:
+            raise UsageError(f"{self.path} was truncated while it was read; the same command builds it again")
+        return values, int(self.samples[row])
 
     def _open(self) -> None:
         self.file = self.path.open("rb", buffering=0)  # stays open, because the folder may be removed
@@ -120,32 +98,28 @@ class Cached:
         self._open()
 
 
-def _load_index(folder: Path, count: int) -> np.ndarray:
-    """Return the ends and lengths in samples of all recordings (2, N). Raises UsageError if the file has another form:
-    in a shared folder, other users may have written it.
+def open_cache(
+    folder: Path,
+    utterances: Utterances,
+    read: Callable[[Utterance], Recording],
+    dtype: type,
+    shape: tuple[int, ...],
+    size: int,
+) -> Cached:
+    """Return the cache in `folder`, whose name contains its key. It is built with `read` if it is missing or damaged.
+
+    size: approximate bytes needed. Raises UsageError if the cache cannot be written or an utterance cannot be read;
+    then nothing is left behind.
     """
     try:
-        index = np.load(folder / "index.npy")
-        if not isinstance(index, np.ndarray) or index.dtype != np.int64 or index.shape != (2, count):
-            raise ValueError("its index has another shape or type")
-    except ValueError as error:
-        raise UsageError(f"{folder}: not a cache of {count} recordings ({error}); remove it to rebuild it") from error
-    return index
-
-
-def build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
-    """Build the cache in `folder`, whose name contains its key, unless it is complete. size: approximate bytes needed.
-
-    Raises UsageError if the cache cannot be written or an utterance cannot be read; then nothing is left behind.
-    """
-    if _is_complete(folder):
-        return
-    try:
+        if folder.exists() and (cached := _load(folder, utterances, dtype, shape)):
+            return cached
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = folder.with_name(f"{folder.name}.lock")
         with one_at_a_time(lock, f"waiting for the process that builds {folder}"):
-            if not _is_complete(folder):
+            if not (folder.exists() and _load(folder, utterances, dtype, shape)):
                 _build(folder, utterances, read, size)
+        return Cached(folder, utterances, dtype, shape)
     except OSError as error:
         raise UsageError(
             f"cannot write the cache {folder}: {error.strerror or error}; set cache.root to a folder with "
@@ -153,25 +127,15 @@ def build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utteran
         ) from error
 
 
-def _is_complete(folder: Path) -> bool:
-    """Return whether the cache exists and is unchanged, by the states or hashes of its files."""
+def _load(folder: Path, utterances: Utterances, dtype: type, shape: tuple[int, ...]) -> Cached | None:
     try:
-        about, states = read_json(folder / ABOUT), _read_states(folder)
-        if about["states"] == states:
-            return True
-        if intact := about["sha256"] == _hashes(folder):
-            with suppress(OSError):  # every run verifies another user's cache again
-                write_json(folder / ABOUT, {**about, "states": states})
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError, KeyError):
-        intact = False
-    if not intact:
-        log.warning("the cache %s is damaged and is built again", folder)
-    return intact
+        return Cached(folder, utterances, dtype, shape)
+    except (OSError, ValueError, EOFError) as error:
+        log.warning("the cache %s is damaged and is built again: %s", folder, error)
+        return None
 
 
-def _build(folder: Path, utterances: Sequence[Utterance], read: Callable[[Utterance], Recording], size: int) -> None:
+def _build(folder: Path, utterances: Utterances, read: Callable[[Utterance], Recording], size: int) -> None:
     # temporary folders of killed processes, and a damaged cache
     for remainder in [*folder.parent.glob(f".{folder.name}.*"), folder]:
         shutil.rmtree(remainder, ignore_errors=True)
@@ -207,22 +171,12 @@ def cache_key(utterances: Sequence[Utterance], made_by: str) -> str:
 
 
 def _write(folder: Path, recordings: Iterable[list[Recording]]) -> None:
-    ends, samples = [0], []
+    lengths = []
     with (folder / "values").open("wb") as file:
-        for values, length in itertools.chain.from_iterable(recordings):
+        for values, samples in itertools.chain.from_iterable(recordings):
             file.write(np.ascontiguousarray(values).data)
-            ends.append(ends[-1] + len(values))
-            samples.append(length)
+            lengths.append((len(values), samples))
         file.flush()
         os.fsync(file.fileno())
-    np.save(folder / "index.npy", np.array([ends[1:], samples], dtype=np.int64))
-    (folder / ABOUT).write_text(json.dumps({"states": _read_states(folder), "sha256": _hashes(folder)}))
-
-
-def _read_states(folder: Path) -> dict[str, list[int]]:
-    """Return values that change with every write to a file, even if its size and modification time are restored."""
-    return {name: [*(FileState.read(folder / name) or ())] for name in FILES}
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    return {name: sha256(folder / name) for name in FILES}
+    frames, samples_of = np.array(lengths, dtype=np.int64).reshape(-1, 2).T
+    np.save(folder / "index.npy", np.stack([frames.cumsum(), samples_of]))

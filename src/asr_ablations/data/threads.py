@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
 from asr_ablations.tools.machine import cores
@@ -20,16 +21,15 @@ def in_threads(work: Callable[[A], B], items: Sequence[A], title: str, chunk: in
     """
     threads = cores()
     pool = ThreadPoolExecutor(threads)
-    waiting: deque[Future[list[B]]] = deque()
+    parts = (items[begin : begin + chunk] for begin in range(0, len(items), chunk))
+    futures = (pool.submit(lambda part: [*map(work, part)], part) for part in parts)
     try:
         with bar(title, len(items)) as advance:
-            for begin in range(0, len(items), chunk):
-                waiting.append(pool.submit(lambda part: [*map(work, part)], items[begin : begin + chunk]))
-                if len(waiting) > 2 * threads:
-                    yield (results := waiting.popleft().result())
-                    advance(len(results))
+            waiting = deque(islice(futures, 2 * threads))
             while waiting:
-                yield (results := waiting.popleft().result())
+                results = waiting.popleft().result()
+                waiting.extend(islice(futures, 1))
+                yield results
                 advance(len(results))
     finally:
         pool.shutdown(cancel_futures=True)  # so that Ctrl-C does not wait for all items

@@ -30,6 +30,8 @@ TOO_SHORT = "too short for one output frame (features.window, model.convolutions
 UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
 """Reasons that are not faults of an utterance: another model or limit would use it."""
 EXAMPLES = 3
+CHUNK = 4096
+"""Utterances whose texts are in memory at the same time."""
 SIGNS = 12
 """Characters that a complaint lists; some alphabets have thousands."""
 FOREIGN = "characters outside the alphabet"
@@ -45,10 +47,6 @@ class Screened:
     kept: Utterances
     left_out: dict[str, list[Utterance]] = field(default_factory=dict)
     infeasible: list[str] = field(default_factory=list)
-
-    def left_out_ids(self) -> dict[str, list[str]]:
-        """Return the sorted ids of utterances left out, by reason."""
-        return {reason: sorted(u.id for u in utterances) for reason, utterances in sorted(self.left_out.items())}
 
 
 def screen(
@@ -84,12 +82,10 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
             textless = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
             utterances = utterances.with_faults({i: "" for i in textless if utterances[i].fault.startswith(SILENT)})
         occurrences = Counter(utterances.strings("id"))
-        repeated = np.zeros(len(utterances), np.bool_)
-        if len(occurrences) < len(utterances):
-            repeated[:] = [occurrences[id_] > 1 for id_ in utterances.strings("id")]
-        texts = Transcripts.measure(utterances, alphabet)
+        repeated = np.array([occurrences[id_] > 1 for id_ in utterances.strings("id")], np.bool_)
+        least_frames, unfit = _measure_texts(utterances, alphabet)
         available = (FEATURE_FRAMES * utterances.column("duration")).astype(np.int64)
-        suspects = ~utterances.has("fault") & (repeated | texts.unfit | (texts.least_frames > available))
+        suspects = ~utterances.has("fault") & (repeated | unfit | (least_frames > available))
         pairs = ((i, utterances[i]) for i in np.flatnonzero(suspects).tolist())
         judged[name] = utterances.with_faults(
             {i: _describe_fault(u, alphabet, occurrences[u.id], tested) for i, u in pairs}
@@ -106,44 +102,44 @@ class Complaint(NamedTuple):
 
 def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alphabet) -> list[Complaint]:
     """Group faulty utterances by set and cause, with the largest group of each set first."""
-    normalise = {name: normalisation(name, corpus.language, "data.normalise", lower) for name in CURES}
+    learnable = set[str]().union(*judged["train"].strings("text")) if "train" in judged else set()
     result = []
     for name, utterances in judged.items():
-        groups: dict[tuple[str, str], list[Utterance]] = {}
+        groups: dict[str, list[Utterance]] = {}
         for u in utterances.take(utterances.has("fault")):
-            reason = u.fault.partition(":")[0]
-            cures = (CURES[x] for x in normalise if reason == FOREIGN and not alphabet.foreign(normalise[x](u.text)))
-            groups.setdefault((reason, next(cures, "")), []).append(u)
-        for (reason, cure), group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
-            about = _describe_signs(group, cure, judged, alphabet) if reason == FOREIGN else f": {reason}"
+            groups.setdefault(u.fault.partition(":")[0], []).append(u)
+        for reason, group in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+            about = f": {reason}"
+            if reason == FOREIGN:
+                about = f" contain {_describe_foreign(group, corpus.language, alphabet, learnable)}"
             result.append(Complaint(f"{len(group)} of {len(utterances)} utterances of {name}{about}", group))
     return result
 
 
-def _describe_signs(group: list[Utterance], cure: str, judged: Mapping[str, Utterances], alphabet: Alphabet) -> str:
+def _describe_foreign(group: list[Utterance], language: str, alphabet: Alphabet, learnable: set[str]) -> str:
+    """Return the foreign characters of texts and the settings that remove or learn all of them."""
     signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
-    learnt = "train" in judged and set(signs).issubset(set().union(*judged["train"].strings("text")))
-    ways = [cure, "alphabet=derived learns {}" if learnt else ""]
+    cures = []
+    for name, cure in CURES.items():
+        normalise = normalisation(name, language, "data.normalise", lower)
+        if not cures and not any(alphabet.foreign(normalise(u.text)) for u in group):
+            cures.append(cure)
+    if learnable.issuperset(signs):
+        cures.append("alphabet=derived learns {}")
     named = " ".join(map(repr, signs[:SIGNS])) + " …" * (len(signs) > SIGNS)
-    help_ = ", ".join(filter(None, ways)).replace("{}", "it" if len(signs) == 1 else "them")
-    return f" contain {named}{help_ and f': {help_}'}"
+    return named + ": " * bool(cures) + ", ".join(cures).replace("{}", "it" if len(signs) == 1 else "them")
 
 
-class Transcripts(NamedTuple):
-    """All texts of a set (N,). least_frames: needed by CTC; unfit: whether empty or with foreign characters."""
-
-    least_frames: np.ndarray
-    unfit: np.ndarray
-
-    @staticmethod
-    def measure(utterances: Utterances, alphabet: Alphabet) -> "Transcripts":
-        least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
-        for chunk in utterances.chunks():
-            labels, counts = alphabet.encode_all([*chunk.strings("text")])
-            owners = np.repeat(np.arange(len(chunk)), counts)
-            least.append(shortest_paths(labels, counts))
-            unfit.append((counts == 0) | (np.bincount(owners[labels < 0], minlength=len(chunk)) > 0))
-        return Transcripts(np.concatenate(least), np.concatenate(unfit))
+def _measure_texts(utterances: Utterances, alphabet: Alphabet) -> tuple[np.ndarray, np.ndarray]:
+    """Return the frames that CTC needs for each text (N,), and whether it is empty or has foreign characters (N,)."""
+    least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+    for begin in range(0, len(utterances), CHUNK):
+        chunk = utterances[begin : begin + CHUNK]
+        labels, counts = alphabet.encode_all([*chunk.strings("text")])
+        owners = np.repeat(np.arange(len(chunk)), counts)
+        least.append(shortest_paths(labels, counts))
+        unfit.append((counts == 0) | (np.bincount(owners[labels < 0], minlength=len(chunk)) > 0))
+    return np.concatenate(least), np.concatenate(unfit)
 
 
 def select(
@@ -162,8 +158,9 @@ def select(
         trained = name == "train"
         sound = ~utterances.has("fault")
         infeasible, too_short = sound.copy(), sound.copy()
-        available = _count_output_frames(utterances.take(sound), output_frames)
-        infeasible[sound] = available < Transcripts.measure(utterances.take(sound), alphabet).least_frames
+        samples = np.rint(utterances.take(sound).column("duration") * SAMPLE_RATE).astype(np.int64)
+        available = output_frames(torch.from_numpy(samples)).numpy()
+        infeasible[sound] = available < _measure_texts(utterances.take(sound), alphabet)[0]
         too_short[sound] = available == 0
         if trained:
             too_short = infeasible
@@ -216,12 +213,6 @@ def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, 
     if needed > available:
         return f"transcript longer than frames: {needed} labels and repeats, {available} frames of {utterance.audio}"
     return ""
-
-
-def _count_output_frames(utterances: Utterances, output_frames: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
-    """Return the numbers of model output frames (N,)."""
-    samples = torch.from_numpy(np.rint(utterances.column("duration") * SAMPLE_RATE).astype(np.int64))
-    return output_frames(samples).numpy()
 
 
 def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:

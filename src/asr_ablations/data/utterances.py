@@ -1,7 +1,7 @@
 """The Utterance, and a compact sequence of many, stored as columns from which utterances are made when needed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -36,8 +36,6 @@ class Utterance:
 
 TEXTS = ("id", "speaker", "audio", "text", "content", "fault", "unit")
 NUMBERS = {"offset": np.float64, "duration": np.float64, "channel": np.int64}
-CHUNK = 4096
-"""Rows whose texts are in memory at the same time."""
 
 
 class PackedTexts:
@@ -50,8 +48,12 @@ class PackedTexts:
     def pack(strings: Iterable[str]) -> "PackedTexts":
         # a file's name need not be UTF-8; Python represents other bytes as lone surrogates
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-        ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-        return PackedTexts(b"".join(encoded), ends)
+        return PackedTexts(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
+
+    @staticmethod
+    def join(parts: Sequence["PackedTexts"]) -> "PackedTexts":
+        lengths = np.concatenate([np.diff(part.ends) for part in parts])
+        return PackedTexts(b"".join(part.content for part in parts), np.cumsum([0, *lengths.tolist()], dtype=np.int64))
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray], name: str) -> "PackedTexts":
@@ -68,65 +70,51 @@ class PackedTexts:
         return self.content[self.ends[row] : self.ends[row + 1]].decode("utf-8", "surrogatepass")
 
 
-class Columns:
-    """The fields of N utterances: `texts` and `numbers`, by name."""
-
-    def __init__(self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray]) -> None:
-        self.texts, self.numbers = dict(texts), dict(numbers)
-
-    def __len__(self) -> int:
-        return len(self.numbers["duration"])
-
-    @staticmethod
-    def from_list(utterances: Sequence[Utterance]) -> "Columns":
-        return Columns(
-            {name: PackedTexts.pack(str(getattr(u, name)) for u in utterances) for name in TEXTS},
-            {name: np.array([getattr(u, name) for u in utterances], dtype) for name, dtype in NUMBERS.items()},
-        )
-
-    @staticmethod
-    def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Columns":
-        return Columns(
-            {name: PackedTexts.from_arrays(arrays, name) for name in TEXTS}, {name: arrays[name] for name in NUMBERS}
-        )
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return all content as arrays by name, for a file."""
-        packed = {key: array for name, texts in self.texts.items() for key, array in texts.arrays(name).items()}
-        return packed | self.numbers
-
-    def utterance(self, row: int) -> Utterance:
-        id_, speaker, audio, text, content, fault, unit = (self.texts[name][row] for name in TEXTS)
-        offset, duration = float(self.numbers["offset"][row]), float(self.numbers["duration"][row])
-        channel = int(self.numbers["channel"][row])
-        return Utterance(id_, speaker, Path(audio), offset, duration, text, content, fault, unit, channel)
-
-
 class Utterances(Sequence[Utterance]):
-    """A sequence of utterances. Slices and joined sequences share the columns instead of copying them.
+    """A sequence of utterances as columns: `texts` and `numbers`, by field. Slices share the columns.
 
-    blocks: columns. rows (N,): indices of rows, counted over all blocks.
+    rows (N,): the utterances' indices in the columns; all by default.
     """
 
-    def __init__(self, blocks: Sequence[Columns], rows: np.ndarray) -> None:
-        self.blocks, self.rows = tuple(blocks), rows.astype(np.int32, copy=False)
-        self._ends = np.cumsum([len(block) for block in self.blocks])
+    def __init__(
+        self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray], rows: np.ndarray | None = None
+    ) -> None:
+        self.texts, self.numbers = dict(texts), dict(numbers)
+        self.rows = np.arange(len(numbers["duration"]), dtype=np.int32) if rows is None else rows
 
     @staticmethod
     def convert(utterances: Sequence[Utterance]) -> "Utterances":
         """Return utterances as columns, unchanged if they already are."""
         if isinstance(utterances, Utterances):
             return utterances
-        return Utterances([Columns.from_list(utterances)], np.arange(len(utterances)))
+        return Utterances(
+            {name: PackedTexts.pack(str(getattr(u, name)) for u in utterances) for name in TEXTS},
+            {name: np.array([getattr(u, name) for u in utterances], dtype) for name, dtype in NUMBERS.items()},
+        )
 
     @staticmethod
     def join(parts: Sequence["Utterances"]) -> "Utterances":
         """Concatenate the utterances of all parts."""
         if len(parts) < 2:
             return parts[0] if parts else Utterances.convert([])
-        begins = np.cumsum([0, *(sum(map(len, part.blocks)) for part in parts)])
-        rows = [part.rows + begin for part, begin in zip(parts, begins, strict=False)]
-        return Utterances([block for part in parts for block in part.blocks], np.concatenate(rows))
+        begins = np.cumsum([0, *(len(part.numbers["duration"]) for part in parts)])
+        return Utterances(
+            {name: PackedTexts.join([part.texts[name] for part in parts]) for name in TEXTS},
+            {name: np.concatenate([part.numbers[name] for part in parts]) for name in NUMBERS},
+            np.concatenate([part.rows + begin for part, begin in zip(parts, begins, strict=False)]),
+        )
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Utterances":
+        """Return the utterances of a file with the content of `arrays`."""
+        return Utterances(
+            {name: PackedTexts.from_arrays(arrays, name) for name in TEXTS}, {name: arrays[name] for name in NUMBERS}
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all columns as arrays by name, for a file."""
+        packed = {key: array for name, texts in self.texts.items() for key, array in texts.arrays(name).items()}
+        return packed | self.numbers
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -137,9 +125,11 @@ class Utterances(Sequence[Utterance]):
     def __getitem__(self, index: slice) -> "Utterances": ...
     def __getitem__(self, index: Any) -> "Utterance | Utterances":
         if isinstance(index, slice):
-            return Utterances(self.blocks, self.rows[index])
-        block, row = self._place(index)
-        return block.utterance(row)
+            return Utterances(self.texts, self.numbers, self.rows[index])
+        row = self.rows[index]
+        fields: dict[str, Any] = {name: texts[row] for name, texts in self.texts.items()}
+        fields |= {name: numbers[row].item() for name, numbers in self.numbers.items()}
+        return Utterance(**{**fields, "audio": Path(fields["audio"])})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(Utterance.__eq__, self, other))
@@ -148,40 +138,25 @@ class Utterances(Sequence[Utterance]):
 
     def take(self, indices: np.ndarray) -> "Utterances":
         """Return the utterances at these indices, or where a mask is true."""
-        return Utterances(self.blocks, self.rows[indices])
+        return Utterances(self.texts, self.numbers, self.rows[indices])
 
     def with_faults(self, faults: Mapping[int, str]) -> "Utterances":
         """Return the utterances with new faults at some indices."""
         if not faults:
             return self
-        rows = self.rows.copy()
-        rows[list(faults)] = int(self._ends[-1]) + np.arange(len(faults))
-        changed = [replace(self[index], fault=fault) for index, fault in faults.items()]
-        return Utterances([*self.blocks, Columns.from_list(changed)], rows)
+        column = [*map(self.texts["fault"].__getitem__, range(len(self.texts["fault"])))]
+        for index, fault in faults.items():
+            column[self.rows[index]] = fault
+        return Utterances({**self.texts, "fault": PackedTexts.pack(column)}, self.numbers, self.rows)
 
     def column(self, name: str) -> np.ndarray:
         """Return a numeric column (N,)."""
-        return np.concatenate([block.numbers[name] for block in self.blocks])[self.rows]
+        return self.numbers[name][self.rows]
 
     def strings(self, name: str) -> Iterator[str]:
         """Yield the values of a text column."""
-        if len(self.blocks) == 1:
-            yield from map(self.blocks[0].texts[name].__getitem__, self.rows)
-            return
-        for index in range(len(self)):
-            block, row = self._place(index)
-            yield block.texts[name][row]
+        return map(self.texts[name].__getitem__, self.rows)
 
     def has(self, name: str) -> np.ndarray:
         """Return whether a text column is not empty, for each row (N,)."""
-        return np.concatenate([np.diff(block.texts[name].ends) for block in self.blocks])[self.rows] > 0
-
-    def chunks(self) -> Iterator["Utterances"]:
-        """Yield the utterances in chunks of a few thousand."""
-        for begin in range(0, len(self), CHUNK):
-            yield self[begin : begin + CHUNK]
-
-    def _place(self, index: int) -> tuple[Columns, int]:
-        row = int(self.rows[index])
-        block = int(np.searchsorted(self._ends, row, side="right")) if len(self.blocks) > 1 else 0
-        return self.blocks[block], row - (int(self._ends[block - 1]) if block else 0)
+        return np.diff(self.texts[name].ends)[self.rows] > 0

@@ -114,12 +114,7 @@ class TrainingRun:
 
     def _train(self) -> None:
         log_planned(self.logger, self.planned)
-        try:
-            self.fitter.fit(self.task, self.data, ckpt_path=self.from_path)
-        except RuntimeError as error:
-            if (failure := self.data.explain(error)) is error:
-                raise
-            raise failure from error
+        self.fitter.fit(self.task, self.data, ckpt_path=self.from_path)
         self.record.phases["train"] = self.last.seconds
         for received in gather_from_ranks(self.stop.received):  # stops before evaluation, which may take long
             if received:

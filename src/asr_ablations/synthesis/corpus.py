@@ -12,20 +12,19 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from asr_ablations.synthesis.recordings import SECONDS_PER_UTTERANCE, SpeakerJob, generate_speaker
+from asr_ablations.synthesis.recordings import SpeakerJob, generate_speaker
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
-from asr_ablations.tools.files import amount, read_json
+from asr_ablations.tools.files import read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.signals import end_with, start_of
-from asr_verdicts.errors import UsageError
 from asr_verdicts.terminal import bar
 
 SPEED = 200  # seconds of speech per second and core, only for estimates
 WORTH_PROCESSES = 5.0  # seconds of work; for less, starting processes costs more than it saves
 
 
-def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: str) -> None:
-    """Apply `work` to every job without a record, in one process per core if that is faster; show progress."""
+def do_all(jobs: list[SpeakerJob], title: str) -> None:
+    """Generate every speaker without a record, in one process per core if that is faster; show progress."""
     open_jobs = [job for job in jobs if not job.record.exists()]
     expected = sum(job.expected_seconds for job in open_jobs)
     processes = min(cores(), len(open_jobs))
@@ -33,7 +32,7 @@ def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: 
     with bar(title, sum(job.expected_seconds for job in jobs)) as advance:
         advance(sum(job.expected_seconds for job in jobs) - expected)
         if processes > 1 and expected / SPEED >= WORTH_PROCESSES:
-            _do_in_processes(work, open_jobs, advance, processes)
+            _do_in_processes(open_jobs, advance, processes)
             return
         import torch
 
@@ -41,26 +40,23 @@ def do_all(work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], title: 
         torch.set_num_threads(1)
         try:
             for job in open_jobs:
-                work(job)
+                generate_speaker(job)
                 advance(job.expected_seconds)
         finally:
             torch.set_num_threads(threads)
 
 
-def _do_in_processes(
-    work: Callable[[SpeakerJob], object], jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int
-) -> None:
+def _do_in_processes(jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int) -> None:
     # spawn: the parent may have threads or CUDA, which a fork would break
     parent = os.getpid(), start_of(os.getpid())
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent) as pool:
-        futures = {pool.submit(work, job): job for job in jobs}
-        try:
-            for future in as_completed(futures):
-                future.result()
-                advance(futures[future].expected_seconds)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent)
+    try:
+        futures = {pool.submit(generate_speaker, job): job for job in jobs}
+        for future in as_completed(futures):
+            future.result()
+            advance(futures[future].expected_seconds)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _start_worker(parent: int, started: float) -> None:
@@ -84,8 +80,8 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
     - <speaker>/<chapter>/<speaker>-<chapter>-<nnnn>.flac (16 kHz), and <speaker>-<chapter>.trans.txt (upper case)
     - SPEAKERS.TXT and split.json
 
-    vocabulary.txt is next to the splits. Raises ValueError for an unknown language or an impossible number of words,
-    UsageError if the disk is too small, and RuntimeError if espeak-ng fails.
+    vocabulary.txt is next to the splits. Raises UsageError for an unknown language or an impossible number of words,
+    and RuntimeError if espeak-ng fails.
     """
     if not _unfinished(root, request, splits):
         return
@@ -94,8 +90,6 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
 
     spoken_words = vocabulary(request.language, request.words)
     corpus = request.corpus(root)
-    for split in _unfinished(root, request, splits):
-        _refuse_too_large(root, request, split)
     corpus.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(root / f".{corpus.name}.lock", f"Waiting for another process that generates {corpus}"):
         jobs = {}
@@ -109,29 +103,9 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
         if jobs:  # all splits at once, because starting the processes costs seconds
             names = ", ".join(folder.name for folder in jobs)
             (corpus / "vocabulary.txt").write_text("".join(f"{word}\n" for word in spoken_words), encoding="utf-8")
-            do_all(generate_speaker, [job for split_jobs in jobs.values() for job in split_jobs], f"Generating {names}")
+            do_all([job for split_jobs in jobs.values() for job in split_jobs], f"Generating {names}")
         for folder, split_jobs in jobs.items():
             _finish_split(folder, split_jobs)
-
-
-LEAST_BYTES = 10_000
-"""The fewest bytes of a second of speech as FLAC."""
-
-
-def _refuse_too_large(root: Path, request: Request, split: str) -> None:
-    """Raise UsageError if a split does not fit on the disk, unless it has already been started."""
-    if _working_folder(request.folder(root, split)).exists():
-        return
-    if split == "train":
-        keys, seconds = f"data.hours={request.hours:g}", 3600 * request.hours
-    else:
-        role, (speakers, sentences) = "validation" if split.startswith("dev") else "test", request.evaluation(split)
-        keys = f"data.{role}_speakers={speakers} data.{role}_sentences={sentences}"
-        seconds = SECONDS_PER_UTTERANCE * speakers * sentences
-    disk = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.exists())
-    if LEAST_BYTES * seconds > (free := shutil.disk_usage(disk).free):
-        needed = f"{split} needs at least {amount(LEAST_BYTES * seconds)}"
-        raise UsageError(f"{keys}: {needed}, but only {amount(free)} are free in {root}")
 
 
 def _unfinished(root: Path, request: Request, splits: Sequence[str]) -> list[str]:
@@ -155,19 +129,8 @@ def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
         seconds = request.hours * 3600 / speakers
     else:
         speakers, utterances = request.evaluation(split)
-    return [
-        SpeakerJob(
-            folder=_working_folder(folder),
-            language=request.language,
-            words=request.words,
-            seed=request.seed,
-            split=split,
-            index=index,
-            seconds=seconds,
-            utterances=utterances,
-        )
-        for index in range(speakers)
-    ]
+    working = _working_folder(folder)
+    return [SpeakerJob(working, request, split, index, seconds, utterances) for index in range(speakers)]
 
 
 def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
@@ -184,9 +147,9 @@ def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
         lines.append(f"{record['number']} | {record['sex']} | {first.split} | {minutes} | {voice}, {room}\n")
     (first.speech / SPEAKERS).write_text("".join(lines), encoding="utf-8")
     content = {
-        "language": first.language,
-        "vocabulary": first.words,
-        "seed": first.seed,
+        "language": first.request.language,
+        "vocabulary": first.request.words,
+        "seed": first.request.seed,
         "generator_version": GENERATOR_VERSION,
         "espeak_version": recordings.version(),
         "sha256": hashlib.sha256("".join(record["sha256"] for record in records).encode()).hexdigest(),  # of everything

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import espeakng_loader
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.tools.files import read_json
+from asr_ablations.synthesis.request import Request
 from asr_ablations.tools.signals import deferred
 from asr_verdicts.files import Json, named, write
 
@@ -110,9 +110,7 @@ class SpeakerJob:
     """
 
     folder: Path
-    language: str
-    words: int
-    seed: int
+    request: Request
     split: str
     index: int
     seconds: float
@@ -163,11 +161,12 @@ def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
 
     from asr_ablations.synthesis import speakers as people
 
-    sampler, resample = _tools(job.language, job.words)
-    speaker = people.draw_speaker(job.seed, job.language, job.split, job.index)
+    request = job.request
+    sampler, resample = _tools(request.language, request.words)
+    speaker = people.draw_speaker(request.seed, request.language, job.split, job.index)
     spoken: set[str] = set()
     for number in range(10**9):
-        rng = people.generator("utterance", job.seed, job.language, job.words, job.split, job.index, number)
+        rng = people.generator("utterance", request.seed, request.language, request.words, job.split, job.index, number)
         sentence = sampler.draw(rng, job.split)
         for _ in range(20):  # a small vocabulary may not have enough sentences to avoid every repetition
             if sentence not in spoken:
@@ -181,13 +180,11 @@ def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
         yield sentence, people.record(speaker, dry, rng)
 
 
-def generate_speaker(job: SpeakerJob) -> float:
-    """Write a speaker's folder, then the record that marks it as complete, and return the seconds of speech."""
+def generate_speaker(job: SpeakerJob) -> None:
+    """Write a speaker's folder, then the record that marks it as complete."""
     from asr_ablations.synthesis import speakers as people
 
-    if job.record.exists():
-        return float(read_json(job.record)["seconds"])
-    speaker = people.draw_speaker(job.seed, job.language, job.split, job.index)
+    speaker = people.draw_speaker(job.request.seed, job.request.language, job.split, job.index)
     temporary = job.partial / f"{speaker.number}-{os.getpid()}"
     totals = _write_chapters(job, speaker.number, temporary)
     final = job.speech / str(speaker.number)
@@ -195,7 +192,6 @@ def generate_speaker(job: SpeakerJob) -> float:
     os.replace(temporary, final)
     record = {**totals, "seconds": round(totals["seconds"], 3), "sex": speaker.sex, **asdict(speaker)}
     write(job.record, json.dumps(record, indent=1) + "\n")
-    return float(totals["seconds"])
 
 
 def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Json:

@@ -7,6 +7,7 @@ from asr_ablations.tools.checks import number, whole
 
 GENERATOR_VERSION = 5  # increased whenever the same request gives different files
 SPLITS = ("train", "dev-clean", "dev-other", "test-clean", "test-other")
+MOST = 100_000  # hours of training audio, and anything that is counted
 SPEAKERS = "SPEAKERS.TXT"  # in each split: one line per speaker, with its voice
 
 
@@ -33,10 +34,11 @@ class Request:
     test_sentences: int
 
     def __post_init__(self) -> None:
-        number("data.hours", self.hours, above=0)
+        number("data.hours", self.hours, above=0, most=MOST)
         whole("data.corpus_seed", self.seed, 0)
-        for name in ("words", "validation_speakers", "validation_sentences", "test_speakers", "test_sentences"):
-            whole(f"data.{name}", getattr(self, name), least=1)
+        whole("data.words", self.words, 1)
+        for name in ("validation_speakers", "validation_sentences", "test_speakers", "test_sentences"):
+            whole(f"data.{name}", getattr(self, name), least=1, most=MOST)
 
     def evaluation(self, split: str) -> tuple[int, int]:
         """Return the number of speakers of a dev or test split, and of sentences of each."""

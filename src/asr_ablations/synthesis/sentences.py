@@ -9,9 +9,9 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from asr_ablations.synthesis.languages import Language, Productions, load_language
-from asr_ablations.synthesis.request import SPLITS
 from asr_ablations.synthesis.speakers import generator
 from asr_ablations.tools.checks import is_whole
+from asr_verdicts.errors import choices
 
 LENGTHS = range(3, 11)  # words per sentence
 ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # frequency of a category's word of rank r = 0, 1, ...: (r + offset)^-exponent
@@ -91,12 +91,11 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
 def vocabulary(name: str, size: int) -> list[str]:
     """Return the `size` most frequent words of a language that form sentences together, most frequent first.
 
-    Raises ValueError if the language has fewer words, or if the grammar needs more.
+    Raises UsageError if the language has fewer words, or if the grammar needs more.
     """
     language, ranked = load_language(name), ranking(name)
     if not is_whole(size, MINIMUM_WORDS) or size > len(ranked):
-        expected = f"a whole number from {MINIMUM_WORDS} to {len(ranked)} (language {name})"
-        raise ValueError(f"data.words={size}: expected {expected}")
+        raise choices("data.words", size, f"a whole number from {MINIMUM_WORDS} to {len(ranked)} (language {name})")
     spoken: set[str] = set()
     taken = size
     while len(spoken) < size:  # a few of the most frequent words may need a rarer one
@@ -130,8 +129,6 @@ class SentenceSampler:
 
     def draw(self, rng: np.random.Generator, split: str | None = None) -> str:
         """Return a sentence in lower case; if `split` is given, a sentence that only this split may use."""
-        if split is not None and split not in SPLITS:
-            raise ValueError(f"split {split!r}: expected one of {', '.join(SPLITS)}")
         while True:
             words = self.language.correct(self._expand("SENTENCE", [], rng))
             if (

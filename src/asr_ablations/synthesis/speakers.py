@@ -19,44 +19,19 @@ Range = tuple[float, float]
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """Ranges of uniform draws for a kind of speaker, which determine how difficult the kind is to recognise."""
-
-    rate: Range  # words per minute
-    pitch: Range  # 0 to 99, 50 is the voice's default
-    pitch_range: Range  # 0 (flat) to 99
-    word_gap: Range  # 10 ms
-    signal_to_noise: Range  # dB over the speech's mean power
-    noise_slope: Range  # power ∝ frequency^-slope: 0 white, 1 pink, 2 brown
-    reverberation_time: Range  # s until 60 dB down
-    direct_to_reverberant: Range  # dB
-    peak: Range  # dB of full scale
-
-
-CONDITIONS = {
-    "clean": Conditions(
-        rate=(140, 180),
-        pitch=(35, 65),
-        pitch_range=(35, 65),
-        word_gap=(0, 2),
-        signal_to_noise=(20, 35),
-        noise_slope=(0.5, 2.0),
-        reverberation_time=(0.05, 0.15),
-        direct_to_reverberant=(12, 20),
-        peak=(-12, -2),
-    ),
-    "other": Conditions(
-        rate=(125, 215),
-        pitch=(15, 85),
-        pitch_range=(15, 90),
-        word_gap=(0, 3),
-        signal_to_noise=(8, 20),
-        noise_slope=(0.0, 1.5),
-        reverberation_time=(0.15, 0.40),
-        direct_to_reverberant=(4, 12),
-        peak=(-20, -2),
-    ),
+WHOLE: dict[str, dict[str, Range]] = {
+    "rate": {"clean": (140, 180), "other": (125, 215)},  # words per minute
+    "pitch": {"clean": (35, 65), "other": (15, 85)},  # 0 to 99, 50 is the voice's default
+    "pitch_range": {"clean": (35, 65), "other": (15, 90)},  # 0 (flat) to 99
+    "word_gap": {"clean": (0, 2), "other": (0, 3)},  # 10 ms
+}
+"""Ranges of uniform draws of whole numbers by kind of speaker, which determine how difficult it is to recognise."""
+CONTINUOUS: dict[str, dict[str, Range]] = {
+    "signal_to_noise": {"clean": (20, 35), "other": (8, 20)},  # dB over the speech's mean power
+    "noise_slope": {"clean": (0.5, 2.0), "other": (0.0, 1.5)},  # power ∝ frequency^-slope: 0 white, 1 pink, 2 brown
+    "reverberation_time": {"clean": (0.05, 0.15), "other": (0.15, 0.40)},  # s until 60 dB down
+    "direct_to_reverberant": {"clean": (12, 20), "other": (4, 12)},  # dB
+    "peak": {"clean": (-12, -2), "other": (-20, -2)},  # dB of full scale
 }
 # Variation between utterances of a speaker: half the width of a uniform range.
 UTTERANCE_RATE = 6  # words per minute
@@ -79,7 +54,7 @@ FEMALE_VARIANTS = "f1 f2 f3 f4 f5 Alicia Andrea Annie anika aunty belinda linda 
 
 @dataclass(frozen=True)
 class Speaker:
-    """One speaker, in the units of Conditions."""
+    """One speaker, in the units of WHOLE and CONTINUOUS."""
 
     number: int  # unique over the splits of a corpus
     kind: str  # clean or other
@@ -123,26 +98,17 @@ def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
     # golden-ratio steps: any sequence of training speakers has the right share of both kinds
     is_other = index * 0.618034 % 1 >= 1 - TRAIN_SHARE_OTHER if split == "train" else split.endswith("other")
     kind = "other" if is_other else "clean"
-    ranges = CONDITIONS[kind]
     timbres, accents = variants(seed, language, split), load_language(language).accents[kind]
     accent = accents[(index + index // len(timbres)) % len(accents)]  # a repeated variant gets another accent
 
-    def integer(bounds: Range) -> int:
-        return int(rng.integers(int(bounds[0]), int(bounds[1]) + 1))
-
+    whole = {name: int(rng.integers(ranges[kind][0], ranges[kind][1] + 1)) for name, ranges in WHOLE.items()}
+    continuous = {name: float(rng.uniform(*ranges[kind])) for name, ranges in CONTINUOUS.items()}
     return Speaker(
         number=100 + len(SPLITS) * index + SPLITS.index(split),
         kind=kind,
         voice=f"{accent}+{timbres[index % len(timbres)]}",
-        rate=integer(ranges.rate),
-        pitch=integer(ranges.pitch),
-        pitch_range=integer(ranges.pitch_range),
-        word_gap=integer(ranges.word_gap),
-        signal_to_noise=float(rng.uniform(*ranges.signal_to_noise)),
-        noise_slope=float(rng.uniform(*ranges.noise_slope)),
-        reverberation_time=float(rng.uniform(*ranges.reverberation_time)),
-        direct_to_reverberant=float(rng.uniform(*ranges.direct_to_reverberant)),
-        peak=float(rng.uniform(*ranges.peak)),
+        **whole,
+        **continuous,  # type: ignore[arg-type]  # no whole number is left
         room=int(rng.integers(2**62)),
     )
 

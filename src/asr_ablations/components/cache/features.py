@@ -9,7 +9,7 @@ from torch import nn
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.recording_cache import Cached, Recording, build, cache_key
+from asr_ablations.data.recording_cache import Cached, Recording, cache_key, open_cache
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.content_keys import hash_object
 from asr_ablations.tools.files import expanded
@@ -33,8 +33,7 @@ class FeatureCache:
         bins = self.features.size
         size = int(self.features.frames(lengths).sum()) * bins * 2
         folder = self.root / f"features-{name}-{cache_key(utterances, hash_object(self.features))}"
-        build(folder, utterances, self._read, size)
-        return Cached(folder, utterances, np.float16, (bins,))
+        return open_cache(folder, utterances, self._read, np.float16, (bins,), size)
 
     def _read(self, utterance: Utterance) -> Recording:
         samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)

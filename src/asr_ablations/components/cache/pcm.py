@@ -7,7 +7,7 @@ import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.recording_cache import Cached, Recording, build, cache_key
+from asr_ablations.data.recording_cache import Cached, Recording, cache_key, open_cache
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.files import expanded
 
@@ -24,8 +24,7 @@ class PCM:
         utterances = Utterances.convert(utterances)
         size = round(float(utterances.column("duration").sum()) * SAMPLE_RATE) * 2
         folder = self.root / f"pcm-{name}-{cache_key(utterances, made_by='the reader alone')}"
-        build(folder, utterances, _read, size)
-        return Cached(folder, utterances, np.int16, ())
+        return open_cache(folder, utterances, _read, np.int16, (), size)
 
 
 def _read(utterance: Utterance) -> Recording:

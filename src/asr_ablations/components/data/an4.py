@@ -45,18 +45,14 @@ class AN4(Folders):
 
     @indexed("held_out", "fold", "folds")
     def find(self, split: str) -> list[Utterance]:
-        utterances = self._find_fold(split == "test") if self.fold is not None else self._find_split(split == "test")
+        if self.fold is not None:
+            utterances = self._find_fold(split == "test")
+        else:
+            utterances = super().find("test" if split == "test" else "train")
         if split == "test":
             return utterances
         development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write a split like Folders does; dev is part of train."""
-        super().write("train" if split == "dev" else split, utterances)
-
-    def _find_split(self, tested: bool) -> list[Utterance]:
-        return super().find("test" if tested else "train")
 
     def _find_fold(self, tested: bool) -> list[Utterance]:
         """Return the utterances of the fold's speakers, or of all others."""

@@ -4,7 +4,7 @@ https://kaldi-asr.org/doc/data_prep.html; `lhotse kaldi export` writes such dire
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
@@ -24,22 +24,12 @@ class Kaldi(Paths):
     - Commands (`sph2pipe … |`) are refused, because a corpus must not execute anything.
     """
 
-    def prepare(self) -> None:
-        for path in self.paths.values():
-            for name in ("wav.scp", "text"):
-                if not (self.root / path / name).is_file():
-                    raise UsageError(
-                        f"{self.root / path / name} is missing: expected a Kaldi data directory with wav.scp and text; "
-                        f"to check it afterwards: {self.prepare_command()}"
-                    )
+    needed = ("wav.scp", "text")
+    layout = "a Kaldi data directory with wav.scp and text"
 
     @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:
         return self.add_speakers(*read_directory(self.path(split), self.root))
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write wav.scp, text and utt2spk. Audio files are not copied."""
-        write_directory(self.path(split), utterances)
 
 
 def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
@@ -67,16 +57,6 @@ def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[
         utterances.append(Utterance(id_, speaker, recordings[recording], start, end - start, text, channel=channel))
     unspoken = [faulty(id_, folder / "text", "missing file: a text without audio") for id_ in texts]
     return utterances + unspoken, lambda u: segments[u.id][0]
-
-
-def write_directory(folder: Path, utterances: Iterable[Utterance]) -> None:
-    """Append to wav.scp, text and utt2spk. Audio files are not copied."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [(u.id, str(u.audio.resolve()), u.text, u.speaker) for u in utterances]
-    for column, name in enumerate(("wav.scp", "text", "utt2spk"), start=1):
-        table = "".join(f"{line[0]} {line[column]}\n" for line in lines if line[column] or name != "utt2spk")
-        with (folder / name).open("a", encoding="utf-8") as file:
-            file.write(table)
 
 
 def _resolve_audio(folder: Path, root: Path, recording: str, path: str) -> Path:

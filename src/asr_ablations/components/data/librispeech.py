@@ -4,15 +4,13 @@ Panayotov et al. 2015; used by Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. A
 layout.
 """
 
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asr_ablations.data.corpus import (
     Corpus,
     CorpusOptions,
-    check_names,
     entries,
     faulty,
     file_utterance,
@@ -31,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class Folders(Corpus):
-    """A corpus in LibriSpeech's layout, with a folder under the root for each split."""
+    """A corpus in LibriSpeech's layout, with a folder under the root for each split. download: the archives' source."""
+
+    download: Download
 
     def folder(self, split: str) -> Path:
         """Return a split's folder."""
@@ -39,16 +39,21 @@ class Folders(Corpus):
         return self.root / split
 
     def prepare(self) -> None:
+        folders, remedy = ", ".join(self.folders()), f"to prepare it: {self.prepare_command()}"
         if self.root is None:
-            raise UsageError(
-                f"data.root is not set: expected the folder that contains {', '.join(self.folders())}; "
-                f"to prepare it: {self.prepare_command()}"
-            )
+            raise UsageError(f"data.root is not set: expected the folder that contains {folders}; {remedy}")
         for name in self.missing():
-            raise UsageError(
-                f"data.root={self.root}: no folder {name} in it (expected {', '.join(self.folders())}); "
-                f"to prepare it: {self.prepare_command()}"
-            )
+            raise UsageError(f"data.root={self.root}: no folder {name} in it (expected {folders}); {remedy}")
+
+    def archives(self, missing: list[str]) -> list[Archive]:
+        """Return the archives in which the missing splits can be downloaded."""
+        return []
+
+    def fetch(self) -> None:
+        """Download, verify and unpack missing splits if their archives are known."""
+        if self.root is not None and (archives := self.archives(self.missing())):
+            fetch(archives, self.root, self.download["address"])
+        self.prepare()
 
     def enter(self, folder: str) -> None:
         """Use a folder under the root as root if splits are missing, because archives contain such a folder."""
@@ -62,15 +67,6 @@ class Folders(Corpus):
     @indexed("folder")
     def find(self, split: str) -> list[Utterance]:
         return list_folder(self.folder(split))
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write one chapter per speaker, with copies of the audio files, which must be flac."""
-        for u in utterances:
-            chapter = self.folder(split) / u.speaker / "1"
-            chapter.mkdir(parents=True, exist_ok=True)
-            shutil.copy(u.audio, chapter / f"{u.id}.flac")
-            with (chapter / f"{u.speaker}-1.trans.txt").open("a", encoding="utf-8") as transcripts:
-                transcripts.write(f"{u.id} {u.text.upper()}\n")
 
 
 class LibriSpeech(Folders):
@@ -89,49 +85,32 @@ class LibriSpeech(Folders):
     ) -> None:
         super().__init__(**options)
         check_source(download["address"], download["sha256"], digits=64)
-        for name, splits in named.items():
-            check_names(f"data.named.{name}", splits)
-        self.train = [split for name in listed(options["train"]) for split in named.get(name, [name])]
+        joined = {name: listed(f"data.named.{name}", splits) for name, splits in named.items()}
+        self.train = [split for name in self.train for split in joined.get(name, [name])]
         self.download = download
         self.enter("LibriSpeech")
 
-    def fetch(self) -> None:
-        """Download, verify and unpack the missing splits."""
+    def archives(self, missing: list[str]) -> list[Archive]:
         checksums = self.download["sha256"]
-        for split in (missing := self.missing() if self.root else []):
+        for split in missing:
             if split not in checksums:
                 raise choices("split", split, f"a folder in {self.root}, or an archive: {', '.join(checksums)}")
-        if self.root is not None and missing:
-            archives = [Archive(split, "LibriSpeech", [split], checksums[split]) for split in missing]
-            fetch(archives, self.root, self.download["address"])
-        self.prepare()
+        return [Archive(split, "LibriSpeech", [split], checksums[split]) for split in missing]
 
 
 def list_folder(folder: Path) -> list[Utterance]:
     """Return the utterances of a split in the order of its transcripts. Audio files without a transcript are faults.
     Raises UsageError for an empty split.
     """
-    utterances = [utterance for speaker in list_folders(folder) for utterance in _list_speaker(speaker)]
+    chapters = (chapter for speaker in list_folders(folder) for chapter in list_folders(speaker))
+    utterances = [utterance for chapter in chapters for utterance in _list_chapter(chapter)]
     if not utterances:
         raise UsageError(f"no utterances in {folder} (expected <speaker>/<chapter>/*.trans.txt)")
     return utterances
 
 
-def _list_speaker(speaker: Path | Utterance) -> Iterator[Utterance]:
-    if isinstance(speaker, Utterance):
-        yield speaker
-        return
-    for chapter in list_folders(speaker):
-        if isinstance(chapter, Utterance):
-            yield chapter
-        else:
-            yield from _list_chapter(chapter)
-
-
 def _list_chapter(chapter: Path) -> Iterator[Utterance]:
-    inside = entries(chapter)
-    yield from (path for path in inside if isinstance(path, Utterance))
-    paths = {clean(path.name): path for path in inside if isinstance(path, Path)}
+    paths = {clean(path.name): path for path in entries(chapter)}
     for name in [name for name in paths if name.endswith(".trans.txt")]:
         for line in filter(None, map(str.strip, text_of(paths[name]).split("\n"))):
             id_, _, text = line.partition(" ")

@@ -7,12 +7,11 @@ id and unit.
 import json
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from asr_ablations.data.audio import AVERAGED, MOST_CHANNELS
-from asr_ablations.data.corpus import UNKNOWN_SPEAKERS, Paths, faulty, indexed, text_of
+from asr_ablations.data.corpus import Paths, faulty, indexed, text_of
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_number, is_whole
 from asr_verdicts.errors import UsageError
@@ -33,13 +32,7 @@ class Manifest(Paths):
     - offset, duration: in seconds; channel: counted from 0, by default the mean of all
     """
 
-    def prepare(self) -> None:
-        for path in self.paths.values():
-            if not (self.root / path).exists():
-                raise UsageError(
-                    f"{self.root / path} is missing: expected a file of JSON lines with audio_filepath and text"
-                    f"; to check it afterwards: {self.prepare_command()}"
-                )
+    layout = "a file of JSON lines with audio_filepath and text"
 
     @indexed("path", "speaker_of")
     def find(self, split: str) -> list[Utterance]:
@@ -48,33 +41,8 @@ class Manifest(Paths):
         utterances = [_parse_line(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if not utterances:
             raise UsageError(f"no utterances in {path}")
-        first = next(filter(str.strip, lines)).lstrip()
-        if first[0] == "[" or all(u.fault.startswith(("not JSON", "no audio_filepath")) for u in utterances):
-            expected = "JSON lines with audio_filepath, text, and perhaps id, speaker, offset, duration, channel, unit"
-            raise UsageError(f"{path}: {_describe_kind(first)}; a manifest is {expected}")
         named = _add_ids(utterances, path.parent)
         return self.add_speakers(named, lambda u: _join_parts(u.audio.with_suffix(""), path.parent))
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write one line per utterance. Audio files are not copied."""
-        path = self.path(split)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [
-            {"audio_filepath": str(u.audio.resolve()), "text": u.text, "id": u.id}
-            | ({"speaker": u.speaker} if u.speaker else {})
-            | ({"unit": u.unit} if u.unit and u.unit.partition(" ")[0] not in UNKNOWN_SPEAKERS else {})
-            for u in utterances
-        ]
-        path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
-
-
-def _describe_kind(line: str) -> str:
-    """Describe a file that is not a manifest, by its first line."""
-    if line.startswith("["):
-        return "a JSON list"
-    if line.startswith("{") and (keys := re.findall(r'"(\w+)": ', line)):
-        return f"lines with {', '.join(keys)}"
-    return "a table" if re.search(r"[\t,;]", line) else "not JSON"
 
 
 def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
@@ -92,7 +60,7 @@ def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
         if IMPOSSIBLE.search(str(entry.get(key, ""))):
             return faulty(where, manifest, f"wrong {key}: contains NUL or half of a character: {entry[key]!r}")
     for key in ("offset", "duration"):
-        if not _is_seconds(entry.get(key)):
+        if (value := entry.get(key)) is not None and not (is_number(value) and value >= 0):
             return faulty(where, manifest, f"wrong {key}: expected seconds, found {entry[key]!r}")
     if entry.get("channel") is not None and not (is_whole(entry["channel"], 0) and entry["channel"] < MOST_CHANNELS):
         return faulty(where, manifest, f"wrong channel: expected 0 to {MOST_CHANNELS - 1}, found {entry['channel']!r}")
@@ -115,10 +83,6 @@ def _build_utterance(manifest: Path, entry: Json) -> Utterance:
     return Utterance(clean(str(id_ or "")), spoken_by, audio, float(offset), seconds, text, unit=unit, channel=channel)
 
 
-def _is_seconds(value: object) -> bool:
-    return value is None or (is_number(value) and value >= 0)
-
-
 def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     """Return the utterances with ids. By default an id is the file's name, followed by the start in ms unless it is 0,
     and the channel if given. If files in several folders share a name, the folders precede it.
@@ -126,14 +90,14 @@ def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
     folders: dict[str, set[Path]] = {}
     for u in utterances:
         folders.setdefault(u.audio.stem, set()).add(u.audio)
-    return [u if u.id else replace(u, id=_make_id(u, folder, len(folders[u.audio.stem]) > 1)) for u in utterances]
-
-
-def _make_id(utterance: Utterance, folder: Path, ambiguous: bool) -> str:
-    stem = _join_parts(utterance.audio.with_suffix(""), folder) if ambiguous else utterance.audio.stem
-    start = f"-{1000 * utterance.offset:07.0f}" if utterance.offset else ""
-    channel = "" if utterance.channel == AVERAGED else f"-channel{utterance.channel}"
-    return clean(f"{stem}{start}{channel}")
+    named = []
+    for u in utterances:
+        ambiguous = len(folders[u.audio.stem]) > 1
+        stem = _join_parts(u.audio.with_suffix(""), folder) if ambiguous else u.audio.stem
+        start = f"-{1000 * u.offset:07.0f}" if u.offset else ""
+        channel = "" if u.channel == AVERAGED else f"-channel{u.channel}"
+        named.append(u if u.id else replace(u, id=clean(f"{stem}{start}{channel}")))
+    return named
 
 
 def _join_parts(path: Path, root: Path) -> str:

@@ -3,14 +3,12 @@
 """
 
 import re
-import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, indexed, text_of
-from asr_ablations.data.download import Archive, Download, check_source, fetch
+from asr_ablations.data.download import Archive, Download, check_source
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.text import spelled_on_disk
@@ -34,19 +32,12 @@ class MLS(Folders):
         if not re.fullmatch(r"[\w.-]+", str(download["archive"] or "")):
             raise choices("data.download.archive", download["archive"], "the name of an archive, as mls_german")
         self.ending, self.download = ending, download
+        self.archive = f"{download['archive']}_opus" if ending == "opus" else download["archive"]
         self.enter(self.archive)
 
-    @property
-    def archive(self) -> str:
-        """The archive's name, which depends on the ending."""
-        return f"{self.download['archive']}_opus" if self.ending == "opus" else self.download["archive"]
-
-    def fetch(self) -> None:
-        """Download, verify and unpack the language's archive, unless every split is present."""
-        if self.root is not None and (missing := self.missing()):
-            md5 = self.download["md5"].get(self.archive)
-            fetch([Archive(self.archive, self.archive, missing, md5)], self.root, self.download["address"])
-        self.prepare()
+    def archives(self, missing: list[str]) -> list[Archive]:
+        md5 = self.download["md5"].get(self.archive)
+        return [Archive(self.archive, self.archive, missing, md5)] if missing else []
 
     @indexed("ending")
     def find(self, split: str) -> list[Utterance]:
@@ -59,17 +50,6 @@ class MLS(Folders):
         if not utterances:
             raise UsageError(f"no utterances in {folder / 'transcripts.txt'}")
         return utterances
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write one book per speaker with numbered utterances and copies of the audio files."""
-        assert self.root is not None
-        lines = []
-        for number, u in enumerate(utterances):
-            book = self.root / split / "audio" / u.speaker / "1"
-            book.mkdir(parents=True, exist_ok=True)
-            shutil.copy(u.audio, book / f"{u.speaker}_1_{number:06d}.{self.ending}")
-            lines.append(f"{u.speaker}_1_{number:06d}\t{u.text}\n")
-        (self.root / split / "transcripts.txt").write_text("".join(lines), encoding="utf-8")
 
     def _parse_line(self, folder: Path, number: int, line: str) -> Utterance:
         id_, _, text = line.partition("\t")

@@ -3,14 +3,13 @@
 It has Kaldi data directories train and test, audio in WAVE, and no development set. Texts are the prompts.
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from asr_ablations.components.data.an4 import SPLITS, development_speakers
-from asr_ablations.components.data.kaldi import read_directory, write_directory
+from asr_ablations.components.data.kaldi import read_directory
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, indexed
-from asr_ablations.data.download import Archive, Download, check_source, fetch
+from asr_ablations.data.download import Archive, Download, check_source
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import whole
 
@@ -39,12 +38,10 @@ class SpeechOcean762(Folders):
     def folders(self) -> list[str]:
         return [name for name in SPLITS if name != "dev" or self.held_out is None]
 
-    def fetch(self) -> None:
-        """Download, verify and unpack the archive, unless every split is present."""
-        if self.root is not None and (missing := [name for name in ("train", "test") if name in self.missing()]):
-            archive = Archive(ARCHIVE, ARCHIVE, [*missing, AUDIO], self.download["md5"].get(ARCHIVE))
-            fetch([archive], self.root, self.download["address"])
-        self.prepare()
+    def archives(self, missing: list[str]) -> list[Archive]:
+        splits = [name for name in ("train", "test") if name in missing]
+        md5 = self.download["md5"].get(ARCHIVE)
+        return [Archive(ARCHIVE, ARCHIVE, [*splits, AUDIO], md5)] if splits else []
 
     @indexed("held_out")
     def find(self, split: str) -> list[Utterance]:
@@ -54,7 +51,3 @@ class SpeechOcean762(Folders):
         utterances, _ = read_directory(self.folder("train"), self.root)
         development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
-
-    def write(self, split: str, utterances: Iterable[Utterance]) -> None:
-        """Write a Kaldi directory; dev is part of train if speakers are held out. Audio files are not copied."""
-        write_directory(self.folder("train" if split == "dev" and self.held_out is not None else split), utterances)

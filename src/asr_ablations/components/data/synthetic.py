@@ -40,16 +40,8 @@ class Synthetic(Folders):
     ) -> None:
         super().__init__(**options)
         self.check_splits(SPLITS)
-        self.request = Request(
-            language=self.language,
-            words=words,
-            seed=corpus_seed,
-            hours=hours,
-            validation_speakers=validation_speakers,
-            validation_sentences=validation_sentences,
-            test_speakers=test_speakers,
-            test_sentences=test_sentences,
-        )
+        sizes = hours, validation_speakers, validation_sentences, test_speakers, test_sentences
+        self.request = Request(self.language, words, corpus_seed, *sizes)
 
     def folder(self, split: str) -> Path:
         assert self.root is not None
@@ -66,10 +58,7 @@ class Synthetic(Folders):
 
         if self.root is None:
             raise UsageError("data.root is not set: expected a folder for the generated corpus")
-        try:
-            generate(self.root, self.request, self.folders())
-        except ValueError as error:
-            raise UsageError(str(error)) from error
+        generate(self.root, self.request, self.folders())
 
 
 def add_voices(utterances: Iterable[Utterance], table: Path) -> list[Utterance]:

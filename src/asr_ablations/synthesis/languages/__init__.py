@@ -11,6 +11,8 @@ from pathlib import Path
 
 import yaml
 
+from asr_verdicts.errors import choices
+
 FOLDER = Path(__file__).parent
 Productions = list[tuple[float, list[str]]]
 
@@ -51,12 +53,9 @@ def words(text: str) -> list[str]:
 
 
 def load_words(code: str) -> dict[str, dict[str, str]]:
-    """Return the texts of <code>.yaml by section and name. Raises ValueError if the file has another structure."""
-    content = yaml.safe_load((FOLDER / f"{code}.yaml").read_text(encoding="utf-8"))
-    for section, texts in content.items():
-        if not all(isinstance(part, str) for part in (section, *texts, *texts.values())):
-            raise ValueError(f"{code}.yaml, {section}: expected a mapping from names to texts")
-    return dict(content)
+    """Return the texts of <code>.yaml by section and name."""
+    content: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / f"{code}.yaml").read_text(encoding="utf-8"))
+    return content
 
 
 def codes() -> list[str]:
@@ -66,8 +65,8 @@ def codes() -> list[str]:
 
 @lru_cache
 def load_language(code: str) -> Language:
-    """Return a language without importing the others. Raises ValueError for a code without a module."""
+    """Return a language without importing the others. Raises UsageError for a code without a module."""
     if code not in codes():
-        raise ValueError(f"data.language={code}: expected {', '.join(codes())}")
+        raise choices("data.language", code, codes())
     language: Language = import_module(f"{__name__}.{code}").language()
     return language
