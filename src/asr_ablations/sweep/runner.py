@@ -7,11 +7,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol
 
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.process import GRACE
-from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, fate_of
+from asr_ablations.runs.status import DONE, FAILED, RESULTS, RUNNING, fate_of
 from asr_ablations.sweep.arm import ELSEWHERE, QUEUED, STOPPED, WAITING, FrozenArm, State
 from asr_ablations.tools.signals import stopping_signals
 
@@ -22,9 +22,6 @@ RETRY = 5.0
 
 LAST = 3
 """Arms per place that may be left when the order changes to longest first."""
-
-Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
-"""A handler of a signal."""
 
 
 class Process(Protocol):
@@ -121,16 +118,11 @@ class Runner:
         return self.states
 
     def _start_what_fits(self) -> None:
-        if self._stopping_since is not None:
-            return
         for index in self._in_order():
             state = self.states[index]
-            if time.monotonic() < state.not_before:
-                continue
             if state.status == ELSEWHERE and self._still_elsewhere(state):
                 continue
-            process = self.places.start(state.arm)
-            if process is None:
+            if (process := self.places.start(state.arm)) is None:
                 return
             state.status, state.reason = QUEUED, ""
             self._running[index] = process
@@ -144,7 +136,9 @@ class Runner:
         return sorted(waiting, key=lambda index: -self._seconds.get(self.states[index].arm.kind, math.inf))
 
     def _still_elsewhere(self, state: State) -> bool:
-        """Return whether another launcher still runs the arm, or has finished it."""
+        """Return whether another launcher still runs the arm, or has finished it. Asked every RETRY seconds."""
+        if time.monotonic() < state.not_before:
+            return True
         _skip_if_ended(state)
         state.not_before = time.monotonic() + RETRY
         return state.ended or owner(state.arm.folder) is not None
@@ -169,12 +163,13 @@ class Runner:
             del self._running[index]
             self.places.free(state.arm)
             state.finish(exit_code, self._kill_reasons.get(index, process.failure), process.memory_kills)
-            state.not_before = time.monotonic() + RETRY
             if state.status == DONE:
                 self._seconds[state.arm.kind] = process.seconds
-            if state.status == ELSEWHERE and self._stopping_since is not None:
-                state.status = STOPPED  # not tried again
-            if state.status == FAILED and self.fail_fast:
+            elif state.status == ELSEWHERE:
+                state.not_before = time.monotonic() + RETRY
+                if self._stopping_since is not None:
+                    state.status = STOPPED  # not tried again
+            elif state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
     def _leave(self, exit_code: int) -> None:
@@ -196,7 +191,7 @@ class Runner:
         for process in self._running.values():
             process.kill()
 
-    def _handle_signals(self) -> dict[int, Handler]:
+    def _handle_signals(self) -> dict[int, Any]:
         """Let a signal stop the arms in order, and a second one end this process. Return the previous handlers."""
         if threading.current_thread() is not threading.main_thread():
             return {}
@@ -212,9 +207,7 @@ class Runner:
 def _skip_if_ended(state: State) -> None:
     """Take over an existing result. Divergence is a result, because the same content would diverge again."""
     earlier = fate_of(state.arm.folder)
-    if earlier.state == "done":
+    if earlier.state in RESULTS:
         state.skipped = state.status == WAITING
-        state.status, state.reason = DONE, "already done" if state.skipped else "done by another launcher"
-    elif earlier.state == "diverged":
-        state.skipped = state.status == WAITING
-        state.status, state.reason = DIVERGED, earlier.reason
+        done = "already done" if state.skipped else "done by another launcher"
+        state.status, state.reason = earlier.state, earlier.reason or done
