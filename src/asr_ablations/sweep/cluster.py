@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
 import ray
 from ray.exceptions import RayError, RayTaskError
 
@@ -35,8 +34,6 @@ from asr_ablations.tools.machine import cores, visible_gpus
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES, held_back, let_in
 from asr_verdicts.errors import UsageError, choices
 
-ATTEMPTS = 3
-"""Attempts to start a local Ray: some of its processes have 15 seconds, in which a busy machine may not load them."""
 PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
 """Prefixes of environment variables that arms take over from the command; others come from their machine."""
 POLL = 0.1
@@ -45,7 +42,8 @@ ANSWER = 5.0
 """Seconds that a worker has to answer before it is killed."""
 GOING_DOWN = 5.0
 """Seconds of delay after an arm's end by a signal: if its machine goes down meanwhile, the arm goes on elsewhere."""
-STOPPED_EXIT_CODE = 128 + signal.SIGTERM
+STOPPED = 128 + signal.SIGTERM, 0
+"""The exit code of an arm that was stopped, without kills for lack of memory."""
 
 
 class Cluster(Places):
@@ -71,8 +69,8 @@ class Cluster(Places):
         per_gpu = whole("hydra.launcher.per_gpu", per_gpu, 1)
         whole("hydra.launcher.retries", retries, 0)
         self.script, self.address, self.per_gpu, self.cpus, self.retries = script, address, per_gpu, cpus, retries
-        slots = machine_slots(jobs, per_gpu, arms)
-        self.jobs = slots.jobs if address is None else jobs
+        jobs_here = machine_slots(jobs, per_gpu, arms).jobs
+        self.jobs = jobs_here if address is None else jobs
         self._running: set[str] = set()
 
     def start(self, arm: FrozenArm) -> "RemoteArm | None":
@@ -116,8 +114,15 @@ def connect(address: str | None) -> None:
     connection = contextlib.ExitStack()
     options = {"address": address} if address is not None else connection.enter_context(_local())
     handler = signal.getsignal(signal.SIGTERM)  # Ray's would end the command before its arms have stopped in order
-    with held_back():
-        _start(options, attempts=1 if address else ATTEMPTS)
+    for attempts_left in (2, 1, 0) if address is None else (0,):
+        try:
+            with held_back():
+                ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+            break
+        except Exception as error:  # some of Ray's processes have 15 seconds, too few on a busy machine
+            ray.shutdown()
+            if not attempts_left:
+                raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
     connection.callback(ray.shutdown)
@@ -128,25 +133,14 @@ def connect(address: str | None) -> None:
 def _check_address(address: object) -> None:
     """Raise UsageError if nothing answers at the address, because Ray itself would try for minutes."""
     host, _, port = str(address).rpartition(":")
-    if address != "auto" and ("/" in host or not host or not port.isdigit()):
+    if address == "auto":
+        return
+    if "/" in host or not host or not port.isdigit():
         raise choices("hydra.launcher.address", address, "auto or <host>:<port>, typed on a machine of the cluster")
-    if address != "auto":
-        try:
-            socket.create_connection((host, int(port)), timeout=ANSWER).close()
-        except OSError as error:
-            raise UsageError(f"hydra.launcher.address={address}: {error}") from error
-
-
-def _start(options: Mapping[str, Any], attempts: int) -> None:
-    for attempt in range(attempts):
-        try:
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-            return
-        except Exception as error:  # if a process of Ray's takes too long, it is a plain Exception
-            ray.shutdown()
-            _kill_leftovers(options.get("_temp_dir"))
-            if attempt == attempts - 1:
-                raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER).close()
+    except OSError as error:
+        raise UsageError(f"hydra.launcher.address={address}: {error}") from error
 
 
 @contextlib.contextmanager
@@ -164,16 +158,6 @@ def _local() -> Iterator[dict[str, Any]]:
             # the monitor would end the worker, but the arm holds the memory
             "_system_config": {"memory_monitor_refresh_ms": 0, "prestart_worker_first_driver": False},
         }
-
-
-def _kill_leftovers(folder: str | None) -> None:
-    """Kill the processes of a local Ray that failed to start; Ray itself leaves them until the command ends."""
-    if folder is None:
-        return
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if folder in " ".join(process.cmdline()):
-                process.kill()
 
 
 @dataclass(frozen=True)
@@ -215,10 +199,9 @@ class Worker:
 
     def _run(self, job: Job, gpus: str) -> tuple[int, int]:
         if self._stopped:
-            return STOPPED_EXIT_CODE, 0
-        settings = {"CUDA_VISIBLE_DEVICES": gpus}
+            return STOPPED
         with let_in():  # Ray's processes hold back signals
-            process = ArmProcess(job.script, job.arm, settings, job.threads, fork=False)
+            process = ArmProcess(job.script, job.arm, {"CUDA_VISIBLE_DEVICES": gpus}, job.threads, fork=False)
         self._process = process
         if self._stopped:
             process.stop()
@@ -257,21 +240,21 @@ class RemoteArm:
 
     @property
     def begun(self) -> bool:
-        if self._began is None and _is_ready(self._begin):
+        if self._began is None and ray.wait([self._begin], timeout=0)[0]:
             self._began = time.monotonic()
         return self._began is not None
 
     @property
     def seconds(self) -> float:
         """Seconds since the arm got a machine."""
-        return time.monotonic() - self._began if self.begun and self._began is not None else 0.0
+        return time.monotonic() - self._began if self._began is not None else 0.0
 
     @property
     def memory_kills(self) -> int:
         return self._result[1] if self._result is not None else 0
 
     def exit_code(self) -> int | None:
-        if self._result is None and _is_ready(self._end):
+        if self._result is None and ray.wait([self._end], timeout=0)[0]:
             try:
                 self._result = ray.get(self._end)
             except RayError as error:
@@ -283,7 +266,7 @@ class RemoteArm:
         if self.begun:
             self._worker.stop.remote()
         else:
-            self._result = STOPPED_EXIT_CODE, 0
+            self._result = STOPPED
             self.kill()
 
     def kill(self) -> None:
@@ -291,10 +274,6 @@ class RemoteArm:
             ray.wait([self._worker.kill.remote(), self._end], num_returns=2, timeout=ANSWER)
         self._result = self._result or (-signal.SIGKILL, 0)
         ray.kill(self._worker)
-
-
-def _is_ready(reference: Any) -> bool:
-    return bool(ray.wait([reference], timeout=0)[0])
 
 
 def reason(error: BaseException) -> str:
