@@ -52,12 +52,11 @@ def freeze(
         check_all(configs)
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
-        record = Run(cfg, fingerprint, constant)
         if cfg.get("force") or not is_training(cfg):  # a measurement is repeated each time
-            record.keep_previous()
+            Run(cfg, fingerprint, constant).keep_previous()
             if "force" in cfg:
                 cfg.force = False
-            record = Run(cfg, fingerprint, constant)
+        record = Run(cfg, fingerprint, constant)
         record.status()  # refuses a folder with other content
         arms.append(freeze_arm(record))
     return arms
@@ -103,11 +102,10 @@ def run(
 
 def _print_wandb(arms: Sequence[FrozenArm]) -> None:
     """Print the arms' address at W&B, and the command that sends offline arms."""
-    folders = [arm.folder for arm in arms]
     printed = "".join(arm.log.read_text(encoding="utf-8", errors="replace") for arm in arms if arm.log.exists())
     for address in sorted({*re.findall(r"^W&B +(https?://\S+)/runs/", printed, re.MULTILINE)}):
-        print(f"W&B: {address} (group {folders[0].parent.name})")
-    if command := sync_command(folders):
+        print(f"W&B: {address} (group {arms[0].folder.parent.name})")
+    if command := sync_command([arm.folder for arm in arms]):
         print(f"W&B later: {command}")
 
 
