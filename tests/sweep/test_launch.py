@@ -17,7 +17,7 @@ from asr_ablations.runs.reader import read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
 from asr_ablations.runs.sweep_history import declared, launches, newest_declaration
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
-from asr_ablations.sweep.gpu_slots import Slots, machine_slots, share_of_cores
+from asr_ablations.sweep.gpu_slots import Slots, machine_slots
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
 from asr_ablations.sweep.launch_arm import Machine
 from asr_ablations.sweep.live import LiveArms, print_arms
@@ -123,7 +123,7 @@ def assign(slots: Slots, *needed: int | None) -> list[list[str] | None]:
     for key, count in enumerate(needed):
         gpus = slots.free_gpus(count)
         if gpus is not None:
-            slots.take(key, gpus)
+            slots.taken[key] = gpus
         assigned.append(gpus)
     return assigned
 
@@ -145,7 +145,7 @@ def test_what_is_given_back_is_handed_out_again() -> None:
     slots = Slots(["0"], jobs=1, per_gpu=1)
     assert assign(slots, 1) == [["0"]]
     assert slots.free_gpus(1) is None
-    slots.free(0)
+    del slots.taken[0]
     assert slots.free_gpus(1) == ["0"]
 
 
@@ -251,9 +251,9 @@ def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [share_of_cores(jobs) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
+    assert [Slots([], jobs, per_gpu=1).threads(9) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert share_of_cores(1) == 2
+    assert Slots([], jobs=1, per_gpu=1).threads(9) == 2
 
 
 SCRIPT = Path("train.py")

@@ -24,8 +24,7 @@ def print_differences(configs: Sequence[DictConfig]) -> None:
         lines = [*_warn_of_confounds(configs), *format_differences(find_differences(configs))]
     except UsageError as error:
         lines = [f"warning: ablation.{error}: `compare` will need --baseline"]
-    for line in lines:
-        print(line)
+    print("".join(f"{line}\n" for line in lines), end="")
 
 
 def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -12,7 +12,7 @@ from asr_ablations.config.keys import propose_keys
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.experiment.finished import compute_fingerprint, find_finished_runs
 from asr_ablations.runs.listed_arms import check_arm as check_arm_of_list
-from asr_ablations.runs.status import fate_of, reason
+from asr_ablations.runs.status import RESULTS, fate_of, reason
 from asr_ablations.runs.wandb_run import (
     LOGGER,
     PATIENCE_FIRST,
@@ -23,8 +23,9 @@ from asr_ablations.runs.wandb_run import (
     why_silent,
 )
 from asr_ablations.sweep.arm import FrozenArm
+from asr_ablations.sweep.differing_keys import plain
 from asr_ablations.sweep.processes import in_subprocess
-from asr_verdicts.config import Config, flatten
+from asr_verdicts.config import flatten
 from asr_verdicts.declaration import parse
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.failures import FailureRule
@@ -44,9 +45,7 @@ def refuse_plan_of_runs(configs: Sequence[DictConfig]) -> None:
 def check_declarations(configs: Sequence[DictConfig]) -> None:
     """Raise UsageError for a question that `compare` would not understand, and for an unknown mode of W&B."""
     refuse_mode(configs)
-    contents = [
-        cast(Config, OmegaConf.to_container(cfg, resolve=True)) for cfg in configs if cfg.get("ablation") is not None
-    ]
+    contents = [plain(cfg) for cfg in configs if cfg.get("ablation") is not None]
     keys = [key for content in contents for key in (*content, *flatten(content))]
     asked = [(content["ablation"], content.get("data")) for content in contents]
     for node, data in {json.dumps(pair): pair for pair in asked}.values():
@@ -59,16 +58,10 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
         for target in declared.targets:
             if not 0 < target <= (1 if metric.is_rate else math.inf):
                 raise choices("ablation.targets", f"{target:g}", "rates as fractions: 0.2 is 20 %")
-        if declared.set is not None and (sets := _held_out(data)) and declared.set not in sets:
-            raise choices("ablation.set", declared.set, sets)
-
-
-def _held_out(data: dict[str, Any] | None) -> list[str]:
-    """List the test and validation sets; none if arms only decode, without a corpus."""
-    if not data:
-        return []
-    corpus: Corpus = build(OmegaConf.create({"data": data}).data)  # the config of a manifest has paths
-    return [*corpus.test, *corpus.validation]
+        if declared.set is not None and data:  # arms that only decode have no corpus
+            corpus: Corpus = build(OmegaConf.create({"data": data}).data)  # the config of a manifest has paths
+            if declared.set not in (sets := [*corpus.test, *corpus.validation]):
+                raise choices("ablation.set", declared.set, sets)
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
@@ -87,10 +80,8 @@ def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
 
 def ask_wandb(arms: Sequence[FrozenArm]) -> None:
     """Ask W&B's server once for all arms that log there; if it does not answer, they log offline."""
-    waiting = [arm for arm in arms if fate_of(arm.folder).state not in ("done", "diverged")]
-    if not any(LOGGER in str(arm.cfg) for arm in waiting):
-        return
-    if mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
+    logging = any(LOGGER in str(arm.cfg) for arm in arms if fate_of(arm.folder).state not in RESULTS)
+    if logging and mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
         go_offline(silence, "the arms log offline")
 
 
@@ -103,6 +94,8 @@ def check_arms(texts: Sequence[str]) -> list[str | UsageError]:
             results.append(_check(cast(DictConfig, OmegaConf.create(text)), by_data))
         except UsageError as error:
             results.append(error)
+        except (MemoryError, RuntimeError) as error:
+            results.append(UsageError(reason(error)))
     return results
 
 
@@ -121,12 +114,9 @@ def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
         else:
             by_data[key] = set_up(cfg).data.fingerprint
     except (MemoryError, RuntimeError):
-        # too large for this machine, or broken: the arm reports it in its log when it runs
+        # the model is too large for this machine, or broken: the arm reports it in its log when it runs
         if key not in by_data:
-            try:
-                by_data[key] = compute_fingerprint(cfg)
-            except (MemoryError, RuntimeError) as error:
-                raise UsageError(reason(error)) from error
+            by_data[key] = compute_fingerprint(cfg)
     return by_data[key]
 
 

@@ -40,7 +40,7 @@ class ComposingLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.config, self.started = hydra_context, config, time.time()
-        self.task_function = task_function
+        self.task_function, self.script = task_function, Path(sys.argv[0]).resolve()
 
     def compose(self, arms: Sequence[Sequence[str]], first: int) -> list[DictConfig]:
         """Compose the arms' configs from their overrides. first: the number of the first arm."""
@@ -50,10 +50,7 @@ class ComposingLauncher(Launcher):
 
 
 class ProcessesLauncher(ComposingLauncher):
-    """Runs each arm in a separate process. Arms share no seed, environment or memory; a crash affects one arm only.
-
-    OPTIONS lists the arguments; jobs and per_gpu are options of the places.
-    """
+    """Runs each arm in a separate process. OPTIONS lists the arguments; jobs and per_gpu are options of the places."""
 
     def __init__(self, *, show: str | None, fail_fast: bool, timeout: float | None = None, **placing: Any) -> None:
         self.show, self.fail_fast, self.timeout, self.placing = show, fail_fast, timeout, placing
@@ -79,7 +76,9 @@ class ProcessesLauncher(ComposingLauncher):
 
             slots = self.slots(arms)
             show_plan(arms, slots.jobs, slots.threads(len(arms)))
-            self._end_search(len(arms))
+            if (runs := self.config.hydra.sweeper.get("n_trials")) is not None:
+                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results decide the others")
+                raise SystemExit(0)  # the sweeper would wait for results
             return []
         states = self.run(arms)
         return [_job_return(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
@@ -100,17 +99,9 @@ class ProcessesLauncher(ComposingLauncher):
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         """Return the places for these arms."""
-        from asr_ablations.sweep.gpu_slots import machine_slots
         from asr_ablations.sweep.launch_arm import Machine
 
-        return Machine(Path(sys.argv[0]).resolve(), arms, machine_slots(arms=arms, **self.placing))
-
-    def _end_search(self, arms: int) -> None:
-        """End the program after the plan of a search, because its sweeper would wait for results."""
-        runs = self.config.hydra.sweeper.get("n_trials")
-        if runs is not None:
-            print(f"a search: these are the first {arms} of its {runs} runs; their results decide the others")
-            raise SystemExit(0)
+        return Machine(self.script, arms, self.slots(arms))
 
     def metadata(self) -> dict[str, object]:
         """Describe the start of the sweep, for its manifest."""
@@ -141,33 +132,29 @@ def describe_start(config: DictConfig, started: float) -> dict[str, object]:
 
 def space(config: DictConfig) -> dict[str, str]:
     """Return the values that the sweep varies, as written in its file and then on the command line."""
-    declared = {str(key): str(values) for key, values in (config.hydra.sweeper.get("params") or {}).items()}
+    declared = config.hydra.sweeper.get("params") or {}
     typed = dict(override.split("=", 1) for override in config.hydra.overrides.task if "=" in override)
-    return {**declared, **{key: values for key, values in typed.items() if key in declared}}
+    return {str(key): typed.get(key, str(values)) for key, values in declared.items()}
 
 
 class ArmReturn(JobReturn):
     """The result of an arm. The end of an arm without a result was printed; Hydra's JobReturn would print its words."""
 
     @property
-    def return_value(self) -> Any:
+    def return_value(self) -> Any:  # type: ignore[override]
         if self.status == JobStatus.FAILED:
             raise self._return_value
         return self._return_value
 
-    @return_value.setter
-    def return_value(self, value: Any) -> None:
-        self._return_value = value
-
 
 def _job_return(objective: "Callable[[State], float]", state: "State", cfg: DictConfig) -> JobReturn:
     """Make an arm's result for Hydra's sweepers: the objective, or the error instead of it."""
-    overrides = list(state.arm.overrides)
+    value: object
     try:
-        value = objective(state)
+        value, status = objective(state), JobStatus.COMPLETED
     except Exception as error:
-        return ArmReturn(overrides=overrides, cfg=cfg, status=JobStatus.FAILED, _return_value=error)
-    return ArmReturn(overrides=overrides, cfg=cfg, status=JobStatus.COMPLETED, _return_value=value)
+        value, status = error, JobStatus.FAILED
+    return ArmReturn(overrides=list(state.arm.overrides), cfg=cfg, status=status, _return_value=value)
 
 
 # Hydra's default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into the

@@ -2,18 +2,15 @@
 
 from typing import Any
 
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.plugins import Plugins
-from hydra.plugins.launcher import Launcher
-from hydra.plugins.sweeper import Sweeper
-from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 DIRECTIONS = ("minimize", "maximize")
 
 
-class SearchSweeper(Sweeper):
+class SearchSweeper(BasicSweeper):
     """Draws n_trials runs from the params and runs n_jobs of them at a time, with any launcher.
 
     params: choice(…), range(…), interval(…), int(interval(…)), tag(log, …) of these, or plain values; the command line
@@ -22,17 +19,8 @@ class SearchSweeper(Sweeper):
     """
 
     def __init__(self, *, direction: str, n_trials: int, n_jobs: int, sampler: Any, params: DictConfig | None) -> None:
+        super().__init__(max_batch_size=None, params=dict(params or {}))
         self.direction, self.trials, self.at_once, self.sampler = direction, n_trials, n_jobs, sampler
-        self.params: dict[str, Any] = dict(params or {})
-        self.config: DictConfig | None = None
-        self.launcher: Launcher | None = None
-        self.hydra_context: HydraContext | None = None
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.config = hydra_context, config
-        self.launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=task_function, config=config
-        )
 
     def sweep(self, arguments: list[str]) -> Any:
         from asr_ablations.sweep.search import build_space, search
@@ -43,13 +31,9 @@ class SearchSweeper(Sweeper):
         if self.direction not in DIRECTIONS:
             raise choices("hydra.sweeper.direction", self.direction, DIRECTIONS)
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        typed = {override.get_key_element(): override for override in parser.parse_overrides(arguments)}
-        declared = {
-            override.get_key_element(): override
-            for override in parser.parse_overrides([f"{key}={value}" for key, value in self.params.items()])
-        }
+        overrides = parser.parse_overrides([*self._parse_config(), *arguments])
         return search(
-            build_space(list({**declared, **typed}.values())),
+            build_space(list({override.get_key_element(): override for override in overrides}.values())),
             self.sampler,
             self.launcher.launch,
             trials=self.trials,

@@ -1,8 +1,6 @@
 """Hydra launcher that runs arms like the launcher of processes, but as Slurm jobs that outlive the command."""
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
@@ -30,7 +28,7 @@ class SlurmLauncher(ProcessesLauncher):
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         from asr_ablations.sweep.slurm import Slurm
 
-        return Slurm(Path(sys.argv[0]).resolve(), arms, **self.placing)
+        return Slurm(self.script, arms, **self.placing)
 
 
 ConfigStore.instance().store(

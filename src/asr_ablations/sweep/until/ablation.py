@@ -1,6 +1,5 @@
 """Run an ablation that adds seeds, round by round, until every question has its verdict."""
 
-import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -25,7 +24,6 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.differing_keys import find_differences, format_differences
 from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import ArmsFailedError, freeze
-from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.manifest import freeze_plan, keep_declaration, write_manifest
 from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
@@ -42,6 +40,8 @@ Start = Callable[[Sequence[FrozenArm]], object]
 """Runs arms side by side and waits for them."""
 Compose = Callable[[Sequence[str]], DictConfig]
 """Composes and resolves the config of overrides."""
+NOT_OF_ARMS = ("seed=", "until=", "until.", "force=", "plan=")
+"""Beginnings of overrides that all arms share."""
 
 
 def run_until(
@@ -116,9 +116,7 @@ def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list
     arms: dict[tuple[str, ...], None] = {}
     seeds: dict[int, None] = {}
     for words in runs:
-        arms[tuple(word for word in words if not word.startswith(("seed=", "until=", "until.", "force=", "plan=")))] = (
-            None
-        )
+        arms[tuple(word for word in words if not word.startswith(NOT_OF_ARMS))] = None
         seeds |= {int(word.removeprefix("seed=")): None for word in words if word.startswith("seed=")}
     return [list(words) for words in arms], list(seeds)
 
@@ -141,14 +139,15 @@ def _choose_folder(
 ) -> tuple[Path, Sequence[int]]:
     """Choose the folder <folder>.2, .3, … of a new plan, and first seeds that no earlier plan used."""
     used: set[int] = set()
-    numbered = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(2))
-    for candidate in itertools.chain([folder], numbered):
+    candidate, number = folder, 1
+    while True:
         fresh = seeds if not used & {*seeds} else [max(used) + 1]
         frozen = read_plan(candidate)
         if frozen is None or not runs_in(candidate) or not changes(frozen, plan_in(candidate, fresh).plan):
             return candidate, fresh
         used |= {*frozen.seeds}
-    raise AssertionError("there is always another number")
+        number += 1
+        candidate = folder.with_name(f"{folder.name}.{number}")
 
 
 def _count_seen_runs(folder: Path) -> int:
@@ -162,7 +161,6 @@ def run_rounds(
 ) -> None:
     """Add runs until the plan has ended. Raise ArmsFailedError if a look lacks runs that failed again."""
     plan, printed = planned.plan, 0
-    by_name = {arm.name: arm.overrides for arm in plan.arms}
     while True:
         records = load([folder]) if any(folder.glob("*/status.json")) else Records([])
         planned_runs, _ = planned_arms(plan, records)
@@ -176,12 +174,12 @@ def run_rounds(
             return
         # seed by seed over all arms, so that a sweep that is stopped early has whole seeds
         missing = [
-            [*by_name[name], f"seed={seed}"]
+            compose([*arm.overrides, f"seed={seed}"])
             for seed in plan.seeds
-            for name in by_name
-            if seed in course.missing.get(name, ())
+            for arm in plan.arms
+            if seed in course.missing.get(arm.name, ())
         ]
-        arms = freeze([compose(words) for words in missing], cast(list[str], metadata["overrides"]))
+        arms = freeze(missing, cast(list[str], metadata["overrides"]))
         write_manifest(folder, arms, metadata)
         if wanted.share:
             print_taken([(arm, other) for arm in arms if (other := take_over(arm)) is not None])
@@ -189,8 +187,7 @@ def run_rounds(
             if lacking := _without_result(arms):
                 start(lacking)
         if lacking := _without_result(arms):
-            names = label_arms([arm.overrides for arm in lacking])
-            print_failures(list(zip(names, lacking, strict=True)), wanted.retries)
+            print_failures(lacking, wanted.retries)
             raise ArmsFailedError(1)
 
 
@@ -200,38 +197,34 @@ def _without_result(arms: Sequence[FrozenArm]) -> list[FrozenArm]:
 
 def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
     """Return the content of STANDING: each arm's look, seeds, state (the outcome of its question) and questions."""
+    by_arm = {arm.name: [v for v in course.verdicts if arm.name in v.question.weights] for arm in plan.arms}
     return {
         "look": len(course.looks),
         "looks": len(plan.looks),
         "ended": course.ended,
-        "arms": {arm.name: _arm(arm.name, plan, course) for arm in plan.arms},
+        "arms": {
+            name: {
+                "look": max((verdict.look.number for verdict in verdicts if verdict.look is not None), default=0),
+                "seeds": course.runs(plan)[name],
+                "state": _state(name, verdicts),
+                "questions": {verdict.arm: _question(verdict) for verdict in verdicts},
+            }
+            for name, verdicts in by_arm.items()
+        },
     }
 
 
-def _arm(name: str, plan: VerdictPlan, course: Course) -> dict[str, object]:
-    contrasts = [contrast for contrast in course.verdicts if name in contrast.question.weights]
-    numbers = [contrast.look.number for contrast in contrasts if contrast.look is not None]
-    return {
-        "look": max(numbers, default=0),
-        "seeds": course.runs(plan)[name],
-        "state": _state(name, contrasts),
-        "questions": {contrast.arm: _question(contrast) for contrast in contrasts},
-    }
+def _state(name: str, verdicts: Sequence[Verdict]) -> str:
+    outcomes = [verdict.outcome for verdict in verdicts]
+    if len(verdicts) == 1 and verdicts[0].arm == name:
+        return outcomes[0]
+    return "open" if not outcomes or "open" in outcomes else "decided"
 
 
-def _state(name: str, contrasts: Sequence[Verdict]) -> str:
-    if len(contrasts) == 1 and contrasts[0].arm == name:
-        return contrasts[0].outcome
-    return "open" if not contrasts or any(contrast.outcome == "open" for contrast in contrasts) else "decided"
-
-
-def _question(contrast: Verdict) -> dict[str, object]:
-    ends = {"low": contrast.low, "high": contrast.high}
-    return {
-        "state": contrast.outcome,
-        "difference": contrast.difference,
-        **{key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()},
-    }
+def _question(verdict: Verdict) -> dict[str, object]:
+    ends = {"low": verdict.low, "high": verdict.high}
+    finite = {key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()}
+    return {"state": verdict.outcome, "difference": verdict.difference, **finite}
 
 
 def take_over(arm: FrozenArm) -> Path | None:
@@ -239,10 +232,9 @@ def take_over(arm: FrozenArm) -> Path | None:
 
     Runs that a search proposed are not used: they may have been chosen for their luck.
     """
-    if arm.folder.is_symlink() and not arm.folder.exists():
-        arm.folder.unlink()  # the run that this link points to was deleted
-    if arm.folder.exists() or arm.folder.is_symlink():
+    if arm.folder.exists():
         return None
+    arm.folder.unlink(missing_ok=True)  # a link to a run that was deleted
     for folder in sorted(arm.folder.parent.parent.glob(f"*/*-{arm.id}/{STATUS}")):
         other = folder.parent.resolve()
         if not KEPT_ASIDE.search(other.name) and _is_same(other, arm):
@@ -256,10 +248,11 @@ def _is_same(other: Path, arm: FrozenArm) -> bool:
     """Return whether a run has a result, has the arm's content, and was not proposed by a search."""
     try:
         environment = read_environment(other)
-        if fate_of(other).state not in RESULTS or environment.id != arm.id:
-            return False
-        if environment.behaviour != BEHAVIOUR or arm.id in searched_arms(other.parent):
-            return False
-        return not differences(content(OmegaConf.create(read_config(other))), content(arm.cfg))
+        return (
+            fate_of(other).state in RESULTS
+            and (environment.id, environment.behaviour) == (arm.id, BEHAVIOUR)
+            and arm.id not in searched_arms(other.parent)
+            and not differences(content(OmegaConf.create(read_config(other))), content(arm.cfg))
+        )
     except (FileNotFoundError, UnreadableFileError):
         return False

@@ -13,7 +13,7 @@ from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.until.planning import Planned
 from asr_ablations.tools.files import typed
-from asr_verdicts.metrics import Metric, format_interval
+from asr_verdicts.metrics import format_interval
 from asr_verdicts.plan import VerdictPlan
 from asr_verdicts.planned_looks import Course, PlannedLook
 from asr_verdicts.terminal import VERDICT_STYLES, console
@@ -24,8 +24,8 @@ def print_plan(lines: Sequence[str], reused: bool) -> None:
     """Print the frozen plan. reused: whether an earlier command froze it."""
     terminal = console()
     for number, line in enumerate(lines):
-        head = ("plan, as it was frozen" if reused else "plan") if not number else ""
-        terminal.print(f"{head + ': ' if head else '      '}{line}", markup=False, soft_wrap=True)
+        head = "      " if number else "plan, as it was frozen: " if reused else "plan: "
+        terminal.print(f"{head}{line}", markup=False, soft_wrap=True)
 
 
 def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
@@ -35,18 +35,17 @@ def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
     table = Table(title=title, title_justify="left")
     for column in ("arm", "difference", "interval", "state", "next"):
         table.add_column(column, justify="right" if column in ("difference", "interval") else "left", overflow="fold")
-    for contrast in look.verdicts:
-        table.add_row(*_row(contrast, metric, plan))
+    for verdict in look.verdicts:
+        difference = metric.text(verdict.difference, sign=True)
+        interval = format_interval(verdict.low, verdict.high, metric, otherwise="")
+        state = Text(verdict.outcome, style=VERDICT_STYLES.get(verdict.outcome, ""))
+        table.add_row(Text(verdict.arm), difference, interval, state, _next(verdict, plan))
     terminal.print(table)
-    upto = Course(plan, looks=[earlier for earlier in course.looks if earlier.number <= look.number])
-    terminal.print(_spent(upto, planned), soft_wrap=True)
-
-
-def _row(contrast: Verdict, metric: Metric, plan: VerdictPlan) -> list[Text]:
-    interval = format_interval(contrast.low, contrast.high, metric, otherwise="")
-    state = Text(contrast.outcome, style=VERDICT_STYLES.get(contrast.outcome, ""))
-    difference = metric.text(contrast.difference, sign=True)
-    return [Text(contrast.arm), Text(difference), Text(interval), state, Text(_next(contrast, plan))]
+    runs = Course(plan, looks=course.looks[: course.looks.index(look) + 1]).runs(plan)
+    open_ = {arm for verdict in look.verdicts if verdict.outcome == "open" for arm in verdict.question.weights}
+    saved = sum(plan.most - count for arm, count in runs.items() if arm not in open_)
+    line = f"{sum(runs.values())} runs so far; {saved} of {plan.most * len(runs)} saved for certain"
+    terminal.print(line, soft_wrap=True)
 
 
 def _next(contrast: Verdict, plan: VerdictPlan) -> str:
@@ -59,16 +58,6 @@ def _next(contrast: Verdict, plan: VerdictPlan) -> str:
     if contrast.outcome == "undecided" and look.number < look.of:
         return f"given up: chance of a verdict {100 * (look.chance or 0.0):.0f} %"
     return ""
-
-
-def _spent(course: Course, planned: Planned) -> str:
-    """Return a line on the runs so far, and on those saved, compared with the fixed design, by decided arms."""
-    plan = planned.plan
-    runs = course.runs(plan)
-    latest = course.looks[-1]
-    open_ = {arm for verdict in latest.verdicts if verdict.outcome == "open" for arm in verdict.question.weights}
-    saved = sum(plan.most - count for arm, count in runs.items() if arm not in open_)
-    return f"{sum(runs.values())} runs so far; {saved} of {plan.most * len(runs)} saved for certain"
 
 
 def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, folder: Path) -> None:
@@ -89,13 +78,11 @@ def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:
         print(f"taken over: {name}, from {other.parent.name}/{other.name}")
 
 
-def print_failures(lacking: Sequence[tuple[str, FrozenArm]], retries: int) -> None:
+def print_failures(lacking: Sequence[FrozenArm], retries: int) -> None:
     """Print the runs that the next look waits for."""
-    print(
-        f"the look waits for {len(lacking)} runs that failed {1 + retries} times; the same command runs them again",
-        file=sys.stderr,
-    )
-    for name, arm in lacking:
+    runs = f"{len(lacking)} runs that failed {1 + retries} times"
+    print(f"the look waits for {runs}; the same command runs them again", file=sys.stderr)
+    for name, arm in zip(label_arms([arm.overrides for arm in lacking]), lacking, strict=True):
         print(f"  {name}: {fate_of(arm.folder).reason}\n    {arm.log}", file=sys.stderr)
 
 
