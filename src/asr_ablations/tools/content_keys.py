@@ -12,8 +12,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,18 +34,11 @@ def content_key(digits: int = 16, **parts: object) -> str:
 @functools.cache
 def library_versions() -> dict[str, str]:
     """Return the versions of the libraries in VERSIONED that are installed."""
-    versions = {}
-    for name in VERSIONED:
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
-    return versions
+    return {name: version(name) for name in VERSIONED if find_spec(name)}
 
 
 class FileState(NamedTuple):
-    """A file's size in bytes, its inode, and the time in ns of the inode's last change.
-
-    Every write moves this time, and programs cannot set it back. If the state differs, the file is hashed again.
-    """
+    """A file's size in bytes, its inode, and the time in ns of its last change, which programs cannot set back."""
 
     size: int
     inode: int
@@ -148,12 +140,10 @@ def hash_source(target: str, within: str = "") -> str:
     """
     top = target.partition(".")[0]
     spec = None if top in sys.stdlib_module_names else find_spec(top)
-    where = [spec.origin] if spec and spec.origin and spec.has_location else []
-    where = where or list((spec and spec.submodule_search_locations) or [])
-    if not where:
+    folders = list((spec and spec.submodule_search_locations) or [])  # of a package
+    if spec is None or not (folders or spec.has_location):
         raise ModuleNotFoundError(f"there is no module {top} on Python's path")
-    first = Path(where[0])
-    place = first.parent.parent if first.name == "__init__.py" else first.parent
+    place = Path(folders[0] if folders else str(spec.origin)).parent
     installed = (top, VERDICTS) if place.name in INSTALLED else ()
     files = _read_modules(place, target, (within,) if within else installed)
     if not files:
@@ -169,7 +159,7 @@ def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str
     waiting, contents = [target], dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")
-        if within and not any(parts[: prefix.count(".") + 1] == prefix.split(".") for prefix in within):
+        if within and not f"{'.'.join(parts)}.".startswith(tuple(f"{prefix}." for prefix in within)):
             continue
         for length in range(1, len(parts) + 1):  # a module is imported after the packages around it
             path = place.joinpath(*parts[:length])
