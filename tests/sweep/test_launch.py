@@ -457,7 +457,7 @@ class TimedProcess:
 
 
 class TimedPlaces:
-    """So many places; an arm takes as long as its name says."""
+    """So many places."""
 
     detach = False
 
@@ -475,29 +475,6 @@ class TimedPlaces:
         self.running -= 1
 
     def left(self) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("seeds", "last"),
-    [
-        (3, ["long 1", "long 2", "short 1", "short 2"]),
-        (8, ["long 5", "long 6", "long 7", "short 5", "short 6", "short 7"]),
-    ],
-)
-def test_the_last_arms_start_longest_first(
-    seeds: int, last: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("asr_ablations.sweep.runner.POLL", 0.001)
-    names = [f"{arm} {seed}" for seed in range(seeds) for arm in ("short", "long")]
-    arms = [
-        FrozenArm(name, name, tmp_path, tmp_path / name, 0, 1, (f"arm={name.split()[0]}", f"seed={name.split()[1]}"))
-        for name in names
-    ]
-    places = TimedPlaces(2)
-    states = Runner(arms, places, timeout=None, fail_fast=False).run(lambda states: None)
-    assert all(state.status == DONE for state in states)
-    assert places.started[-len(last) :] == last
-    assert places.started[: -len(last)] == names[: -len(last)]
 
 
 class InterruptedProcess(TimedProcess):

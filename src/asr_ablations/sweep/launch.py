@@ -36,20 +36,14 @@ class ArmsFailedError(Exception):
         super().__init__(f"not all arms are done (exit code {exit_code})")
 
 
-def freeze(
-    configs: Sequence[DictConfig],
-    constant: Collection[str] | None = None,
-    check_all: Callable[[Sequence[DictConfig]], None] | None = None,
-) -> list[FrozenArm]:
+def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = None) -> list[FrozenArm]:
     """Check every arm and freeze its config against later edits. Raise UsageError for the first wrong arm.
 
-    constant: overrides that all arms share. check_all: checks the arms together.
+    constant: overrides that all arms share.
     """
     for cfg in configs:
         check(cfg)
     check_declarations(configs)
-    if check_all is not None:
-        check_all(configs)
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
         if cfg.get("force") or not is_training(cfg):  # a measurement is repeated each time

@@ -1,16 +1,20 @@
-"""Check all arms of a sweep before the first starts, so that a wrong value shows at once."""
+"""Check all arms of a sweep, and print how they differ, before the first starts: a mistake seen later costs runs."""
 
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.config.build import build
 from asr_ablations.config.keys import propose_keys
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.experiment.finished import compute_fingerprint, find_finished_runs
+from asr_ablations.runs.identity import derived_keys
 from asr_ablations.runs.listed_arms import check_arm as check_arm_of_list
 from asr_ablations.runs.status import RESULTS, fate_of, reason
 from asr_ablations.runs.wandb_run import (
@@ -23,10 +27,11 @@ from asr_ablations.runs.wandb_run import (
     why_silent,
 )
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.differing_keys import plain
 from asr_ablations.sweep.processes import in_subprocess
-from asr_verdicts.config import flatten
-from asr_verdicts.declaration import parse
+from asr_verdicts.arms import find_baseline, group
+from asr_verdicts.config import LIST, OWN, Config, flatten, leaves
+from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, references
+from asr_verdicts.declaration import declaration, parse
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.failures import FailureRule
 from asr_verdicts.metrics import find_metric
@@ -123,3 +128,69 @@ def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
 def is_training(cfg: DictConfig) -> bool:
     """Return whether the arm trains a model; if not, it is a measurement."""
     return "max_epochs" in cfg and "benchmark" not in cfg
+
+
+def print_differences(configs: Sequence[DictConfig]) -> None:
+    """Print the keys in which each arm differs from the baseline, or a warning if no arm is the baseline."""
+    try:
+        lines = [*_warn_of_confounds(configs), *format_differences(find_differences(configs))]
+    except UsageError as error:
+        lines = [f"warning: ablation.{error}: `compare` will need --baseline"]
+    print("".join(f"{line}\n" for line in lines), end="")
+
+
+def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
+    """Warn if the arms differ in more than the declared factor, which `compare` refuses."""
+    runs = _composed(configs)
+    factor = declaration(runs).factor
+    if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing(runs))):
+        return []
+    keys, allowed = ", ".join(beyond), " ".join(f"--allow {key}" for key in beyond)
+    return [f"warning: ablation.factor={', '.join(factor)}: the arms differ in {keys}, too: `compare` needs {allowed}"]
+
+
+def format_differences(differences: Sequence[ArmDifference]) -> list[str]:
+    """Format the differences as lines, with proposals of another baseline."""
+    proposals = [difference.proposal for difference in differences if difference.proposal]
+    return [*(difference.text for difference in differences), *(f"warning: {proposal}" for proposal in proposals)]
+
+
+def find_differences(configs: Sequence[DictConfig]) -> list[ArmDifference]:
+    """Find how all arms differ, if one factor explains it. Raise UsageError if no arm is the declared baseline."""
+    runs = _composed(configs)
+    declared, differ, listed = declaration(runs), differing(runs), runs[0].config.get(LIST)
+    try:
+        factor = [OWN, *declared.factor] if listed else declared.factor or find_factor(runs, differ, [])
+    except ConfoundedError:
+        return []
+    arms = group(runs, factor, [OWN] if listed else list(differ))
+    if len(arms) < 2:
+        return []
+    baseline = find_baseline(declared.baseline or arms[0].name, arms)
+    by_arm = {arm.name: arm.runs[0].config for arm in arms}
+    return arm_differences(by_arm, baseline.name, factor, references(runs))
+
+
+@dataclass(frozen=True)
+class ComposedRun:
+    """A run that has not begun. config: resolved. overrides: the words that name its arm."""
+
+    config: Config
+    overrides: list[str]
+
+    @cached_property
+    def derived(self) -> dict[str, list[str]]:
+        return derived_keys(self.config)
+
+    @cached_property
+    def content(self) -> dict[str, object]:
+        return leaves(self.config)
+
+
+def plain(cfg: DictConfig) -> Config:
+    """Convert a config to resolved plain containers."""
+    return cast(Config, OmegaConf.to_container(cfg, resolve=True))
+
+
+def _composed(configs: Sequence[DictConfig]) -> list[ComposedRun]:
+    return [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]

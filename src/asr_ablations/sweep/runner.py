@@ -1,6 +1,5 @@
 """Run the arms of a sweep side by side. An arm that fails, hangs or dies does not affect the others."""
 
-import math
 import signal
 import threading
 import time
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.process import GRACE
-from asr_ablations.runs.status import DONE, FAILED, RESULTS, RUNNING, fate_of
+from asr_ablations.runs.status import FAILED, RESULTS, RUNNING, fate_of
 from asr_ablations.sweep.arm import ELSEWHERE, QUEUED, STOPPED, WAITING, FrozenArm, State
 from asr_ablations.tools.signals import stopping_signals
 
@@ -19,9 +18,6 @@ POLL = 0.1
 """Seconds between two polls of the processes."""
 RETRY = 5.0
 """Seconds until an arm that another launcher is running is tried again."""
-
-LAST = 3
-"""Arms per place that may be left when the order changes to longest first."""
 
 
 class Process(Protocol):
@@ -79,8 +75,8 @@ class DetachedError(Exception):
 class Runner:
     """Gives places to arms in order, so that a sweep that is stopped early has whole seeds.
 
-    The last arms start longest first, so that no place is empty while the longest arm runs alone. An arm that waits for
-    several GPUs is not overtaken, because it might wait for ever. timeout: minutes that an arm may take.
+    An arm that waits for several GPUs is not overtaken, because it might wait for ever. timeout: minutes that an arm
+    may take.
     """
 
     def __init__(self, arms: Sequence[FrozenArm], places: Places, *, timeout: float | None, fail_fast: bool) -> None:
@@ -90,8 +86,6 @@ class Runner:
         self._running: dict[int, Process] = {}
         self._kill_reasons: dict[int, str] = {}
         self._stopping_since: float | None = None
-        self._side_by_side = 0
-        self._seconds: dict[tuple[str, ...], float] = {}
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
         """Run all arms to their end; `show` gets the states after each poll. Raise DetachedError if arms continue."""
@@ -118,22 +112,15 @@ class Runner:
         return self.states
 
     def _start_what_fits(self) -> None:
-        for index in self._in_order():
-            state = self.states[index]
+        for index, state in enumerate(self.states):
+            if state.status not in (WAITING, ELSEWHERE):
+                continue
             if state.status == ELSEWHERE and self._still_elsewhere(state):
                 continue
             if (process := self.places.start(state.arm)) is None:
                 return
             state.status, state.reason = QUEUED, ""
             self._running[index] = process
-            self._side_by_side = max(self._side_by_side, len(self._running))
-
-    def _in_order(self) -> list[int]:
-        """Return the waiting arms in order. The last ones start longest first, as timed with other seeds."""
-        waiting = [index for index, state in enumerate(self.states) if state.status in (WAITING, ELSEWHERE)]
-        if len(waiting) > LAST * self._side_by_side:
-            return waiting
-        return sorted(waiting, key=lambda index: -self._seconds.get(self.states[index].arm.kind, math.inf))
 
     def _still_elsewhere(self, state: State) -> bool:
         """Return whether another launcher still runs the arm, or has finished it. Asked every RETRY seconds."""
@@ -163,9 +150,7 @@ class Runner:
             del self._running[index]
             self.places.free(state.arm)
             state.finish(exit_code, self._kill_reasons.get(index, process.failure), process.memory_kills)
-            if state.status == DONE:
-                self._seconds[state.arm.kind] = process.seconds
-            elif state.status == ELSEWHERE:
+            if state.status == ELSEWHERE:
                 state.not_before = time.monotonic() + RETRY
                 if self._stopping_since is not None:
                     state.status = STOPPED  # not tried again

@@ -17,7 +17,7 @@ from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.seed_noise import noise_of_set
 from asr_ablations.runs.sweep_history import arm_content
-from asr_ablations.sweep.differing_keys import ComposedRun, plain
+from asr_ablations.sweep.preflight import ComposedRun, plain
 from asr_ablations.tools.machine import iso
 from asr_verdicts.arms import find_baseline
 from asr_verdicts.config import flatten

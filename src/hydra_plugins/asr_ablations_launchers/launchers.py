@@ -1,5 +1,7 @@
-"""Hydra launcher that composes and freezes all arms first, then runs each in a new process."""
+"""Hydra launchers that compose and freeze all arms first, then run each in a process: here, on Ray or on Slurm."""
 
+import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,23 +14,43 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-if TYPE_CHECKING:
+from asr_ablations.tools.errors import require
+
+if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command, so a launch imports heavy modules
     from asr_ablations.sweep.arm import FrozenArm, State
     from asr_ablations.sweep.gpu_slots import Slots
     from asr_ablations.sweep.runner import Places
 
-
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "jobs": None,  # arms at a time; by default one per GPU, or without GPUs one per core
     "per_gpu": 1,  # arms that share a GPU; auto: as many as its memory holds
     "timeout": None,  # minutes that an arm may take
     "show": None,  # a function of the folders that prints the results; by default one line per arm
     "fail_fast": False,  # true: the first arm that fails stops the others
 }
-
-
+RAY_OPTIONS = {
+    **OPTIONS,
+    "address": None,  # a cluster's, auto or host:port; by default RAY_ADDRESS, or a local Ray
+    "cpus": 1,  # CPUs and threads of each rank of an arm
+    "retries": 3,  # restarts of an arm whose worker or machine was lost
+}
+SLURM_OPTIONS = {
+    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # Slurm has its own
+    # options of sbatch under their own names; memory is --mem, such as 32G
+    **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
+    "cpus": 1,  # CPUs and threads of each rank of an arm
+    "minutes": None,  # time limit of a job, which is queued again at its end; plan measures it; null: the partition's
+    "sbatch": [],  # further options of sbatch, such as [--exclude=node7]
+    "detach": False,  # true: queue the arms and end; the same command attaches again
+}
 DECLARING = (".ArmsSweeper", ".BasicSweeper", ".VerdictSweeper")
 """Sweepers that declare all arms, or the rule that adds runs, beforehand. With others, results decide the next arms."""
+
+
+def store(group: str, name: str, cls: type, **options: Any) -> None:
+    """Let Hydra find a plugin by its group and name. options: its arguments, with their defaults."""
+    node = {"_target_": f"{cls.__module__}.{cls.__name__}", **options}
+    ConfigStore.instance().store(group=group, name=name, node=node, provider="asr_ablations")
 
 
 class ComposingLauncher(Launcher):
@@ -59,14 +81,13 @@ class ProcessesLauncher(ComposingLauncher):
         if not initial_job_idx:  # a search has several batches
             announce_sweep(len(job_overrides))
         from asr_ablations.sweep import launch
-        from asr_ablations.sweep.differing_keys import print_differences, refuse_misspelt
-        from asr_ablations.sweep.preflight import is_training, refuse_plan_of_runs
+        from asr_ablations.sweep.preflight import is_training, print_differences, refuse_plan_of_runs
 
         configs = self.compose(job_overrides, initial_job_idx)
         refuse_plan_of_runs(configs)
         declared = not self.metadata()["search"] and all(map(is_training, configs))
         constant = list(self.config.hydra.overrides.task)
-        arms = launch.freeze(configs, constant, refuse_misspelt if declared else None)
+        arms = launch.freeze(configs, constant)
         if declared:
             print_differences(configs)
             if equal := len(arms) - len({arm.id for arm in arms}):
@@ -157,16 +178,29 @@ def _job_return(objective: "Callable[[State], float]", state: "State", cfg: Dict
     return ArmReturn(overrides=list(state.arm.overrides), cfg=cfg, status=status, _return_value=value)
 
 
-# Hydra's default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into the
-# next. Ours also takes that name, so that every config uses it, including users' sweep files: only a primary config
-# could choose the launcher by its other name.
-for _name in ("processes", "basic"):
-    ConfigStore.instance().store(
-        group="hydra/launcher",
-        name=_name,
-        node={"_target_": f"{__name__}.{ProcessesLauncher.__name__}", **OPTIONS},
-        provider="asr_ablations",
-    )
+class RayLauncher(ProcessesLauncher):
+    """Freezes the arms as its base does, and lets Ray choose where each runs. RAY_OPTIONS lists the arguments."""
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        require("ray", "hydra/launcher=ray", "ray")
+        address = self.placing["address"] or os.environ.get("RAY_ADDRESS") or None
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads these variables when it is imported
+        if address is None:
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # a local Ray stays on the loopback address
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray would keep one in the home folder
+        from asr_ablations.sweep.cluster import Cluster
+
+        return Cluster(self.script, arms, **{**self.placing, "address": address})
+
+
+class SlurmLauncher(ProcessesLauncher):
+    """Freezes the arms as its base does, and queues them as a job array. SLURM_OPTIONS lists the arguments."""
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        from asr_ablations.sweep.slurm import Slurm
+
+        return Slurm(self.script, arms, **self.placing)
 
 
 class TogetherLauncher(ComposingLauncher):
@@ -181,9 +215,11 @@ class TogetherLauncher(ComposingLauncher):
         ]
 
 
-ConfigStore.instance().store(
-    group="hydra/launcher",
-    name="together",
-    node={"_target_": f"{__name__}.{TogetherLauncher.__name__}"},
-    provider="asr_ablations",
-)
+# Hydra's default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into the
+# next. Ours also takes that name, so that every config uses it, including users' sweep files: only a primary config
+# could choose the launcher by its other name.
+for _name in ("processes", "basic"):
+    store("hydra/launcher", _name, ProcessesLauncher, **OPTIONS)
+store("hydra/launcher", "ray", RayLauncher, **RAY_OPTIONS)
+store("hydra/launcher", "slurm", SlurmLauncher, **SLURM_OPTIONS)
+store("hydra/launcher", "together", TogetherLauncher)
