@@ -15,8 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -81,10 +80,10 @@ class Cluster(Places):
         wanted = list_resources(arm, self.cpus, self.per_gpu, has_gpus=bool(ray.cluster_resources().get("GPU")))
         self._check_fit(arm, wanted)
         environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
-        job = Job(self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
         self._running.add(arm.id)
         # only restarts are counted: calls fail several times before Ray knows that a machine is lost
-        return RemoteArm(job, {**wanted, "max_restarts": self.retries, "max_task_retries": -1})
+        options = {**wanted, "max_concurrency": 4, "max_restarts": self.retries, "max_task_retries": -1}
+        return RemoteArm(options, self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
 
     def _check_fit(self, arm: FrozenArm, wanted: Mapping[str, float]) -> None:
         """Raise UsageError if an arm is too large for a local Ray; a cluster may still get a larger machine."""
@@ -132,9 +131,9 @@ def connect(address: str | None) -> None:
 
 def _check_address(address: object) -> None:
     """Raise UsageError if nothing answers at the address, because Ray itself would try for minutes."""
-    host, _, port = str(address).rpartition(":")
     if address == "auto":
         return
+    host, _, port = str(address).rpartition(":")
     if "/" in host or not host or not port.isdigit():
         raise choices("hydra.launcher.address", address, "auto or <host>:<port>, typed on a machine of the cluster")
     try:
@@ -160,17 +159,6 @@ def _local() -> Iterator[dict[str, Any]]:
         }
 
 
-@dataclass(frozen=True)
-class Job:
-    """All that a machine needs to start an arm. folder: the current folder, to which relative paths refer."""
-
-    script: Path
-    arm: FrozenArm
-    folder: Path
-    environment: Mapping[str, str]
-    threads: int
-
-
 class Worker:
     """The actor of an arm, on the machine that Ray has chosen. Its methods run in parallel threads."""
 
@@ -181,28 +169,32 @@ class Worker:
     def begin(self) -> None:
         """Return once the actor has a machine."""
 
-    def run(self, job: Job) -> tuple[int, int]:
-        """Return the arm's exit code, and the number of processes that this machine killed for lack of memory."""
-        os.chdir(job.folder)
+    def run(
+        self, script: Path, arm: FrozenArm, folder: Path, environment: Mapping[str, str], threads: int
+    ) -> tuple[int, int]:
+        """Return the arm's exit code, and the number of processes that this machine killed for lack of memory.
+
+        folder: the current folder, to which relative paths refer.
+        """
+        os.chdir(folder)
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it if the user does not
-        os.environ.update(job.environment)
+        os.environ.update(environment)
         context = ray.get_runtime_context()
-        gpus = ",".join(context.get_accelerator_ids().get("GPU", []))
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(context.get_accelerator_ids().get("GPU", []))}
         # a lost worker leaves the arm's process, or its lease, behind for a moment
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
         while True:
-            code, kills = self._run(job, gpus)
+            code, kills = self._run(lambda: ArmProcess(script, arm, gpus, threads, fork=False))
             if code != LEASE_HELD_EXIT_CODE or time.monotonic() > patience:
                 return code, kills
-            while owner(job.arm.folder) is not None and time.monotonic() < patience and not self._stopped:
+            while owner(arm.folder) is not None and time.monotonic() < patience and not self._stopped:
                 time.sleep(HEARTBEAT)
 
-    def _run(self, job: Job, gpus: str) -> tuple[int, int]:
+    def _run(self, begin: Callable[[], ArmProcess]) -> tuple[int, int]:
         if self._stopped:
             return STOPPED
         with let_in():  # Ray's processes hold back signals
-            process = ArmProcess(job.script, job.arm, {"CUDA_VISIBLE_DEVICES": gpus}, job.threads, fork=False)
-        self._process = process
+            self._process = process = begin()
         if self._stopped:
             process.stop()
         while (code := process.exit_code()) is None:
@@ -226,15 +218,14 @@ class Worker:
 
 
 class RemoteArm:
-    """An arm on Ray. options: its actor's resources and number of restarts."""
+    """An arm on Ray. options: its actor's resources and number of restarts. job: arguments of `Worker.run`."""
 
     place = ""
 
-    def __init__(self, job: Job, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], *job: object) -> None:
         self.failure: str | None = None
-        actor = cast(Any, ray.remote)(max_concurrency=4, **options)(Worker)  # ray's types know no options by name
-        self._worker = actor.remote()
-        self._begin, self._end = self._worker.begin.remote(), self._worker.run.remote(job)
+        self._worker = cast(Any, ray.remote)(**options)(Worker).remote()  # ray's types know no options by name
+        self._begin, self._end = self._worker.begin.remote(), self._worker.run.remote(*job)
         self._began: float | None = None
         self._result: tuple[int, int] | None = None
 

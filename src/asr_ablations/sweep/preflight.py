@@ -141,7 +141,7 @@ def print_differences(configs: Sequence[DictConfig]) -> None:
 
 def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
     """Warn if the arms differ in more than the declared factor, which `compare` refuses."""
-    runs = _composed(configs)
+    runs = [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]
     factor = declaration(runs).factor
     if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing(runs))):
         return []
@@ -157,7 +157,7 @@ def format_differences(differences: Sequence[ArmDifference]) -> list[str]:
 
 def find_differences(configs: Sequence[DictConfig]) -> list[ArmDifference]:
     """Find how all arms differ, if one factor explains it. Raise UsageError if no arm is the declared baseline."""
-    runs = _composed(configs)
+    runs = [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]
     declared, differ, listed = declaration(runs), differing(runs), runs[0].config.get(LIST)
     try:
         factor = [OWN, *declared.factor] if listed else declared.factor or find_factor(runs, differ, [])
@@ -190,7 +190,3 @@ class ComposedRun:
 def plain(cfg: DictConfig) -> Config:
     """Convert a config to resolved plain containers."""
     return cast(Config, OmegaConf.to_container(cfg, resolve=True))
-
-
-def _composed(configs: Sequence[DictConfig]) -> list[ComposedRun]:
-    return [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]

@@ -1,7 +1,6 @@
 """Run the arms of a sweep side by side. An arm that fails, hangs or dies does not affect the others."""
 
 import signal
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -178,8 +177,6 @@ class Runner:
 
     def _handle_signals(self) -> dict[int, Any]:
         """Let a signal stop the arms in order, and a second one end this process. Return the previous handlers."""
-        if threading.current_thread() is not threading.main_thread():
-            return {}
 
         def receive(number: int, frame: FrameType | None) -> None:
             if self.stop_signal is not None:

@@ -40,8 +40,6 @@ PLAN = "plan"
 """The value of `minutes` that computes the time limit from measured steps."""
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 GOES_ON = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
-MOST_TASKS = 1000
-"""Most tasks of an array, by Slurm's default."""
 SCRIPT = """\
 #!/bin/bash
 unset {launcher}
@@ -106,7 +104,7 @@ class Slurm(Places):
                 and fate_of(other.folder).state not in RESULTS
                 and self._find_task(other) is None
             ]
-            task = self._submit([arm, *alike][:MOST_TASKS])
+            task = self._submit([arm, *alike])
         self._running[arm.id] = SlurmArm(self, arm, task)
         return self._running[arm.id]
 

@@ -120,12 +120,9 @@ def run_until(
 
 def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
     """Split runs into the arms' overrides without seeds, and the named seeds, both in the order of the runs."""
-    arms: dict[tuple[str, ...], None] = {}
-    seeds: dict[int, None] = {}
-    for words in runs:
-        arms[tuple(word for word in words if not word.startswith(NOT_OF_ARMS))] = None
-        seeds |= {int(word.removeprefix("seed=")): None for word in words if word.startswith("seed=")}
-    return [list(words) for words in arms], list(seeds)
+    arms = dict.fromkeys(tuple(word for word in words if not word.startswith(NOT_OF_ARMS)) for words in runs)
+    seeds = dict.fromkeys(word for words in runs for word in words if word.startswith("seed="))
+    return [list(words) for words in arms], [int(word.removeprefix("seed=")) for word in seeds]
 
 
 def _plain(compose: Compose, sweep: str | None = None) -> Compose:
