@@ -378,14 +378,12 @@ RECORDED = "RuntimeError: no space left on device"
 INTERRUPTED = "interrupted: SIGTERM"
 
 
-def finished(
-    folder: Path, exit_code: int, *, kill_reason: str | None = None, memory_kills: int = 0, recorded: str = ""
-) -> State:
+def finished(folder: Path, exit_code: int, *, kill_reason: str | None = None, recorded: str = "") -> State:
     """The state of an arm whose process ended so. recorded: the reason in the failed run's status, if it wrote one."""
     status = {"status": FAILED, "reason": recorded} if recorded else {"status": "running"}
     (folder / "status.json").write_text(json.dumps({**status, "pid": 1}))
     state = State(FrozenArm("a", "1", folder / "a.yaml", folder, None, 1, ()))
-    state.finish(exit_code, kill_reason, memory_kills)
+    state.finish(exit_code, kill_reason)
     return state
 
 
@@ -405,19 +403,18 @@ def test_an_arm_that_reports_its_end(tmp_path: Path, exit_code: int, recorded: s
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "kill_reason", "memory_kills", "reason"),
+    ("exit_code", "kill_reason", "reason"),
     [
-        (-signal.SIGKILL, "timeout: longer than it may take", 0, "timeout: longer than it may take"),
-        (-signal.SIGKILL, None, 1, "out of memory: killed by the system"),
-        (-signal.SIGKILL, None, 0, "killed by SIGKILL"),
-        (128 + signal.SIGSEGV, None, 1, "killed by SIGSEGV"),
-        (3, None, 0, "exit code 3"),
+        (-signal.SIGKILL, "timeout: longer than it may take", "timeout: longer than it may take"),
+        (-signal.SIGKILL, None, "killed by SIGKILL, which also ends a process that takes too much memory"),
+        (128 + signal.SIGSEGV, None, "killed by SIGSEGV"),
+        (3, None, "exit code 3"),
     ],
 )
 def test_an_arm_that_dies_without_a_message_is_recorded_as_failed(
-    tmp_path: Path, exit_code: int, kill_reason: str | None, memory_kills: int, reason: str
+    tmp_path: Path, exit_code: int, kill_reason: str | None, reason: str
 ) -> None:
-    state = finished(tmp_path, exit_code, kill_reason=kill_reason, memory_kills=memory_kills)
+    state = finished(tmp_path, exit_code, kill_reason=kill_reason)
     assert (state.status, state.reason) == (FAILED, reason)
     recorded = json.loads((tmp_path / "status.json").read_text())
     assert recorded == {"status": FAILED, "reason": reason, "pid": 1}
@@ -436,14 +433,14 @@ def test_an_arm_that_diverged_has_a_result_whatever_its_exit_code(exit_code: int
     reason = "diverged at step 7: the loss is nan"
     (tmp_path / "status.json").write_text(json.dumps({"status": FAILED, "reason": reason, "diverged": 7}))
     state = State(FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path, None, 1, ()))
-    state.finish(exit_code, None, 0)
+    state.finish(exit_code, None)
     assert (state.status, state.reason, state.ended) == (DIVERGED, reason, True)
 
 
 class TimedProcess:
     """Ends after so many looks at it, each of which takes a second of its arm."""
 
-    begun, failure, memory_kills, place = True, None, 0, ""
+    begun, failure, place = True, None, ""
 
     def __init__(self, looks: int) -> None:
         self.looks, self.seconds = looks, 0.0

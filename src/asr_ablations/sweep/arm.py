@@ -75,7 +75,6 @@ WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere
 """States that only a sweep has, in addition to a run's: DONE, DIVERGED, FAILED and RUNNING."""
 REFUSED = 2
 """Exit code of an arm that its machine cannot run, for example because it lacks a GPU."""
-OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 
 @dataclass
@@ -95,7 +94,7 @@ class State:
     def ended(self) -> bool:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
-    def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
+    def finish(self, exit_code: int, kill_reason: str | None) -> None:
         """Set status and reason after the process has ended. kill_reason: why the launcher killed it, if it did."""
         recorded = status_of(self.arm.folder) or Status(status="")
         reason = (recorded.reason or "") if recorded.status == FAILED else ""
@@ -112,17 +111,8 @@ class State:
             self.status, self.reason = FAILED, reason
         else:  # the process could not record this itself
             refused = _last_error(self.arm.log) if exit_code == REFUSED else None
-            self.status, self.reason = FAILED, kill_reason or refused or _cause_of_death(exit_code, memory_kills)
+            self.status, self.reason = FAILED, kill_reason or refused or _cause_of_death(exit_code)
             write_json(self.arm.folder / STATUS, as_json(replace(recorded, status=FAILED, reason=self.reason)))
-
-
-def memory_kills() -> int:
-    """Count the processes that the system has killed for lack of memory in this container."""
-    try:
-        lines = OOM_COUNTER.read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
 def _last_error(log: Path) -> str | None:
@@ -131,10 +121,10 @@ def _last_error(log: Path) -> str | None:
     return next((line.removeprefix("error: ") for line in reversed(lines) if line.startswith("error: ")), None)
 
 
-def _cause_of_death(exit_code: int, memory_kills: int) -> str:
+def _cause_of_death(exit_code: int) -> str:
     number = -exit_code if exit_code < 0 else exit_code - 128
-    if number == signal.SIGKILL and memory_kills:
-        return "out of memory: killed by the system"
+    if number == signal.SIGKILL:
+        return "killed by SIGKILL, which also ends a process that takes too much memory"
     return f"killed by {signal.Signals(number).name}" if number in set(signal.Signals) else f"exit code {exit_code}"
 
 

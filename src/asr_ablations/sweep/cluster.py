@@ -41,8 +41,7 @@ ANSWER = 5.0
 """Seconds that a worker has to answer before it is killed."""
 GOING_DOWN = 5.0
 """Seconds of delay after an arm's end by a signal: if its machine goes down meanwhile, the arm goes on elsewhere."""
-STOPPED = 128 + signal.SIGTERM, 0
-"""The exit code of an arm that was stopped, without kills for lack of memory."""
+STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Cluster(Places):
@@ -169,13 +168,8 @@ class Worker:
     def begin(self) -> None:
         """Return once the actor has a machine."""
 
-    def run(
-        self, script: Path, arm: FrozenArm, folder: Path, environment: Mapping[str, str], threads: int
-    ) -> tuple[int, int]:
-        """Return the arm's exit code, and the number of processes that this machine killed for lack of memory.
-
-        folder: the current folder, to which relative paths refer.
-        """
+    def run(self, script: Path, arm: FrozenArm, folder: Path, environment: Mapping[str, str], threads: int) -> int:
+        """Return the arm's exit code. folder: the current folder, to which relative paths refer."""
         os.chdir(folder)
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it if the user does not
         os.environ.update(environment)
@@ -184,15 +178,15 @@ class Worker:
         # a lost worker leaves the arm's process, or its lease, behind for a moment
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
         while True:
-            code, kills = self._run(lambda: ArmProcess(script, arm, gpus, threads, fork=False))
+            code = self._run(lambda: ArmProcess(script, arm, gpus, threads, fork=False))
             if code != LEASE_HELD_EXIT_CODE or time.monotonic() > patience:
-                return code, kills
+                return code
             while owner(arm.folder) is not None and time.monotonic() < patience and not self._stopped:
                 time.sleep(HEARTBEAT)
 
-    def _run(self, begin: Callable[[], ArmProcess]) -> tuple[int, int]:
+    def _run(self, begin: Callable[[], ArmProcess]) -> int:
         if self._stopped:
-            return STOPPED
+            return STOPPED_EXIT_CODE
         with let_in():  # Ray's processes hold back signals
             self._process = process = begin()
         if self._stopped:
@@ -202,7 +196,7 @@ class Worker:
         process.kill()  # also ends processes left in its session
         if (code < 0 or code in STOPPED_EXIT_CODES) and not self._stopped:
             time.sleep(GOING_DOWN)
-        return code, process.memory_kills
+        return code
 
     def stop(self) -> None:
         """Let the arm write its checkpoint and end."""
@@ -227,7 +221,7 @@ class RemoteArm:
         self._worker = cast(Any, ray.remote)(**options)(Worker).remote()  # ray's types know no options by name
         self._begin, self._end = self._worker.begin.remote(), self._worker.run.remote(*job)
         self._began: float | None = None
-        self._result: tuple[int, int] | None = None
+        self._exit_code: int | None = None
 
     @property
     def begun(self) -> bool:
@@ -240,30 +234,26 @@ class RemoteArm:
         """Seconds since the arm got a machine."""
         return time.monotonic() - self._began if self._began is not None else 0.0
 
-    @property
-    def memory_kills(self) -> int:
-        return self._result[1] if self._result is not None else 0
-
     def exit_code(self) -> int | None:
-        if self._result is None and ray.wait([self._end], timeout=0)[0]:
+        if self._exit_code is None and ray.wait([self._end], timeout=0)[0]:
             try:
-                self._result = ray.get(self._end)
+                self._exit_code = ray.get(self._end)
             except RayError as error:
-                self.failure = f"Ray: {reason(error)}"
-                self._result = 1, 0
-        return None if self._result is None else self._result[0]
+                self.failure, self._exit_code = f"Ray: {reason(error)}", 1
+        return self._exit_code
 
     def stop(self) -> None:
         if self.begun:
             self._worker.stop.remote()
         else:
-            self._result = STOPPED
+            self._exit_code = STOPPED_EXIT_CODE
             self.kill()
 
     def kill(self) -> None:
-        if self._result is None and self.begun:
+        if self._exit_code is None and self.begun:
             ray.wait([self._worker.kill.remote(), self._end], num_returns=2, timeout=ANSWER)
-        self._result = self._result or (-signal.SIGKILL, 0)
+        if self._exit_code is None:
+            self._exit_code = -signal.SIGKILL
         ray.kill(self._worker)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from asr_ablations.runs.process import LAUNCHED, LAUNCHER, announce_launcher, child_environment, command, main
-from asr_ablations.sweep.arm import FrozenArm, memory_kills
+from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.processes import context, start_process
 from asr_ablations.sweep.runner import Places
@@ -59,7 +59,7 @@ class ArmProcess:
     def __init__(
         self, script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None, *, fork: bool = True
     ) -> None:
-        self.started, self._memory_kills = time.monotonic(), memory_kills()
+        self.started = time.monotonic()
         arm.folder.mkdir(parents=True, exist_ok=True)
         # a forked process has the environment variables of its server
         wandb = {key: value for key, value in os.environ.items() if key == "WANDB_MODE"}
@@ -71,11 +71,6 @@ class ArmProcess:
     def seconds(self) -> float:
         """Seconds since the process was started."""
         return time.monotonic() - self.started
-
-    @property
-    def memory_kills(self) -> int:
-        """The number of processes killed by the system for lack of memory since this one was started."""
-        return memory_kills() - self._memory_kills
 
     def stop(self) -> None:
         """Ask the process to write its checkpoint and end."""

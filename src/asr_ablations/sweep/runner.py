@@ -20,16 +20,14 @@ RETRY = 5.0
 
 
 class Process(Protocol):
-    """A started arm. begun: false while it waits for its machine. seconds: time since it has begun. memory_kills:
-    processes that the system killed there. failure: why it ended, if no exit code explains it. place: "" for here.
+    """A started arm. begun: false while it waits for its machine. seconds: time since it has begun. failure: why it
+    ended, if no exit code explains it. place: "" for here.
     """
 
     @property
     def begun(self) -> bool: ...
     @property
     def seconds(self) -> float: ...
-    @property
-    def memory_kills(self) -> int: ...
     @property
     def failure(self) -> str | None: ...
     @property
@@ -148,7 +146,7 @@ class Runner:
             process.kill()  # also ends processes left in its session
             del self._running[index]
             self.places.free(state.arm)
-            state.finish(exit_code, self._kill_reasons.get(index, process.failure), process.memory_kills)
+            state.finish(exit_code, self._kill_reasons.get(index, process.failure))
             if state.status == ELSEWHERE:
                 state.not_before = time.monotonic() + RETRY
                 if self._stopping_since is not None:

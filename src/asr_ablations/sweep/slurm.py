@@ -201,7 +201,6 @@ class Slurm(Places):
 class SlurmArm:
     """An arm's job."""
 
-    memory_kills = 0
     seconds = 0.0
     failure: str | None = None
 
