@@ -13,16 +13,15 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, LEASE_HELD_EXIT_CODE, owner
+from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, owner
 from asr_ablations.runs.process import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.gpu_slots import machine_slots
@@ -107,7 +106,7 @@ def list_resources(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -
 
 def connect(address: str | None) -> None:
     """Connect to the Ray at this address, or to a local one, until the command ends. Raise UsageError on failure."""
-    if address is not None:
+    if address not in (None, "auto"):
         _check_address(address)
     connection = contextlib.ExitStack()
     options = {"address": address} if address is not None else connection.enter_context(_local())
@@ -121,8 +120,7 @@ def connect(address: str | None) -> None:
             ray.shutdown()
             if not attempts_left:
                 raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGTERM, handler)
     connection.callback(ray.shutdown)
     # registered after Ray's, it runs before them: they end Ray's processes, for whose answers this would wait
     atexit.register(connection.close)
@@ -130,15 +128,12 @@ def connect(address: str | None) -> None:
 
 def _check_address(address: object) -> None:
     """Raise UsageError if nothing answers at the address, because Ray itself would try for minutes."""
-    if address == "auto":
-        return
     host, _, port = str(address).rpartition(":")
-    if "/" in host or not host or not port.isdigit():
-        raise choices("hydra.launcher.address", address, "auto or <host>:<port>, typed on a machine of the cluster")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER).close()
-    except OSError as error:
-        raise UsageError(f"hydra.launcher.address={address}: {error}") from error
+    except (OSError, ValueError) as error:
+        expected = f"auto, or <host>:<port> of a cluster to which this machine belongs ({error})"
+        raise choices("hydra.launcher.address", address, expected) from error
 
 
 @contextlib.contextmanager
@@ -177,18 +172,12 @@ class Worker:
         gpus = {"CUDA_VISIBLE_DEVICES": ",".join(context.get_accelerator_ids().get("GPU", []))}
         # a lost worker leaves the arm's process, or its lease, behind for a moment
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
-        while True:
-            code = self._run(lambda: ArmProcess(script, arm, gpus, threads, fork=False))
-            if code != LEASE_HELD_EXIT_CODE or time.monotonic() > patience:
-                return code
-            while owner(arm.folder) is not None and time.monotonic() < patience and not self._stopped:
-                time.sleep(HEARTBEAT)
-
-    def _run(self, begin: Callable[[], ArmProcess]) -> int:
+        while time.monotonic() < patience and owner(arm.folder) is not None and not self._stopped:
+            time.sleep(HEARTBEAT)
         if self._stopped:
             return STOPPED_EXIT_CODE
         with let_in():  # Ray's processes hold back signals
-            self._process = process = begin()
+            self._process = process = ArmProcess(script, arm, gpus, threads, fork=False)
         if self._stopped:
             process.stop()
         while (code := process.exit_code()) is None:

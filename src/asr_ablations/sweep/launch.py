@@ -68,8 +68,7 @@ def run(
     """Write the manifest, run the arms, display them and report each result; return states in the order of `arms`.
 
     Equal arms, which a search may propose, run once. Raise ArmsFailedError if a signal stopped the sweep, DetachedError
-    if its arms go on without it. metadata: how the sweep was started. places: where arms run. timeout: minutes for each
-    arm. show: the name of a function that prints the results.
+    if its arms go on without it. metadata: how the sweep was started. timeout: minutes for each arm.
     """
     different = list({arm.id: arm for arm in arms}.values())
     if timeout is not None and not (is_number(timeout) and timeout > 0):

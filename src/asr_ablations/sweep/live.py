@@ -115,10 +115,9 @@ class LiveArms(AbstractContextManager["LiveArms"]):
         for number, (name, state) in enumerate(zip(names, states, strict=True), start=1):
             if state.status != self._printed.get(state.arm.id, WAITING):
                 self._printed[state.arm.id] = state.status
+                log = state.arm.log if state.status == RUNNING else ""
                 line = f"arm {number} of {len(states)}: {name}: {state.status}"
-                reason = f"  {state.reason}" if state.reason else ""
-                log = f"  {state.arm.log}" if state.status == RUNNING else ""
-                self.console.print(line + reason + log, markup=False)
+                self.console.print("  ".join(filter(None, [line, state.reason, str(log)])), markup=False)
 
 
 class ArmState(NamedTuple):

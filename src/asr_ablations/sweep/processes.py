@@ -71,9 +71,7 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
     except EOFError:
         process.join()
         raise RuntimeError(f"a subprocess of the launcher died with exit code {process.exitcode}") from None
-    finally:
-        if process.is_alive():
-            process.join(timeout=10)
+    process.join(timeout=10)
     if isinstance(result, BaseException):
         raise result
     return result

@@ -45,9 +45,7 @@ def number(
 
 def path_or_none(name: str, value: object) -> str | None:
     """Return the value if it is None or a text that is not empty."""
-    if value is None or (isinstance(value, str) and value):
-        return value
-    raise choices(name, value, f"a path, or null; quote a path that is a number: {name}=\"'{value}'\"")
+    return None if value is None else a_path(name, value)
 
 
 def a_list(name: str, value: object) -> list[Any]:

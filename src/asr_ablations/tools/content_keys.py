@@ -92,10 +92,9 @@ def hash_targets(names: Iterable[str]) -> dict[str, str]:
 
 
 def hash_object(value: object) -> str:
-    """Return a SHA-256 over an object's class, its state, and the source of every class in it.
+    """Return a SHA-256 over an object's class, its state as pickle would save it, and the source of every class in it.
 
-    The state is everything that pickle would save: attributes of any kind, with tensors and arrays by value. Raises
-    UsageError if part of it cannot be pickled.
+    Tensors and arrays count by value. Raises UsageError if part of the object cannot be pickled.
     """
     buffer = io.BytesIO()
     pickler = _StatePickler(buffer)
@@ -133,10 +132,8 @@ def hash_source(target: str, within: str = "") -> str:
     """Return a SHA-256 of the source behind the dotted name of a module, class or function.
 
     It covers the module and all modules imported from the same folder; for an installed package, from the package and
-    asr_verdicts. Imports are read from the source without running it, so computed imports are missed.
-
-    within: dotted prefix; modules outside it are left out. Raises ModuleNotFoundError if there is no such Python
-    module, and UsageError if a module is not valid Python.
+    asr_verdicts. Imports are read from the source without running it, so computed imports are missed. within: dotted
+    prefix; modules outside it are left out. Raises ModuleNotFoundError, or UsageError for invalid Python.
     """
     top = target.partition(".")[0]
     spec = None if top in sys.stdlib_module_names else find_spec(top)

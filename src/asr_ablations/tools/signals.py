@@ -82,9 +82,8 @@ def ignore_signals_at_exit() -> None:
 def handle_on_a_stack_of_their_own() -> None:
     """Handle signals of the main thread on a separate stack; crashes then also print a traceback.
 
-    oneDNN's float32 matrix products on x86 (sgemm, used by LSTMs on a CPU) point the stack register at the heap while
-    they run. A signal handled there, as Python's are, overwrites the memory before it. A later free() then ends the
-    process with "corrupted size vs. prev_size". See oneDNN issue 4845; torch has it up to 2.11 at least.
+    oneDNN's float32 matrix products on x86 (LSTMs on a CPU) point the stack register at the heap while they run, and a
+    signal handled there corrupts it (oneDNN issue 4845, in torch up to 2.11 at least).
     """
     if not faulthandler.is_enabled():
         faulthandler.enable(2)  # it installs the stack, which Python's signal handlers then use as well
