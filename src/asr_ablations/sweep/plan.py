@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
@@ -30,8 +29,7 @@ from asr_verdicts.config import ranks
 from asr_verdicts.terminal import console
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """An estimate for one arm: optimizer steps, hours of speech, total seconds, bytes of memory and of disk."""
 
     steps: int

@@ -164,7 +164,12 @@ class Slurm(Places):
             **({} if minutes is None else {"time": minutes}),
         }
         script = SCRIPT.format(launcher=LAUNCHER, cases="\n".join(cases), grace=int(GRACE))
-        words = ["--parsable", "--requeue", *(f"--{name}={value}" for name, value in flags.items()), *self.more]
+        words = [
+            "--parsable",
+            "--requeue",
+            *(f"--{name}={value}" for name, value in flags.items()),
+            *map(str, self.more),
+        ]
         done = _slurm("sbatch", *words, given=script)
         if done.returncode:
             message = " ".join(done.stderr.split()) or f"sbatch ended with {done.returncode}"

@@ -232,10 +232,7 @@ def _question(verdict: Verdict) -> dict[str, object]:
 
 
 def take_over(arm: FrozenArm) -> Path | None:
-    """Link the arm's folder to a finished run of the same content in another sweep; return that run's folder.
-
-    Runs that a search proposed are not used: they may have been chosen for their luck.
-    """
+    """Link the arm's folder to a finished run of the same content in another sweep; return that run's folder."""
     if arm.folder.exists():
         return None
     arm.folder.unlink(missing_ok=True)  # a link to a run that was deleted
@@ -249,7 +246,7 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """Return whether a run has a result, has the arm's content, and was not proposed by a search."""
+    """Return whether a run has a result and the arm's content, and no search proposed it, perhaps for its luck."""
     try:
         environment = read_environment(other)
         return (
