@@ -72,12 +72,14 @@ def build_space(overrides: Sequence[Override]) -> Space:
 def _distribution(override: Override) -> "optuna.distributions.BaseDistribution":
     distributions, value = import_optuna().distributions, override.value()
     logarithmic = "log" in getattr(value, "tags", ())
+    ends: list[Any]
+    options: dict[str, Any]
     try:
         if isinstance(value, IntervalSweep):
-            ends, options = (value.start, value.end), {"log": logarithmic}
+            ends, options = [value.start, value.end], {"log": logarithmic}
         elif isinstance(value, RangeSweep) and not value.shuffle and not logarithmic:
             values = list(value.range())
-            ends, options = (values[0], values[-1]), {"step": value.step}
+            ends, options = [values[0], values[-1]], {"step": value.step}
         else:
             return distributions.CategoricalDistribution(list(override.sweep_string_iterator()))
         is_whole = all(isinstance(number, int) for number in (*ends, *options.values()))

@@ -161,7 +161,8 @@ def visible_gpus() -> list[str]:
 
 def gpu_memory() -> int:
     """Return the bytes of the smallest GPU that this process may use; 0 without a GPU or its driver."""
-    return min(_ask_driver(lambda nvml: [nvml.nvmlDeviceGetMemoryInfo(gpu).total for gpu in _gpus(nvml)]), default=0)
+    sizes = _ask_driver(lambda nvml: [nvml.nvmlDeviceGetMemoryInfo(gpu).total for gpu in _gpus(nvml)])
+    return int(min(sizes, default=0))
 
 
 def gpu_names() -> list[str]:

@@ -40,8 +40,8 @@ def deferred() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        for number in received:
-            signal.raise_signal(number)
+        for waiting in received:
+            signal.raise_signal(waiting)
 
 
 def let_in() -> contextlib.AbstractContextManager[None]:
