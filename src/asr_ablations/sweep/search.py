@@ -82,7 +82,7 @@ def _distribution(override: Override) -> "optuna.distributions.BaseDistribution"
             ends, options = [values[0], values[-1]], {"step": value.step}
         else:
             return distributions.CategoricalDistribution(list(override.sweep_string_iterator()))
-        is_whole = all(isinstance(number, int) for number in (*ends, *options.values()))
+        is_whole = all(isinstance(number, int) for number in ends)
         return (distributions.IntDistribution if is_whole else distributions.FloatDistribution)(*ends, **options)
     except (ValueError, IndexError) as error:
         raise UsageError(f"{override.input_line}: expected bounds in order, and above 0 for log ({error})") from error
