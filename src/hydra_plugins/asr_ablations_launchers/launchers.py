@@ -161,8 +161,8 @@ def space(config: DictConfig) -> dict[str, str]:
 class ArmReturn(JobReturn):
     """The result of an arm. The end of an arm without a result was printed; Hydra's JobReturn would print its words."""
 
-    @property
-    def return_value(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def return_value(self) -> Any:
         if self.status == JobStatus.FAILED:
             raise self._return_value
         return self._return_value
