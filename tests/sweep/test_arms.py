@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.runs.listed_arms import check_arm, merged, name_in, read_arms
 from asr_ablations.sweep.arm import list_arms
-from asr_ablations.sweep.differing_keys import refuse_misspelt
 from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.preflight import check_arms, check_declarations
 from asr_ablations.sweep.search import Space, build_sampler, build_space, search
@@ -135,22 +134,6 @@ RNNS: list[Any] = [
     }
     for name in ("lstm", "gru")
 ]
-
-
-@pytest.mark.parametrize(
-    ("ablation", "message"),
-    [
-        ({"factor": "dropout"}, "ablation.factor=dropout: expected a key that varies: rnn"),
-        ({"factor": "rnn", "baseline": "lstmm"}, "ablation.baseline=lstmm: no arm has this name; nearest: rnn=lstm"),
-    ],
-)
-def test_a_name_that_no_arm_has_is_refused_before_the_training(ablation: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        refuse_misspelt([DictConfig({**cfg, "ablation": ablation}) for cfg in RNNS])
-
-
-def test_an_arm_that_is_left_out_is_no_misspelt_one() -> None:
-    refuse_misspelt([DictConfig({**cfg, "ablation": {"factor": "rnn", "baseline": "rnn"}}) for cfg in RNNS])
 
 
 def test_no_question_and_the_questions_of_the_sweep_files_are_understood() -> None:

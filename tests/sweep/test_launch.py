@@ -17,7 +17,7 @@ from asr_ablations.runs.reader import read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
 from asr_ablations.runs.sweep_history import declared, launches, newest_declaration
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
-from asr_ablations.sweep.gpu_slots import Slots, machine_slots, share_of_cores
+from asr_ablations.sweep.gpu_slots import Slots, machine_slots
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
 from asr_ablations.sweep.launch_arm import Machine
 from asr_ablations.sweep.live import LiveArms, print_arms
@@ -123,7 +123,7 @@ def assign(slots: Slots, *needed: int | None) -> list[list[str] | None]:
     for key, count in enumerate(needed):
         gpus = slots.free_gpus(count)
         if gpus is not None:
-            slots.take(key, gpus)
+            slots.taken[key] = gpus
         assigned.append(gpus)
     return assigned
 
@@ -145,7 +145,7 @@ def test_what_is_given_back_is_handed_out_again() -> None:
     slots = Slots(["0"], jobs=1, per_gpu=1)
     assert assign(slots, 1) == [["0"]]
     assert slots.free_gpus(1) is None
-    slots.free(0)
+    del slots.taken[0]
     assert slots.free_gpus(1) == ["0"]
 
 
@@ -251,9 +251,9 @@ def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [share_of_cores(jobs) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
+    assert [Slots([], jobs, per_gpu=1).threads(9) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert share_of_cores(1) == 2
+    assert Slots([], jobs=1, per_gpu=1).threads(9) == 2
 
 
 SCRIPT = Path("train.py")
@@ -378,14 +378,12 @@ RECORDED = "RuntimeError: no space left on device"
 INTERRUPTED = "interrupted: SIGTERM"
 
 
-def finished(
-    folder: Path, exit_code: int, *, kill_reason: str | None = None, memory_kills: int = 0, recorded: str = ""
-) -> State:
+def finished(folder: Path, exit_code: int, *, kill_reason: str | None = None, recorded: str = "") -> State:
     """The state of an arm whose process ended so. recorded: the reason in the failed run's status, if it wrote one."""
     status = {"status": FAILED, "reason": recorded} if recorded else {"status": "running"}
     (folder / "status.json").write_text(json.dumps({**status, "pid": 1}))
     state = State(FrozenArm("a", "1", folder / "a.yaml", folder, None, 1, ()))
-    state.finish(exit_code, kill_reason, memory_kills)
+    state.finish(exit_code, kill_reason)
     return state
 
 
@@ -405,19 +403,18 @@ def test_an_arm_that_reports_its_end(tmp_path: Path, exit_code: int, recorded: s
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "kill_reason", "memory_kills", "reason"),
+    ("exit_code", "kill_reason", "reason"),
     [
-        (-signal.SIGKILL, "timeout: longer than it may take", 0, "timeout: longer than it may take"),
-        (-signal.SIGKILL, None, 1, "out of memory: killed by the system"),
-        (-signal.SIGKILL, None, 0, "killed by SIGKILL"),
-        (128 + signal.SIGSEGV, None, 1, "killed by SIGSEGV"),
-        (3, None, 0, "exit code 3"),
+        (-signal.SIGKILL, "timeout: longer than it may take", "timeout: longer than it may take"),
+        (-signal.SIGKILL, None, "killed by SIGKILL, which also ends a process that takes too much memory"),
+        (128 + signal.SIGSEGV, None, "killed by SIGSEGV"),
+        (3, None, "exit code 3"),
     ],
 )
 def test_an_arm_that_dies_without_a_message_is_recorded_as_failed(
-    tmp_path: Path, exit_code: int, kill_reason: str | None, memory_kills: int, reason: str
+    tmp_path: Path, exit_code: int, kill_reason: str | None, reason: str
 ) -> None:
-    state = finished(tmp_path, exit_code, kill_reason=kill_reason, memory_kills=memory_kills)
+    state = finished(tmp_path, exit_code, kill_reason=kill_reason)
     assert (state.status, state.reason) == (FAILED, reason)
     recorded = json.loads((tmp_path / "status.json").read_text())
     assert recorded == {"status": FAILED, "reason": reason, "pid": 1}
@@ -436,14 +433,14 @@ def test_an_arm_that_diverged_has_a_result_whatever_its_exit_code(exit_code: int
     reason = "diverged at step 7: the loss is nan"
     (tmp_path / "status.json").write_text(json.dumps({"status": FAILED, "reason": reason, "diverged": 7}))
     state = State(FrozenArm("a", "1", tmp_path / "a.yaml", tmp_path, None, 1, ()))
-    state.finish(exit_code, None, 0)
+    state.finish(exit_code, None)
     assert (state.status, state.reason, state.ended) == (DIVERGED, reason, True)
 
 
 class TimedProcess:
     """Ends after so many looks at it, each of which takes a second of its arm."""
 
-    begun, failure, memory_kills, place = True, None, 0, ""
+    begun, failure, place = True, None, ""
 
     def __init__(self, looks: int) -> None:
         self.looks, self.seconds = looks, 0.0
@@ -457,7 +454,7 @@ class TimedProcess:
 
 
 class TimedPlaces:
-    """So many places; an arm takes as long as its name says."""
+    """So many places."""
 
     detach = False
 
@@ -475,29 +472,6 @@ class TimedPlaces:
         self.running -= 1
 
     def left(self) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("seeds", "last"),
-    [
-        (3, ["long 1", "long 2", "short 1", "short 2"]),
-        (8, ["long 5", "long 6", "long 7", "short 5", "short 6", "short 7"]),
-    ],
-)
-def test_the_last_arms_start_longest_first(
-    seeds: int, last: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("asr_ablations.sweep.runner.POLL", 0.001)
-    names = [f"{arm} {seed}" for seed in range(seeds) for arm in ("short", "long")]
-    arms = [
-        FrozenArm(name, name, tmp_path, tmp_path / name, 0, 1, (f"arm={name.split()[0]}", f"seed={name.split()[1]}"))
-        for name in names
-    ]
-    places = TimedPlaces(2)
-    states = Runner(arms, places, timeout=None, fail_fast=False).run(lambda states: None)
-    assert all(state.status == DONE for state in states)
-    assert places.started[-len(last) :] == last
-    assert places.started[: -len(last)] == names[: -len(last)]
 
 
 class InterruptedProcess(TimedProcess):

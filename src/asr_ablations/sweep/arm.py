@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
@@ -20,7 +21,7 @@ from asr_ablations.runs.reader import Status
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, status_of
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES
 from asr_ablations.tools.typed_json import as_json
-from asr_verdicts.config import LIST, OWN, ranks
+from asr_verdicts.config import LIST, OWN, Config, ranks
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write, write_json
 
@@ -65,18 +66,15 @@ class FrozenArm:
 
 def freeze_arm(run: Run) -> FrozenArm:
     """Make the arm of a run."""
-    cfg, gpus = run.cfg, run.cfg.get("gpus")
-    gpus = gpus if isinstance(gpus, int) else None
-    return FrozenArm(
-        run.name, run.id, frozen_config(run.folder), run.folder, gpus, ranks(cfg), tuple(cfg.overrides), cfg
-    )
+    cfg, config = run.cfg, frozen_config(run.folder)
+    gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
+    return FrozenArm(run.name, run.id, config, run.folder, gpus, ranks(cfg), tuple(cfg.overrides), cfg)
 
 
 WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere"
 """States that only a sweep has, in addition to a run's: DONE, DIVERGED, FAILED and RUNNING."""
 REFUSED = 2
 """Exit code of an arm that its machine cannot run, for example because it lacks a GPU."""
-OOM_COUNTER = Path("/sys/fs/cgroup/memory.events")
 
 
 @dataclass
@@ -96,60 +94,38 @@ class State:
     def ended(self) -> bool:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
-    def finish(self, exit_code: int, kill_reason: str | None, memory_kills: int) -> None:
+    def finish(self, exit_code: int, kill_reason: str | None) -> None:
         """Set status and reason after the process has ended. kill_reason: why the launcher killed it, if it did."""
         recorded = status_of(self.arm.folder) or Status(status="")
+        reason = (recorded.reason or "") if recorded.status == FAILED else ""
         if exit_code == LEASE_HELD_EXIT_CODE:
             self.status, self.reason = ELSEWHERE, "another launcher is running it"
         elif kill_reason is None and recorded.status == FAILED and recorded.diverged is not None:
-            self.status, self.reason = DIVERGED, recorded.reason or ""
+            self.status, self.reason = DIVERGED, reason
         elif exit_code == 0:
             self.status = DONE
-        elif kill_reason is not None:
-            self.status, self.reason = FAILED, kill_reason
-            self._record(recorded)
         # with several ranks the exit code is torchrun's
-        elif exit_code in STOPPED_EXIT_CODES or (
-            recorded.status == FAILED and (recorded.reason or "").startswith("interrupted")
-        ):
+        elif kill_reason is None and (exit_code in STOPPED_EXIT_CODES or reason.startswith("interrupted")):
             self.status, self.reason = STOPPED, "stopped; it can be continued"
-        elif recorded.status == FAILED:
-            self.status, self.reason = FAILED, recorded.reason or ""
-        else:
+        elif kill_reason is None and recorded.status == FAILED:
+            self.status, self.reason = FAILED, reason
+        else:  # the process could not record this itself
             refused = _last_error(self.arm.log) if exit_code == REFUSED else None
-            self.status, self.reason = FAILED, refused or _cause_of_death(exit_code, memory_kills)
-            self._record(recorded)
-
-    def _record(self, recorded: Status) -> None:
-        """Write the failure into the run's status, because the process could not do this itself."""
-        write_json(self.arm.folder / STATUS, as_json(replace(recorded, status=FAILED, reason=self.reason)))
-
-
-def memory_kills() -> int:
-    """Count the processes that the system has killed for lack of memory in this container."""
-    try:
-        lines = OOM_COUNTER.read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+            self.status, self.reason = FAILED, kill_reason or refused or _cause_of_death(exit_code)
+            write_json(self.arm.folder / STATUS, as_json(replace(recorded, status=FAILED, reason=self.reason)))
 
 
 def _last_error(log: Path) -> str | None:
     """Return the last line of an arm's output that explains why it did not begin."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     return next((line.removeprefix("error: ") for line in reversed(lines) if line.startswith("error: ")), None)
 
 
-def _cause_of_death(exit_code: int, memory_kills: int) -> str:
+def _cause_of_death(exit_code: int) -> str:
     number = -exit_code if exit_code < 0 else exit_code - 128
-    if number == signal.SIGKILL and memory_kills:
-        return "out of memory: killed by the system"
-    if number in set(signal.Signals):
-        return f"killed by {signal.Signals(number).name}"
-    return f"exit code {exit_code}"
+    if number == signal.SIGKILL:
+        return "killed by SIGKILL, which also ends a process that takes too much memory"
+    return f"killed by {signal.Signals(number).name}" if number in set(signal.Signals) else f"exit code {exit_code}"
 
 
 Words = Sequence[str]
@@ -161,24 +137,23 @@ def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
 
     batch: overrides of the combinations; an arm's value of a key replaces theirs. Raise UsageError for a bad list.
     """
-    listed = OmegaConf.to_container(compose(batch[0]))
-    assert isinstance(listed, dict)
-    arms = read_arms(listed[LIST])
+    arms = read_arms(cast(Config, OmegaConf.to_container(compose(batch[0])))[LIST])
     if not arms:
         return [list(words) for words in batch]
     varied = {key for words in batch for key, value in map(_pair, words) if (key, value) not in map(_pair, batch[0])}
+    names: dict[str, str] = {}
     for arm in arms:
         if both := [key for key in arm.keys if key in varied]:
             raise UsageError(f"{LIST}: {both[0]} is also varied outside the list; expected it in one of them")
-    configs = []
-    for arm in arms:
         try:
-            configs.append(compose(_together(batch[0], arm)))
+            composed = content(compose(_together(batch[0], arm)))
         except MissingConfigException:
             raise  # it already names the option and the choices
         except (UsageError, HydraException, OmegaConfBaseException) as error:
             raise UsageError(f"arm {arm.name}: {one_line(error)}") from error
-    refuse_equal(arms, configs)
+        other = names.setdefault(json.dumps(composed, sort_keys=True, default=str), arm.name)
+        if other != arm.name:
+            raise UsageError(f"{LIST}: {other} and {arm.name} are the same experiment; expected a change in each arm")
     return [_together(words, arm) for words in batch for arm in arms]
 
 
@@ -189,12 +164,3 @@ def _pair(word: str) -> tuple[str, str]:
 
 def _together(words: Words, arm: ListedArm) -> list[str]:
     return [*(word for word in words if _pair(word)[0] not in (*arm.keys, OWN)), *arm.overrides]
-
-
-def refuse_equal(arms: Sequence[ListedArm], configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError for two arms whose configs must have the same result."""
-    names: dict[str, str] = {}
-    for arm, cfg in zip(arms, configs, strict=True):
-        other = names.setdefault(json.dumps(content(cfg), sort_keys=True, default=str), arm.name)
-        if other != arm.name:
-            raise UsageError(f"{LIST}: {other} and {arm.name} are the same experiment; expected a change in each arm")

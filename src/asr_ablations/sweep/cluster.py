@@ -13,18 +13,15 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, LEASE_HELD_EXIT_CODE, owner
+from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, owner
 from asr_ablations.runs.process import GRACE
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.gpu_slots import machine_slots
@@ -35,8 +32,6 @@ from asr_ablations.tools.machine import cores, visible_gpus
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES, held_back, let_in
 from asr_verdicts.errors import UsageError, choices
 
-ATTEMPTS = 3
-"""Attempts to start a local Ray: some of its processes have 15 seconds, in which a busy machine may not load them."""
 PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
 """Prefixes of environment variables that arms take over from the command; others come from their machine."""
 POLL = 0.1
@@ -71,8 +66,8 @@ class Cluster(Places):
         per_gpu = whole("hydra.launcher.per_gpu", per_gpu, 1)
         whole("hydra.launcher.retries", retries, 0)
         self.script, self.address, self.per_gpu, self.cpus, self.retries = script, address, per_gpu, cpus, retries
-        slots = machine_slots(jobs, per_gpu, arms)
-        self.jobs = slots.jobs if address is None else jobs
+        jobs_here = machine_slots(jobs, per_gpu, arms).jobs
+        self.jobs = jobs_here if address is None else jobs
         self._running: set[str] = set()
 
     def start(self, arm: FrozenArm) -> "RemoteArm | None":
@@ -83,10 +78,10 @@ class Cluster(Places):
         wanted = list_resources(arm, self.cpus, self.per_gpu, has_gpus=bool(ray.cluster_resources().get("GPU")))
         self._check_fit(arm, wanted)
         environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
-        job = Job(self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
         self._running.add(arm.id)
         # only restarts are counted: calls fail several times before Ray knows that a machine is lost
-        return RemoteArm(job, {**wanted, "max_restarts": self.retries, "max_task_retries": -1})
+        options = {**wanted, "max_concurrency": 4, "max_restarts": self.retries, "max_task_retries": -1}
+        return RemoteArm(options, self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
 
     def _check_fit(self, arm: FrozenArm, wanted: Mapping[str, float]) -> None:
         """Raise UsageError if an arm is too large for a local Ray; a cluster may still get a larger machine."""
@@ -111,15 +106,21 @@ def list_resources(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -
 
 def connect(address: str | None) -> None:
     """Connect to the Ray at this address, or to a local one, until the command ends. Raise UsageError on failure."""
-    if address is not None:
+    if address not in (None, "auto"):
         _check_address(address)
     connection = contextlib.ExitStack()
     options = {"address": address} if address is not None else connection.enter_context(_local())
     handler = signal.getsignal(signal.SIGTERM)  # Ray's would end the command before its arms have stopped in order
-    with held_back():
-        _start(options, attempts=1 if address else ATTEMPTS)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
+    for attempts_left in (2, 1, 0) if address is None else (0,):
+        try:
+            with held_back():
+                ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+            break
+        except Exception as error:  # some of Ray's processes have 15 seconds, too few on a busy machine
+            ray.shutdown()
+            if not attempts_left:
+                raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
+    signal.signal(signal.SIGTERM, handler)
     connection.callback(ray.shutdown)
     # registered after Ray's, it runs before them: they end Ray's processes, for whose answers this would wait
     atexit.register(connection.close)
@@ -128,25 +129,11 @@ def connect(address: str | None) -> None:
 def _check_address(address: object) -> None:
     """Raise UsageError if nothing answers at the address, because Ray itself would try for minutes."""
     host, _, port = str(address).rpartition(":")
-    if address != "auto" and ("/" in host or not host or not port.isdigit()):
-        raise choices("hydra.launcher.address", address, "auto or <host>:<port>, typed on a machine of the cluster")
-    if address != "auto":
-        try:
-            socket.create_connection((host, int(port)), timeout=ANSWER).close()
-        except OSError as error:
-            raise UsageError(f"hydra.launcher.address={address}: {error}") from error
-
-
-def _start(options: Mapping[str, Any], attempts: int) -> None:
-    for attempt in range(attempts):
-        try:
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-            return
-        except Exception as error:  # if a process of Ray's takes too long, it is a plain Exception
-            ray.shutdown()
-            _kill_leftovers(options.get("_temp_dir"))
-            if attempt == attempts - 1:
-                raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER).close()
+    except (OSError, ValueError) as error:
+        expected = f"auto, or <host>:<port> of a cluster to which this machine belongs ({error})"
+        raise choices("hydra.launcher.address", address, expected) from error
 
 
 @contextlib.contextmanager
@@ -166,27 +153,6 @@ def _local() -> Iterator[dict[str, Any]]:
         }
 
 
-def _kill_leftovers(folder: str | None) -> None:
-    """Kill the processes of a local Ray that failed to start; Ray itself leaves them until the command ends."""
-    if folder is None:
-        return
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if folder in " ".join(process.cmdline()):
-                process.kill()
-
-
-@dataclass(frozen=True)
-class Job:
-    """All that a machine needs to start an arm. folder: the current folder, to which relative paths refer."""
-
-    script: Path
-    arm: FrozenArm
-    folder: Path
-    environment: Mapping[str, str]
-    threads: int
-
-
 class Worker:
     """The actor of an arm, on the machine that Ray has chosen. Its methods run in parallel threads."""
 
@@ -197,29 +163,21 @@ class Worker:
     def begin(self) -> None:
         """Return once the actor has a machine."""
 
-    def run(self, job: Job) -> tuple[int, int]:
-        """Return the arm's exit code, and the number of processes that this machine killed for lack of memory."""
-        os.chdir(job.folder)
+    def run(self, script: Path, arm: FrozenArm, folder: Path, environment: Mapping[str, str], threads: int) -> int:
+        """Return the arm's exit code. folder: the current folder, to which relative paths refer."""
+        os.chdir(folder)
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it if the user does not
-        os.environ.update(job.environment)
+        os.environ.update(environment)
         context = ray.get_runtime_context()
-        gpus = ",".join(context.get_accelerator_ids().get("GPU", []))
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(context.get_accelerator_ids().get("GPU", []))}
         # a lost worker leaves the arm's process, or its lease, behind for a moment
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
-        while True:
-            code, kills = self._run(job, gpus)
-            if code != LEASE_HELD_EXIT_CODE or time.monotonic() > patience:
-                return code, kills
-            while owner(job.arm.folder) is not None and time.monotonic() < patience and not self._stopped:
-                time.sleep(HEARTBEAT)
-
-    def _run(self, job: Job, gpus: str) -> tuple[int, int]:
+        while time.monotonic() < patience and owner(arm.folder) is not None and not self._stopped:
+            time.sleep(HEARTBEAT)
         if self._stopped:
-            return STOPPED_EXIT_CODE, 0
-        settings = {"CUDA_VISIBLE_DEVICES": gpus}
+            return STOPPED_EXIT_CODE
         with let_in():  # Ray's processes hold back signals
-            process = ArmProcess(job.script, job.arm, settings, job.threads, fork=False)
-        self._process = process
+            self._process = process = ArmProcess(script, arm, gpus, threads, fork=False)
         if self._stopped:
             process.stop()
         while (code := process.exit_code()) is None:
@@ -227,7 +185,7 @@ class Worker:
         process.kill()  # also ends processes left in its session
         if (code < 0 or code in STOPPED_EXIT_CODES) and not self._stopped:
             time.sleep(GOING_DOWN)
-        return code, process.memory_kills
+        return code
 
     def stop(self) -> None:
         """Let the arm write its checkpoint and end."""
@@ -243,58 +201,49 @@ class Worker:
 
 
 class RemoteArm:
-    """An arm on Ray. options: its actor's resources and number of restarts."""
+    """An arm on Ray. options: its actor's resources and number of restarts. job: arguments of `Worker.run`."""
 
     place = ""
 
-    def __init__(self, job: Job, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], *job: object) -> None:
         self.failure: str | None = None
-        actor = cast(Any, ray.remote)(max_concurrency=4, **options)(Worker)  # ray's types know no options by name
-        self._worker = actor.remote()
-        self._begin, self._end = self._worker.begin.remote(), self._worker.run.remote(job)
+        self._worker = cast(Any, ray.remote)(**options)(Worker).remote()  # ray's types know no options by name
+        self._begin, self._end = self._worker.begin.remote(), self._worker.run.remote(*job)
         self._began: float | None = None
-        self._result: tuple[int, int] | None = None
+        self._exit_code: int | None = None
 
     @property
     def begun(self) -> bool:
-        if self._began is None and _is_ready(self._begin):
+        if self._began is None and ray.wait([self._begin], timeout=0)[0]:
             self._began = time.monotonic()
         return self._began is not None
 
     @property
     def seconds(self) -> float:
         """Seconds since the arm got a machine."""
-        return time.monotonic() - self._began if self.begun and self._began is not None else 0.0
-
-    @property
-    def memory_kills(self) -> int:
-        return self._result[1] if self._result is not None else 0
+        return time.monotonic() - self._began if self._began is not None else 0.0
 
     def exit_code(self) -> int | None:
-        if self._result is None and _is_ready(self._end):
+        if self._exit_code is None and ray.wait([self._end], timeout=0)[0]:
             try:
-                self._result = ray.get(self._end)
+                self._exit_code = ray.get(self._end)
             except RayError as error:
-                self.failure = f"Ray: {reason(error)}"
-                self._result = 1, 0
-        return None if self._result is None else self._result[0]
+                self.failure, self._exit_code = f"Ray: {reason(error)}", 1
+        return self._exit_code
 
     def stop(self) -> None:
         if self.begun:
             self._worker.stop.remote()
         else:
-            self._result = STOPPED_EXIT_CODE, 0
+            self._exit_code = STOPPED_EXIT_CODE
             self.kill()
 
     def kill(self) -> None:
-        if self._result is None and self.begun:
+        if self._exit_code is None and self.begun:
             ray.wait([self._worker.kill.remote(), self._end], num_returns=2, timeout=ANSWER)
-        self._result = self._result or (-signal.SIGKILL, 0)
+        if self._exit_code is None:
+            self._exit_code = -signal.SIGKILL
         ray.kill(self._worker)
-
-
-def _is_ready(reference: Any) -> bool:
-    return bool(ray.wait([reference], timeout=0)[0])
 
 
 def reason(error: BaseException) -> str:

@@ -18,6 +18,7 @@ class Slots:
     """Places for `jobs` arms at a time. Up to `per_gpu` arms of one GPU share it; arms of several GPUs do not share.
 
     gpus: names in CUDA_VISIBLE_DEVICES. one_thread: whether each arm has one thread instead of a share of the cores.
+    taken: the GPUs of each running arm.
     """
 
     gpus: Sequence[str]
@@ -31,23 +32,19 @@ class Slots:
         gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
-        load = {gpu: sum(list(held).count(gpu) for held in self.taken.values()) for gpu in self.gpus}
-        reserved = {gpu for held in self.taken.values() if len(held) > 1 for gpu in held}
         limit = self.per_gpu if gpus == 1 else 1
-        free = sorted((g for g in self.gpus if g not in reserved and load[g] < limit), key=lambda gpu: load[gpu])
+        arms = {gpu: [held for held in self.taken.values() if gpu in held] for gpu in self.gpus}
+        shareable = [g for g in self.gpus if len(arms[g]) < limit and all(len(held) == 1 for held in arms[g])]
+        free = sorted(shareable, key=lambda gpu: len(arms[gpu]))
         return free[:gpus] if len(free) >= gpus else None
 
-    def take(self, key: object, gpus: list[str]) -> None:
-        """Reserve a place and these GPUs until `free(key)`."""
-        self.taken[key] = gpus
-
-    def free(self, key: object) -> None:
-        """Release the place and the GPUs of `take(key)`."""
-        del self.taken[key]
-
     def threads(self, arms: int) -> int:
-        """Return the threads of an arm, for all its ranks together, in a sweep of `arms` arms."""
-        return 1 if self.one_thread else share_of_cores(min(self.jobs, max(1, arms)))
+        """Return an arm's threads, for all its ranks, in a sweep of `arms` arms; at most OMP_NUM_THREADS."""
+        if self.one_thread:
+            return 1
+        limit = os.environ.get("OMP_NUM_THREADS", "")
+        share = cores() // min(self.jobs, max(1, arms))
+        return max(1, min(share, int(limit)) if limit.isdigit() and int(limit) else share)
 
 
 AUTO = "auto"
@@ -69,9 +66,10 @@ def machine_slots(jobs: int | None, per_gpu: int | str, arms: Sequence[FrozenArm
     if isinstance(per_gpu, str):
         per_gpu = 1 if on_cpu else _fitting(arms, gpus)
     if jobs is None and on_cpu:
-        memory, ranks = available_memory(), max((arm.ranks for arm in arms), default=1)
+        memory = available_memory()
         processes = cores() if memory is None else min(cores(), memory // MEMORY)
-        return Slots(gpus, max(1, processes // ranks), per_gpu, one_thread=True)
+        jobs = max(1, processes // max((arm.ranks for arm in arms), default=1))
+        return Slots(gpus, jobs, per_gpu, one_thread=True)
     return Slots(gpus, jobs or len(gpus) * per_gpu, per_gpu)
 
 
@@ -97,16 +95,6 @@ def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
     count = max(1, min(int((1 - RESERVE) * memory // largest), cores() // len(gpus)))
     if unknown:
         together = "at the same time (MPS is on)" if mps_is_on() else "in turn (MPS is off)"
-        print(
-            f"hydra.launcher.per_gpu=auto: {count} arms per GPU of {memory / 2**30:.1f} GiB (the largest arm takes "
-            f"{largest / 2**30:.1f} GiB); they compute {together}",
-            flush=True,
-        )
+        sizes = f"{count} arms per GPU of {memory / 2**30:.1f} GiB (the largest arm takes {largest / 2**30:.1f} GiB)"
+        print(f"hydra.launcher.per_gpu=auto: {sizes}; they compute {together}", flush=True)
     return count
-
-
-def share_of_cores(jobs: int) -> int:
-    """Return the threads for each of `jobs` arms at the same time, at most OMP_NUM_THREADS."""
-    available = cores()
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(available // jobs, int(limit) if limit.isdigit() and int(limit) else available))

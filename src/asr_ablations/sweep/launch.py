@@ -36,28 +36,21 @@ class ArmsFailedError(Exception):
         super().__init__(f"not all arms are done (exit code {exit_code})")
 
 
-def freeze(
-    configs: Sequence[DictConfig],
-    constant: Collection[str] | None = None,
-    check_all: Callable[[Sequence[DictConfig]], None] | None = None,
-) -> list[FrozenArm]:
+def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = None) -> list[FrozenArm]:
     """Check every arm and freeze its config against later edits. Raise UsageError for the first wrong arm.
 
-    constant: overrides that all arms share. check_all: checks the arms together.
+    constant: overrides that all arms share.
     """
     for cfg in configs:
         check(cfg)
     check_declarations(configs)
-    if check_all is not None:
-        check_all(configs)
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
-        record = Run(cfg, fingerprint, constant)
         if cfg.get("force") or not is_training(cfg):  # a measurement is repeated each time
-            record.keep_previous()
+            Run(cfg, fingerprint, constant).keep_previous()
             if "force" in cfg:
                 cfg.force = False
-            record = Run(cfg, fingerprint, constant)
+        record = Run(cfg, fingerprint, constant)
         record.status()  # refuses a folder with other content
         arms.append(freeze_arm(record))
     return arms
@@ -75,8 +68,7 @@ def run(
     """Write the manifest, run the arms, display them and report each result; return states in the order of `arms`.
 
     Equal arms, which a search may propose, run once. Raise ArmsFailedError if a signal stopped the sweep, DetachedError
-    if its arms go on without it. metadata: how the sweep was started. places: where arms run. timeout: minutes for each
-    arm. show: the name of a function that prints the results.
+    if its arms go on without it. metadata: how the sweep was started. timeout: minutes for each arm.
     """
     different = list({arm.id: arm for arm in arms}.values())
     if timeout is not None and not (is_number(timeout) and timeout > 0):
@@ -103,11 +95,10 @@ def run(
 
 def _print_wandb(arms: Sequence[FrozenArm]) -> None:
     """Print the arms' address at W&B, and the command that sends offline arms."""
-    folders = [arm.folder for arm in arms]
     printed = "".join(arm.log.read_text(encoding="utf-8", errors="replace") for arm in arms if arm.log.exists())
     for address in sorted({*re.findall(r"^W&B +(https?://\S+)/runs/", printed, re.MULTILINE)}):
-        print(f"W&B: {address} (group {folders[0].parent.name})")
-    if command := sync_command(folders):
+        print(f"W&B: {address} (group {arms[0].folder.parent.name})")
+    if command := sync_command([arm.folder for arm in arms]):
         print(f"W&B later: {command}")
 
 

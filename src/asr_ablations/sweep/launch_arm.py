@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from asr_ablations.runs.process import LAUNCHED, LAUNCHER, announce_launcher, child_environment, command, main
-from asr_ablations.sweep.arm import FrozenArm, memory_kills
+from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.processes import context, start_process
 from asr_ablations.sweep.runner import Places
@@ -31,20 +31,19 @@ class Machine(Places):
         for arm in arms:
             if arm.gpus is not None and arm.gpus > available:
                 raise UsageError(f"arm {arm.name}: gpus={arm.gpus}, this machine has {available}")
-            if arm.gpus is None and available and arm.ranks > available:
-                raise UsageError(
-                    f"arm {arm.name}: ranks={arm.ranks}, this machine has {available} GPUs; expected gpus=0"
-                )
+            if arm.gpus is None and 0 < available < arm.ranks:
+                message = f"arm {arm.name}: ranks={arm.ranks}, this machine has {available} GPUs; expected gpus=0"
+                raise UsageError(message)
 
     def start(self, arm: FrozenArm) -> "ArmProcess | None":
         gpus = self.slots.free_gpus(arm.gpus, arm.ranks)
         if gpus is None:
             return None
-        self.slots.take(arm.id, gpus)
+        self.slots.taken[arm.id] = gpus
         return ArmProcess(self.script, arm, {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}, self.threads)
 
     def free(self, arm: FrozenArm) -> None:
-        self.slots.free(arm.id)
+        del self.slots.taken[arm.id]
 
 
 class ArmProcess:
@@ -60,28 +59,18 @@ class ArmProcess:
     def __init__(
         self, script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: int | None, *, fork: bool = True
     ) -> None:
-        self.started, self._memory_kills = time.monotonic(), memory_kills()
+        self.started = time.monotonic()
         arm.folder.mkdir(parents=True, exist_ok=True)
         # a forked process has the environment variables of its server
-        if "WANDB_MODE" in os.environ:
-            settings = {**settings, "WANDB_MODE": os.environ["WANDB_MODE"]}
-        settings = {**settings, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
+        wandb = {key: value for key, value in os.environ.items() if key == "WANDB_MODE"}
+        settings = {**settings, **wandb, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
         start = _fork if fork and arm.ranks == 1 else _start_interpreter
-        self.pid, self._poll = start(script, arm, settings, threads)
+        self.pid, self.exit_code = start(script, arm, settings, threads)
 
     @property
     def seconds(self) -> float:
         """Seconds since the process was started."""
         return time.monotonic() - self.started
-
-    @property
-    def memory_kills(self) -> int:
-        """The number of processes killed by the system for lack of memory since this one was started."""
-        return memory_kills() - self._memory_kills
-
-    def exit_code(self) -> int | None:
-        """Return None while it runs."""
-        return self._poll()
 
     def stop(self) -> None:
         """Ask the process to write its checkpoint and end."""
@@ -113,11 +102,10 @@ def _run(script: str, config: str, log: str, settings: dict[str, str], threads: 
     """Run the arm in the forked process."""
     os.setsid()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # its server holds these back
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     sys.stdout.flush()
-    for stream in (1, 2):
-        os.dup2(file, stream)
-    os.close(file)
+    with open(log, "ab") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
     os.environ.update(settings)

@@ -25,12 +25,18 @@ from asr_ablations.tools.files import typed
 from asr_verdicts.terminal import console
 
 
+def make_table(title: str, left: Sequence[str], *right: str) -> Table:
+    """Make an empty table. left, right: titles of the columns, by their alignment."""
+    table = Table(title=title, title_justify="left")
+    for column in (*left, *right):
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
 def print_arms(folders: Sequence[Path]) -> None:
     """Print one line per run folder: the arm's status and error rates."""
     terminal = console()
-    table = Table(title="arms", title_justify="left")
-    for column in ("arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"):
-        table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
+    table = make_table("arms", ["arm", "status"], "validation WER %", "WER % of the test sets", "train s", "parameters")
     rows = [_cells(folder) for folder in folders]
     for name, cells in zip(label_arms(list(map(read_words, folders))), rows, strict=True):
         table.add_row(name, *cells)
@@ -49,11 +55,10 @@ def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
     for name, words in zip(names, overrides, strict=True):
         changes = {word for word in words if not word.startswith("seed=")}
         by_name[name] = by_name.get(name, changes) & changes if name is not None else set()
-    rest = [
-        " ".join([*([name] if name else []), *(word for word in words if word not in shared | by_name[name])])
+    return [
+        " ".join([name or "", *(word for word in words if word not in shared | by_name[name])]).strip() or "default"
         for name, words in zip(names, overrides, strict=True)
     ]
-    return [text or "default" for text in rest]
 
 
 def read_words(folder: Path) -> list[str]:
@@ -110,10 +115,9 @@ class LiveArms(AbstractContextManager["LiveArms"]):
         for number, (name, state) in enumerate(zip(names, states, strict=True), start=1):
             if state.status != self._printed.get(state.arm.id, WAITING):
                 self._printed[state.arm.id] = state.status
+                log = state.arm.log if state.status == RUNNING else ""
                 line = f"arm {number} of {len(states)}: {name}: {state.status}"
-                reason = f"  {state.reason}" if state.reason else ""
-                log = f"  {state.arm.log}" if state.status == RUNNING else ""
-                self.console.print(line + reason + log, markup=False)
+                self.console.print("  ".join(filter(None, [line, state.reason, str(log)])), markup=False)
 
 
 class ArmState(NamedTuple):
@@ -127,9 +131,7 @@ class ArmState(NamedTuple):
 
 def tabulate_states(arms: Sequence[ArmState]) -> Table:
     """Make a table of the arms' statuses, with the progress that their runs have recorded."""
-    table = Table(title="arms", title_justify="left")
-    for column in ("arm", "status", "epoch", "train loss", "WER %", "time left"):
-        table.add_column(column, justify="left" if column in ("arm", "status") else "right", overflow="fold")
+    table = make_table("arms", ["arm", "status"], "epoch", "train loss", "WER %", "time left")
     for name, arm in zip(label_arms([arm.overrides for arm in arms]), arms, strict=True):
         word, *cells = _read_cells(arm)
         table.add_row(name, Text.assemble((word, COLOURS.get(arm.status, "dim")), f" {arm.reason}".rstrip()), *cells)

@@ -1,8 +1,8 @@
 """Write the manifest of a sweep: its launches, its arms, and its plan, if any."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,12 +39,10 @@ def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> No
         if earlier and all(earlier[-1][key] == metadata[key] for key in ("started", "command")):
             ids = list(dict.fromkeys([*earlier.pop()["arms"], *ids]))
         launch = {**{key: metadata[key] for key in ("started", "command", "search")}, "arms": ids}
-        plan = {KEY: before[KEY]} if KEY in before else {}
         declared = (_declared(arms[0].cfg) if arms else None) or before.get(ABLATION)
-        newest = {ABLATION: declared} if declared else {}
-        write_json(
-            sweep / SWEEP, {**metadata, **plan, **newest, "launches": [*earlier, launch], "arms": list(rows.values())}
-        )
+        newest = {KEY: before.get(KEY), ABLATION: declared}
+        kept = {key: value for key, value in newest.items() if value}
+        write_json(sweep / SWEEP, {**metadata, **kept, "launches": [*earlier, launch], "arms": list(rows.values())})
 
 
 def _declared(cfg: DictConfig) -> object:
@@ -67,8 +65,7 @@ def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
     """
     with _lock(sweep):
         frozen = read_plan(sweep)
-        different = [] if frozen is None else changes(frozen, plan)
-        if frozen is not None and not different:
+        if frozen is not None and not (different := changes(frozen, plan)):
             overrides = {arm.name: arm.overrides for arm in plan.arms}
             return replace(frozen, arms=[replace(arm, overrides=overrides[arm.name]) for arm in frozen.arms])
         if frozen is not None and runs_in(sweep):
@@ -83,17 +80,13 @@ def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
 def _read_manifest(sweep: Path) -> Json:
     """Read the manifest; empty if there is none. Put a damaged one aside."""
     try:
-        return read_sweep(sweep)
-    except FileNotFoundError:
-        return {}
+        return read_sweep(sweep) if (sweep / SWEEP).exists() else {}
     except UnreadableFileError as error:
         log.warning("%s; it is now %s", error, error.path.rename(free_name(error.path)))
         return {}
 
 
-@contextmanager
-def _lock(sweep: Path) -> Iterator[None]:
+def _lock(sweep: Path) -> AbstractContextManager[None]:
     """Keep other launches from writing the manifest within the context."""
     (sweep / LEASES).mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch"):
-        yield
+    return one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch")

@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 from rich.progress import track
-from rich.table import Table
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import Batch
@@ -20,7 +19,7 @@ from asr_ablations.data.dataset import SpeechLoader
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.live import label_arms
+from asr_ablations.sweep.live import label_arms, make_table
 from asr_ablations.sweep.processes import in_subprocess
 from asr_ablations.tools.machine import available_memory, device_clock, peak_memory
 from asr_ablations.training.assembly import device_count, trainer
@@ -30,8 +29,7 @@ from asr_verdicts.config import ranks
 from asr_verdicts.terminal import console
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """An estimate for one arm: optimizer steps, hours of speech, total seconds, bytes of memory and of disk."""
 
     steps: int
@@ -104,11 +102,14 @@ class StepClock(pl.Callback):
 
 def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[float, int]:
     """Return training seconds per second of audio, and a checkpoint's bytes, from real steps of Lightning's loop."""
-    clock, batches = StepClock(), _spread_batches(data)
-    pinned = device_count(cfg) > 0
-    loader = SpeechLoader(data.sets["train"], [batches[-1], *batches], workers=0, pinned=pinned)
+    durations, order = data.sets["train"].durations, data.train_dataloader().batch_sampler
+    assert order is not None
+    by_length = sorted(order, key=lambda batch: max(durations[i] for i in batch))
+    batches = [by_length[round(i * (len(by_length) - 1) / (STEPS - 1))] for i in range(STEPS)]
+    clock, devices = StepClock(), device_count(cfg)
+    loader = SpeechLoader(data.sets["train"], [batches[-1], *batches], workers=0, pinned=devices > 0)
     options: Any = {"configured": task.callbacks, "max_epochs": 1, "limit_val_batches": 0}
-    fitter = trainer(cfg, device_count(cfg), [], [clock], **options)
+    fitter = trainer(cfg, devices, [], [clock], **options)
     fitter.fit(task, loader, val_dataloaders=[loader])
     with TemporaryDirectory() as folder:
         path = Path(folder) / "measured.ckpt"
@@ -116,19 +117,10 @@ def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[fl
         return clock.seconds / clock.audio, path.stat().st_size
 
 
-def _spread_batches(data: SpeechData) -> Sequence[list[int]]:
-    """Choose batches of the training set, from the shortest to the longest utterances."""
-    durations, order = data.sets["train"].durations, data.train_dataloader().batch_sampler
-    assert order is not None
-    batches = sorted(order, key=lambda batch: max(durations[i] for i in batch))
-    return [batches[round(i * (len(batches) - 1) / max(1, STEPS - 1))] for i in range(STEPS)]
-
-
 def _time_recognition(task: CTCTask, data: SpeechData) -> float:
     """Return seconds of recognition per second of audio, from the first validation set's longest utterances."""
     batch = next(iter(data.evaluation_dataloader(data.corpus.validation[0])))
     task.eval()
-    seconds = 0.0
     for _ in range(2):  # the first one warms up
         started = device_clock(task.device)
         with torch.inference_mode():
@@ -143,9 +135,7 @@ def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
     to_run = [arm for arm, state in zip(arms, fates, strict=True) if state not in RESULTS]
     costs = dict(zip([arm.id for arm in to_run], measure_arms(to_run, threads), strict=True))
     terminal = console()
-    table = Table(title="plan: nothing was trained", title_justify="left")
-    for column in ("arm", "steps", "time", "GPU hours", "memory GiB", "disk MiB"):
-        table.add_column(column, justify="left" if column == "arm" else "right", overflow="fold")
+    table = make_table("plan: nothing was trained", ["arm"], "steps", "time", "GPU hours", "memory GiB", "disk MiB")
     for name, arm, state in zip(label_arms([arm.overrides for arm in arms]), arms, fates, strict=True):
         if state in RESULTS:
             table.add_row(name, state)
@@ -155,13 +145,12 @@ def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
         table.add_row(name, str(cost.steps), _clock(cost.seconds), *sizes)
     terminal.print(table)
     each = [costs[arm.id] for arm in to_run]
-    terminal.print(_total(each, len(arms), jobs), soft_wrap=True)
-    if (warning := memory_warning(each, jobs, available_memory())) is not None:
-        terminal.print(warning, soft_wrap=True)
+    lines = [_total(each, len(arms), jobs), memory_warning(each, jobs, available_memory())]
     if each:
-        terminal.print("measured with a few steps of each arm on this machine, one arm at a time", soft_wrap=True)
+        lines.append("measured with a few steps of each arm on this machine, one arm at a time")
     if len({arm.kind for arm in arms}) > 1:
-        terminal.print(FEWER_EPOCHS, soft_wrap=True)
+        lines.append(FEWER_EPOCHS)
+    terminal.print(*filter(None, lines), sep="\n", soft_wrap=True)
 
 
 def estimate_minutes(arms: Sequence[FrozenArm], threads: int) -> int:
@@ -189,10 +178,10 @@ def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
 
 def memory_warning(costs: Sequence[Cost], jobs: int, free: int | None) -> str | None:
     """Return a warning if concurrent arms on a CPU need more than the free bytes of memory, else None."""
-    largest = sorted((cost.memory for cost in costs if not cost.gpus), reverse=True)
-    if free is None or sum(largest[:jobs]) <= free:
+    together = [*accumulate(sorted((cost.memory for cost in costs if not cost.gpus), reverse=True)[:jobs])]
+    if free is None or not together or together[-1] <= free:
         return None
-    fitting = max(1, next(n for n in range(jobs) if sum(largest[: n + 1]) > free))
+    fitting = max(1, sum(memory <= free for memory in together))
     return f"too little memory for {jobs} arms at a time: set hydra.launcher.jobs={fitting}"
 
 

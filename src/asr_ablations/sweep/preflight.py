@@ -1,18 +1,22 @@
-"""Check all arms of a sweep before the first starts, so that a wrong value shows at once."""
+"""Check all arms of a sweep, and print how they differ, before the first starts: a mistake seen later costs runs."""
 
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from asr_ablations.comparison.arm_differences import ArmDifference, arm_differences
 from asr_ablations.config.build import build
 from asr_ablations.config.keys import propose_keys
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.experiment.finished import compute_fingerprint, find_finished_runs
+from asr_ablations.runs.identity import derived_keys
 from asr_ablations.runs.listed_arms import check_arm as check_arm_of_list
-from asr_ablations.runs.status import fate_of, reason
+from asr_ablations.runs.status import RESULTS, fate_of, reason
 from asr_ablations.runs.wandb_run import (
     LOGGER,
     PATIENCE_FIRST,
@@ -24,8 +28,10 @@ from asr_ablations.runs.wandb_run import (
 )
 from asr_ablations.sweep.arm import FrozenArm
 from asr_ablations.sweep.processes import in_subprocess
-from asr_verdicts.config import Config, flatten
-from asr_verdicts.declaration import parse
+from asr_verdicts.arms import find_baseline, group
+from asr_verdicts.config import LIST, OWN, Config, flatten, leaves
+from asr_verdicts.confounds import ConfoundedError, confounds, differing, find_factor, references
+from asr_verdicts.declaration import declaration, parse
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.failures import FailureRule
 from asr_verdicts.metrics import find_metric
@@ -44,9 +50,7 @@ def refuse_plan_of_runs(configs: Sequence[DictConfig]) -> None:
 def check_declarations(configs: Sequence[DictConfig]) -> None:
     """Raise UsageError for a question that `compare` would not understand, and for an unknown mode of W&B."""
     refuse_mode(configs)
-    contents = [
-        cast(Config, OmegaConf.to_container(cfg, resolve=True)) for cfg in configs if cfg.get("ablation") is not None
-    ]
+    contents = [plain(cfg) for cfg in configs if cfg.get("ablation") is not None]
     keys = [key for content in contents for key in (*content, *flatten(content))]
     asked = [(content["ablation"], content.get("data")) for content in contents]
     for node, data in {json.dumps(pair): pair for pair in asked}.values():
@@ -59,16 +63,10 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
         for target in declared.targets:
             if not 0 < target <= (1 if metric.is_rate else math.inf):
                 raise choices("ablation.targets", f"{target:g}", "rates as fractions: 0.2 is 20 %")
-        if declared.set is not None and (sets := _held_out(data)) and declared.set not in sets:
-            raise choices("ablation.set", declared.set, sets)
-
-
-def _held_out(data: dict[str, Any] | None) -> list[str]:
-    """List the test and validation sets; none if arms only decode, without a corpus."""
-    if not data:
-        return []
-    corpus: Corpus = build(OmegaConf.create({"data": data}).data)  # the config of a manifest has paths
-    return [*corpus.test, *corpus.validation]
+        if declared.set is not None and data:  # arms that only decode have no corpus
+            corpus: Corpus = build(OmegaConf.create({"data": data}).data)  # the config of a manifest has paths
+            if declared.set not in (sets := [*corpus.test, *corpus.validation]):
+                raise choices("ablation.set", declared.set, sets)
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
@@ -87,10 +85,8 @@ def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
 
 def ask_wandb(arms: Sequence[FrozenArm]) -> None:
     """Ask W&B's server once for all arms that log there; if it does not answer, they log offline."""
-    waiting = [arm for arm in arms if fate_of(arm.folder).state not in ("done", "diverged")]
-    if not any(LOGGER in str(arm.cfg) for arm in waiting):
-        return
-    if mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
+    logging = any(LOGGER in str(arm.cfg) for arm in arms if fate_of(arm.folder).state not in RESULTS)
+    if logging and mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
         go_offline(silence, "the arms log offline")
 
 
@@ -103,6 +99,8 @@ def check_arms(texts: Sequence[str]) -> list[str | UsageError]:
             results.append(_check(cast(DictConfig, OmegaConf.create(text)), by_data))
         except UsageError as error:
             results.append(error)
+        except (MemoryError, RuntimeError) as error:
+            results.append(UsageError(reason(error)))
     return results
 
 
@@ -121,15 +119,74 @@ def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
         else:
             by_data[key] = set_up(cfg).data.fingerprint
     except (MemoryError, RuntimeError):
-        # too large for this machine, or broken: the arm reports it in its log when it runs
+        # the model is too large for this machine, or broken: the arm reports it in its log when it runs
         if key not in by_data:
-            try:
-                by_data[key] = compute_fingerprint(cfg)
-            except (MemoryError, RuntimeError) as error:
-                raise UsageError(reason(error)) from error
+            by_data[key] = compute_fingerprint(cfg)
     return by_data[key]
 
 
 def is_training(cfg: DictConfig) -> bool:
     """Return whether the arm trains a model; if not, it is a measurement."""
     return "max_epochs" in cfg and "benchmark" not in cfg
+
+
+def print_differences(configs: Sequence[DictConfig]) -> None:
+    """Print the keys in which each arm differs from the baseline, or a warning if no arm is the baseline."""
+    try:
+        lines = [*_warn_of_confounds(configs), *format_differences(find_differences(configs))]
+    except UsageError as error:
+        lines = [f"warning: ablation.{error}: `compare` will need --baseline"]
+    print("".join(f"{line}\n" for line in lines), end="")
+
+
+def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
+    """Warn if the arms differ in more than the declared factor, which `compare` refuses."""
+    runs = [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]
+    factor = declaration(runs).factor
+    if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing(runs))):
+        return []
+    keys, allowed = ", ".join(beyond), " ".join(f"--allow {key}" for key in beyond)
+    return [f"warning: ablation.factor={', '.join(factor)}: the arms differ in {keys}, too: `compare` needs {allowed}"]
+
+
+def format_differences(differences: Sequence[ArmDifference]) -> list[str]:
+    """Format the differences as lines, with proposals of another baseline."""
+    proposals = [difference.proposal for difference in differences if difference.proposal]
+    return [*(difference.text for difference in differences), *(f"warning: {proposal}" for proposal in proposals)]
+
+
+def find_differences(configs: Sequence[DictConfig]) -> list[ArmDifference]:
+    """Find how all arms differ, if one factor explains it. Raise UsageError if no arm is the declared baseline."""
+    runs = [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]
+    declared, differ, listed = declaration(runs), differing(runs), runs[0].config.get(LIST)
+    try:
+        factor = [OWN, *declared.factor] if listed else declared.factor or find_factor(runs, differ, [])
+    except ConfoundedError:
+        return []
+    arms = group(runs, factor, [OWN] if listed else list(differ))
+    if len(arms) < 2:
+        return []
+    baseline = find_baseline(declared.baseline or arms[0].name, arms)
+    by_arm = {arm.name: arm.runs[0].config for arm in arms}
+    return arm_differences(by_arm, baseline.name, factor, references(runs))
+
+
+@dataclass(frozen=True)
+class ComposedRun:
+    """A run that has not begun. config: resolved. overrides: the words that name its arm."""
+
+    config: Config
+    overrides: list[str]
+
+    @cached_property
+    def derived(self) -> dict[str, list[str]]:
+        return derived_keys(self.config)
+
+    @cached_property
+    def content(self) -> dict[str, object]:
+        return leaves(self.config)
+
+
+def plain(cfg: DictConfig) -> Config:
+    """Convert a config to resolved plain containers."""
+    return cast(Config, OmegaConf.to_container(cfg, resolve=True))

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -54,34 +54,27 @@ def start_process(process: BaseProcess) -> None:
         raise MemoryError("the server that starts the arms has ended: see ulimit -a for limits") from error
 
 
+_has_server = False
+
+
 def in_subprocess(function: Callable[[Argument], Result], argument: Argument) -> Result:
     """Call `function(argument)` in a new process with our standard output. Raise RuntimeError if the process dies."""
+    global _has_server
     ours, theirs = multiprocessing.Pipe()
     process = context().Process(target=_send_result, args=(function, argument, theirs, announce_launcher()))
-    with _show_waiting():
+    with nullcontext() if _has_server else waiting("checking"):  # the server takes seconds to start
         start_process(process)
+    _has_server = True
     theirs.close()
     try:
         result: Result | BaseException = ours.recv()
     except EOFError:
         process.join()
         raise RuntimeError(f"a subprocess of the launcher died with exit code {process.exitcode}") from None
-    finally:
-        if process.is_alive():
-            process.join(timeout=10)
+    process.join(timeout=10)
     if isinstance(result, BaseException):
         raise result
     return result
-
-
-_has_server = False
-
-
-def _show_waiting() -> AbstractContextManager[object]:
-    """Show on a terminal that the server of the processes starts, which takes seconds; later calls show nothing."""
-    global _has_server
-    first, _has_server = not _has_server, True
-    return waiting("checking") if first else nullcontext()
 
 
 def _send_result(
@@ -94,7 +87,5 @@ def _send_result(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # its server holds these back
         try:
             connection.send(function(argument))
-        except BrokenPipeError:
-            raise
         except Exception as error:
             connection.send(error)

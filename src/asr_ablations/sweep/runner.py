@@ -1,17 +1,15 @@
 """Run the arms of a sweep side by side. An arm that fails, hangs or dies does not affect the others."""
 
-import math
 import signal
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol
 
 from asr_ablations.runs.lease import owner
 from asr_ablations.runs.process import GRACE
-from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING, fate_of
+from asr_ablations.runs.status import FAILED, RESULTS, RUNNING, fate_of
 from asr_ablations.sweep.arm import ELSEWHERE, QUEUED, STOPPED, WAITING, FrozenArm, State
 from asr_ablations.tools.signals import stopping_signals
 
@@ -20,24 +18,16 @@ POLL = 0.1
 RETRY = 5.0
 """Seconds until an arm that another launcher is running is tried again."""
 
-LAST = 3
-"""Arms per place that may be left when the order changes to longest first."""
-
-Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
-"""A handler of a signal."""
-
 
 class Process(Protocol):
-    """A started arm. begun: false while it waits for its machine. seconds: time since it has begun. memory_kills:
-    processes that the system killed there. failure: why it ended, if no exit code explains it. place: "" for here.
+    """A started arm. begun: false while it waits for its machine. seconds: time since it has begun. failure: why it
+    ended, if no exit code explains it. place: "" for here.
     """
 
     @property
     def begun(self) -> bool: ...
     @property
     def seconds(self) -> float: ...
-    @property
-    def memory_kills(self) -> int: ...
     @property
     def failure(self) -> str | None: ...
     @property
@@ -82,8 +72,8 @@ class DetachedError(Exception):
 class Runner:
     """Gives places to arms in order, so that a sweep that is stopped early has whole seeds.
 
-    The last arms start longest first, so that no place is empty while the longest arm runs alone. An arm that waits for
-    several GPUs is not overtaken, because it might wait for ever. timeout: minutes that an arm may take.
+    An arm that waits for several GPUs is not overtaken, because it might wait for ever. timeout: minutes that an arm
+    may take.
     """
 
     def __init__(self, arms: Sequence[FrozenArm], places: Places, *, timeout: float | None, fail_fast: bool) -> None:
@@ -93,8 +83,6 @@ class Runner:
         self._running: dict[int, Process] = {}
         self._kill_reasons: dict[int, str] = {}
         self._stopping_since: float | None = None
-        self._side_by_side = 0
-        self._seconds: dict[tuple[str, ...], float] = {}
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
         """Run all arms to their end; `show` gets the states after each poll. Raise DetachedError if arms continue."""
@@ -121,30 +109,20 @@ class Runner:
         return self.states
 
     def _start_what_fits(self) -> None:
-        if self._stopping_since is not None:
-            return
-        for index in self._in_order():
-            state = self.states[index]
-            if time.monotonic() < state.not_before:
+        for index, state in enumerate(self.states):
+            if state.status not in (WAITING, ELSEWHERE):
                 continue
             if state.status == ELSEWHERE and self._still_elsewhere(state):
                 continue
-            process = self.places.start(state.arm)
-            if process is None:
+            if (process := self.places.start(state.arm)) is None:
                 return
             state.status, state.reason = QUEUED, ""
             self._running[index] = process
-            self._side_by_side = max(self._side_by_side, len(self._running))
-
-    def _in_order(self) -> list[int]:
-        """Return the waiting arms in order. The last ones start longest first, as timed with other seeds."""
-        waiting = [index for index, state in enumerate(self.states) if state.status in (WAITING, ELSEWHERE)]
-        if len(waiting) > LAST * self._side_by_side:
-            return waiting
-        return sorted(waiting, key=lambda index: -self._seconds.get(self.states[index].arm.kind, math.inf))
 
     def _still_elsewhere(self, state: State) -> bool:
-        """Return whether another launcher still runs the arm, or has finished it."""
+        """Return whether another launcher still runs the arm, or has finished it. Asked every RETRY seconds."""
+        if time.monotonic() < state.not_before:
+            return True
         _skip_if_ended(state)
         state.not_before = time.monotonic() + RETRY
         return state.ended or owner(state.arm.folder) is not None
@@ -168,13 +146,12 @@ class Runner:
             process.kill()  # also ends processes left in its session
             del self._running[index]
             self.places.free(state.arm)
-            state.finish(exit_code, self._kill_reasons.get(index, process.failure), process.memory_kills)
-            state.not_before = time.monotonic() + RETRY
-            if state.status == DONE:
-                self._seconds[state.arm.kind] = process.seconds
-            if state.status == ELSEWHERE and self._stopping_since is not None:
-                state.status = STOPPED  # not tried again
-            if state.status == FAILED and self.fail_fast:
+            state.finish(exit_code, self._kill_reasons.get(index, process.failure))
+            if state.status == ELSEWHERE:
+                state.not_before = time.monotonic() + RETRY
+                if self._stopping_since is not None:
+                    state.status = STOPPED  # not tried again
+            elif state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
     def _leave(self, exit_code: int) -> None:
@@ -196,10 +173,8 @@ class Runner:
         for process in self._running.values():
             process.kill()
 
-    def _handle_signals(self) -> dict[int, Handler]:
+    def _handle_signals(self) -> dict[int, Any]:
         """Let a signal stop the arms in order, and a second one end this process. Return the previous handlers."""
-        if threading.current_thread() is not threading.main_thread():
-            return {}
 
         def receive(number: int, frame: FrameType | None) -> None:
             if self.stop_signal is not None:
@@ -212,9 +187,7 @@ class Runner:
 def _skip_if_ended(state: State) -> None:
     """Take over an existing result. Divergence is a result, because the same content would diverge again."""
     earlier = fate_of(state.arm.folder)
-    if earlier.state == "done":
+    if earlier.state in RESULTS:
         state.skipped = state.status == WAITING
-        state.status, state.reason = DONE, "already done" if state.skipped else "done by another launcher"
-    elif earlier.state == "diverged":
-        state.skipped = state.status == WAITING
-        state.status, state.reason = DIVERGED, earlier.reason
+        done = "already done" if state.skipped else "done by another launcher"
+        state.status, state.reason = earlier.state, earlier.reason or done

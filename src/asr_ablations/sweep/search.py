@@ -3,9 +3,8 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
@@ -25,8 +24,7 @@ Launch = Callable[[Sequence[Sequence[str]], int], Sequence[JobReturn]]
 """Runs overrides side by side; the second argument is the number of the first run."""
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(NamedTuple):
     """A search space. drawn: distributions by the key of an override. fixed: the other overrides."""
 
     drawn: "dict[str, optuna.distributions.BaseDistribution]"
@@ -74,17 +72,18 @@ def build_space(overrides: Sequence[Override]) -> Space:
 def _distribution(override: Override) -> "optuna.distributions.BaseDistribution":
     distributions, value = import_optuna().distributions, override.value()
     logarithmic = "log" in getattr(value, "tags", ())
+    ends: list[Any]
+    options: dict[str, Any]
     try:
         if isinstance(value, IntervalSweep):
-            whole = isinstance(value.start, int) and isinstance(value.end, int)
-            kind = distributions.IntDistribution if whole else distributions.FloatDistribution
-            return kind(value.start, value.end, log=logarithmic)
-        if isinstance(value, RangeSweep) and not value.shuffle and not logarithmic:
-            numbers = list(value.range())
-            whole = all(isinstance(number, int) for number in numbers)
-            kind = distributions.IntDistribution if whole else distributions.FloatDistribution
-            return kind(numbers[0], numbers[-1], step=value.step)
-        return distributions.CategoricalDistribution(list(override.sweep_string_iterator()))
+            ends, options = [value.start, value.end], {"log": logarithmic}
+        elif isinstance(value, RangeSweep) and not value.shuffle and not logarithmic:
+            values = list(value.range())
+            ends, options = [values[0], values[-1]], {"step": value.step}
+        else:
+            return distributions.CategoricalDistribution(list(override.sweep_string_iterator()))
+        is_whole = all(isinstance(number, int) for number in ends)
+        return (distributions.IntDistribution if is_whole else distributions.FloatDistribution)(*ends, **options)
     except (ValueError, IndexError) as error:
         raise UsageError(f"{override.input_line}: expected bounds in order, and above 0 for log ({error})") from error
 
@@ -119,13 +118,11 @@ def _text(value: object) -> str:
 def _keep_best(study: "optuna.Study", results: Sequence[JobReturn], trials: int) -> None:
     """Print the best run so far, and write it into the sweep's folder."""
     best, done = study.best_trial, len(study.trials)
-    chosen = " ".join(f"{key}={_text(value)}" for key, value in best.params.items())
-    print(
-        f"run {done} of {trials} of the search; best so far: run {best.number + 1}, {best.value:.4f}, {chosen}",
-        flush=True,
-    )
-    params = {key: yaml.safe_load(_text(value)) for key, value in best.params.items()}
+    chosen = {key: _text(value) for key, value in best.params.items()}
+    overrides = " ".join(f"{key}={text}" for key, text in chosen.items())
+    line = f"run {done} of {trials} of the search; best so far: run {best.number + 1}, {best.value:.4f}, {overrides}"
+    print(line, flush=True)
+    params = {key: yaml.safe_load(text) for key, text in chosen.items()}
     content = {"trials": done, "best_trial": best.number + 1, "best_value": best.value, "best_params": params}
-    if results[0].cfg is not None:
-        folder = Path(str(results[0].cfg["outputs"])) / str(results[0].cfg["sweep"])
-        write(folder / BEST, yaml.safe_dump(content, sort_keys=False))
+    if (cfg := results[0].cfg) is not None:
+        write(Path(str(cfg["outputs"])) / str(cfg["sweep"]) / BEST, yaml.safe_dump(content, sort_keys=False))

@@ -4,11 +4,10 @@ The machines share the folders of the checkout, the data and the runs. A run's f
 that the same command finds the tasks that it queued. A task gets SIGUSR1 before its time limit, writes a checkpoint and
 is queued again. Slurm queues preempted tasks again.
 
-The library submitit does not fit: it gets job states only from sacct, which fails if Slurm has no accounting database.
-Every job is then UNKNOWN, and one that died without a result is never done. It also gives no reasons for waiting.
+The library submitit gets job states only from sacct, which fails if Slurm has no accounting database.
 """
 
-import os
+import math
 import re
 import shlex
 import shutil
@@ -17,9 +16,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from getpass import getuser
-from math import ceil
 from pathlib import Path
-from typing import NamedTuple
 
 from asr_ablations.runs.process import GRACE, LAUNCHER, child_environment, command
 from asr_ablations.runs.status import RESULTS, fate_of
@@ -43,9 +40,6 @@ PLAN = "plan"
 """The value of `minutes` that computes the time limit from measured steps."""
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 GOES_ON = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
-STOPPED_EXIT_CODE = 128 + signal.SIGTERM
-MOST_TASKS = 1000
-"""Most tasks of an array, by Slurm's default."""
 SCRIPT = """\
 #!/bin/bash
 unset {launcher}
@@ -67,13 +61,6 @@ exit "$code"
 """The job script. The arm runs in the background, because bash handles signals only while it waits."""
 
 
-class Task(NamedTuple):
-    """A task's state in the queue, and the reason why it waits, in Slurm's words."""
-
-    state: str
-    reason: str
-
-
 class Slurm(Places):
     """Places on Slurm. jobs: most tasks of an array at a time. cpus: CPUs of each rank. minutes: time limit, or `plan`
     to measure it. options: sbatch's, by name. sbatch: further options as typed. detach: whether to leave at once.
@@ -91,9 +78,8 @@ class Slurm(Places):
         detach: bool,
         **options: object,
     ) -> None:
-        for program in ("sbatch", "squeue", "scontrol", "scancel"):
-            if shutil.which(program) is None:
-                raise UsageError(f"hydra/launcher=slurm: there is no {program} here; run this where Slurm is installed")
+        if shutil.which("sbatch") is None:
+            raise UsageError("hydra/launcher=slurm: there is no sbatch here; run this where Slurm is installed")
         if jobs is not None:
             whole("hydra.launcher.jobs", jobs, 1)
         whole("hydra.launcher.cpus", cpus, 1)
@@ -101,13 +87,11 @@ class Slurm(Places):
         if minutes not in (None, PLAN) and not (is_number(minutes) and minutes > 0):
             raise choices("hydra.launcher.minutes", minutes, "minutes above 0, plan, or null for the partition's limit")
         self.script, self.jobs, self.cpus, self.minutes, self.detach = script, jobs, cpus, minutes, detach
-        self.options = {name: value for name, value in options.items() if value is not None}
-        self.more = [str(word) for word in sbatch]
+        self.options, self.more = {name: value for name, value in options.items() if value is not None}, sbatch
         self._to_start = {arm.id: arm for arm in arms}
         self._running: dict[str, SlurmArm] = {}
-        self._queue: dict[str, Task] = {}
-        self._looked = -float("inf")
-        self._has_gpus: bool | None = None
+        self._queue: dict[str, tuple[str, str]] = {}
+        self._looked = -math.inf
 
     def start(self, arm: FrozenArm) -> "SlurmArm":
         """Take over an arm's waiting or running task, or queue the arm with others that need the same resources."""
@@ -120,12 +104,12 @@ class Slurm(Places):
                 and fate_of(other.folder).state not in RESULTS
                 and self._find_task(other) is None
             ]
-            task = self._submit([arm, *alike][:MOST_TASKS])
+            task = self._submit([arm, *alike])
         self._running[arm.id] = SlurmArm(self, arm, task)
         return self._running[arm.id]
 
     def free(self, arm: FrozenArm) -> None:
-        self._running.pop(arm.id, None)
+        del self._running[arm.id]
 
     def left(self) -> str:
         """Return the message if the command ends before its jobs."""
@@ -141,19 +125,18 @@ class Slurm(Places):
             task = (arm.folder / TASK).read_text()
         except FileNotFoundError:
             return None
-        queued = self.queue().get(task)
-        return task if queued is not None and queued.state in (*WAITS, *GOES_ON) else None
+        return task if self.look_up(task)[0] in (*WAITS, *GOES_ON) else None
 
-    def queue(self) -> dict[str, Task]:
-        """Return the user's tasks by number, including recently ended ones. If Slurm fails, return the last answer."""
+    def look_up(self, task: str) -> tuple[str, str]:
+        """Return a task's state, and the reason why it waits, in Slurm's words; from the last answer if Slurm fails."""
         if time.monotonic() - self._looked > SECONDS:
-            user = f"--user={getuser()}"
-            listed = _slurm("squeue", "--array", user, "--states=all", "--noheader", "--format=%F_%K|%T|%r")
+            words = ("--array", f"--user={getuser()}", "--states=all", "--noheader", "--format=%F_%K|%T|%r")
+            listed = _slurm("squeue", *words)
             if not listed.returncode:
                 rows = (line.split("|", 2) for line in listed.stdout.splitlines())
-                self._queue = {number: Task(state, reason) for number, state, reason in rows}
+                self._queue = {number: (state, reason) for number, state, reason in rows}
             self._looked = time.monotonic()
-        return self._queue
+        return self._queue.get(task, ("", ""))
 
     def _submit(self, arms: Sequence[FrozenArm]) -> str:
         """Queue arms that need the same resources as the first; return the first one's task."""
@@ -181,15 +164,20 @@ class Slurm(Places):
             **({} if minutes is None else {"time": minutes}),
         }
         script = SCRIPT.format(launcher=LAUNCHER, cases="\n".join(cases), grace=int(GRACE))
-        words = ["--parsable", "--requeue", *(f"--{name}={value}" for name, value in flags.items()), *self.more]
-        done = _slurm("sbatch", *words, given=script, environment=child_environment())
+        words = [
+            "--parsable",
+            "--requeue",
+            *(f"--{name}={value}" for name, value in flags.items()),
+            *map(str, self.more),
+        ]
+        done = _slurm("sbatch", *words, given=script)
         if done.returncode:
             message = " ".join(done.stderr.split()) or f"sbatch ended with {done.returncode}"
             raise UsageError(f"hydra/launcher=slurm: {message.removeprefix('sbatch: error: ')}")
         array = done.stdout.strip().partition(";")[0]
         for number, arm in enumerate(arms):
             (arm.folder / TASK).write_text(f"{array}_{number}")
-            self._queue[f"{array}_{number}"] = Task("PENDING", "")
+            self._queue[f"{array}_{number}"] = "PENDING", ""
         return f"{array}_0"
 
     def _limit(self, arms: Sequence[FrozenArm], gpus: int) -> int | None:
@@ -198,12 +186,12 @@ class Slurm(Places):
             return None if self.minutes is None else max(1, round(self.minutes))
         if gpus and not visible_gpus():
             raise UsageError(
-                f"hydra.launcher.minutes={PLAN}: the arms run on GPUs, and this machine, which should measure them, "
-                f"has none; run this command within salloc --gres=gpu:{gpus}, or set minutes"
+                f"hydra.launcher.minutes={PLAN}: this machine has no GPU to measure the arms on; run this command "
+                f"within salloc --gres=gpu:{gpus}, or set minutes"
             )
         from asr_ablations.sweep.plan import estimate_minutes
 
-        limit = estimate_minutes(arms, self.cpus * arms[0].ranks) + ceil(BEFORE_THE_LIMIT / 60)
+        limit = estimate_minutes(arms, self.cpus * arms[0].ranks) + math.ceil(BEFORE_THE_LIMIT / 60)
         print(f"time limit of a job: {limit} minutes, from a few measured steps of the arms here", flush=True)
         return limit
 
@@ -211,59 +199,49 @@ class Slurm(Places):
         """Return the number of GPUs to request: by default one per rank if the partition has any."""
         if arm.gpus is not None:
             return arm.gpus
-        if self._has_gpus is None:
-            partition = [f"--partition={self.options['partition']}"] if "partition" in self.options else []
-            self._has_gpus = "gpu" in _slurm("sinfo", "--noheader", "--format=%G", *partition).stdout
-        return arm.ranks if self._has_gpus else 0
+        partition = [f"--partition={self.options['partition']}"] if "partition" in self.options else []
+        return arm.ranks if "gpu" in _slurm("sinfo", "--noheader", "--format=%G", *partition).stdout else 0
 
 
 class SlurmArm:
     """An arm's job."""
 
-    memory_kills = 0
     seconds = 0.0
     failure: str | None = None
 
     def __init__(self, places: Slurm, arm: FrozenArm, job: str) -> None:
         self.places, self.arm, self.job = places, arm, job
-        self._ended: int | None = None
-
-    @property
-    def _task(self) -> Task:
-        return self.places.queue().get(self.job, Task("", ""))
+        self._exit_code: int | None = None
 
     @property
     def begun(self) -> bool:
-        return self._task.state not in ("", *WAITS)
+        return self.places.look_up(self.job)[0] not in ("", *WAITS)
 
     @property
     def place(self) -> str:
         """The job's number, and the reason if it waits."""
-        waits = self._task.state in WAITS and self._task.reason not in ("", "None")
-        return f"job {self.job}" + (f" ({self._task.reason})" if waits else "")
+        state, reason = self.places.look_up(self.job)
+        return f"job {self.job}" + (f" ({reason})" if state in WAITS and reason not in ("", "None") else "")
 
     def exit_code(self) -> int | None:
-        if self._ended is None and self._task.state not in (*WAITS, *GOES_ON):
-            self._ended = self._code(self._task.state)
-        return self._ended
+        state, _ = self.places.look_up(self.job)
+        if self._exit_code is None and state not in (*WAITS, *GOES_ON):
+            self._exit_code = self._read_exit_code(state)
+        return self._exit_code
 
-    def _code(self, state: str) -> int:
-        """Return the exit code of a job in a final state ("" if the controller has forgotten it)."""
+    def _read_exit_code(self, state: str) -> int:
+        """Return the exit code of a job in a final state ("" if the queue no longer lists it)."""
         described = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
-        state = state or (match[1] if (match := re.search(r"JobState=(\S+)", described)) else "")
+        if not state and (match := re.search(r"JobState=(\S+)", described)):
+            state = match[1]
         if state == "COMPLETED":
             return 0
         if state in ("CANCELLED", "PREEMPTED"):
-            return STOPPED_EXIT_CODE
-        if state == "OUT_OF_MEMORY":
-            self.memory_kills = 1
-            return -signal.SIGKILL
-        code = re.search(r" ExitCode=(\d+):(\d+)", described)
+            return 128 + signal.SIGTERM
         if state not in ("FAILED", ""):
             self.failure = f"Slurm: job {self.job}: {state}"
-        if code is None:
-            return 1
-        return int(code[1]) or (-int(code[2]) if int(code[2]) else int(state != ""))
+        code = re.search(r" ExitCode=(\d+):(\d+)", described)
+        return int(code[1]) or -int(code[2]) or 1 if code else 1
 
     def stop(self) -> None:
         """Cancel the job, which first writes its checkpoint."""
@@ -274,15 +252,13 @@ class SlurmArm:
             _slurm("scancel", self.job)
 
 
-def _slurm(
-    program: str, *words: str, given: str = "", environment: dict[str, str] | None = None
-) -> "subprocess.CompletedProcess[str]":
+def _slurm(program: str, *words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
     """Run a Slurm command. A command that does not answer counts as failed."""
     try:
         return subprocess.run(
             [program, *words],
             input=given,
-            env=environment or {**os.environ},
+            env=child_environment(),
             capture_output=True,
             text=True,
             timeout=ANSWER,

@@ -23,7 +23,7 @@ def whole(name: str, value: object, least: int, most: int | None = None, *, also
     if is_whole(value, least) and (most is None or value <= most):
         return value
     extent = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
-    raise choices(name, value, _add_choice(extent, also))
+    raise choices(name, value, f"{extent}, or {also}" if also else extent)
 
 
 def number(
@@ -39,14 +39,13 @@ def number(
     """Return the value if it is a finite number within the bounds. also: other choices, for the message."""
     if is_number(value) and least <= value <= most and above < value < below:
         return value
-    raise choices(name, value, _add_choice(_describe_extent(least, above, below, most), also))
+    extent = _describe_extent(least, above, below, most)
+    raise choices(name, value, f"{extent}, or {also}" if also else extent)
 
 
 def path_or_none(name: str, value: object) -> str | None:
     """Return the value if it is None or a text that is not empty."""
-    if value is None or (isinstance(value, str) and value):
-        return value
-    raise choices(name, value, f"a path, or null; quote a path that is a number: {name}=\"'{value}'\"")
+    return None if value is None else a_path(name, value)
 
 
 def a_list(name: str, value: object) -> list[Any]:
@@ -90,15 +89,10 @@ def switch(name: str, value: object) -> bool:
     raise choices(name, value, "true or false")
 
 
-def _add_choice(extent: str, also: str) -> str:
-    return f"{extent}, or {also}" if also else extent
-
-
 def _describe_extent(least: float, above: float, below: float, most: float) -> str:
     """Describe the bounds in words."""
     upper = f"below {below:g}" if below < math.inf else f"{most:g}" if most < math.inf else ""
     if least > -math.inf:
         return f"a number from {least:g} to {upper}" if upper else f"a number, {least:g} or more"
-    if above > -math.inf:
-        return f"a number above {above:g}, up to {upper}" if upper else f"a number above {above:g}"
-    return f"a number, up to {upper}" if upper else "a number"
+    lower = f" above {above:g}" if above > -math.inf else ""
+    return f"a number{lower}, up to {upper}" if upper else f"a number{lower}"

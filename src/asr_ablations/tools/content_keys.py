@@ -12,8 +12,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,18 +34,11 @@ def content_key(digits: int = 16, **parts: object) -> str:
 @functools.cache
 def library_versions() -> dict[str, str]:
     """Return the versions of the libraries in VERSIONED that are installed."""
-    versions = {}
-    for name in VERSIONED:
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
-    return versions
+    return {name: version(name) for name in VERSIONED if find_spec(name)}
 
 
 class FileState(NamedTuple):
-    """A file's size in bytes, its inode, and the time in ns of the inode's last change.
-
-    Every write moves this time, and programs cannot set it back. If the state differs, the file is hashed again.
-    """
+    """A file's size in bytes, its inode, and the time in ns of its last change, which programs cannot set back."""
 
     size: int
     inode: int
@@ -100,10 +92,9 @@ def hash_targets(names: Iterable[str]) -> dict[str, str]:
 
 
 def hash_object(value: object) -> str:
-    """Return a SHA-256 over an object's class, its state, and the source of every class in it.
+    """Return a SHA-256 over an object's class, its state as pickle would save it, and the source of every class in it.
 
-    The state is everything that pickle would save: attributes of any kind, with tensors and arrays by value. Raises
-    UsageError if part of it cannot be pickled.
+    Tensors and arrays count by value. Raises UsageError if part of the object cannot be pickled.
     """
     buffer = io.BytesIO()
     pickler = _StatePickler(buffer)
@@ -141,19 +132,15 @@ def hash_source(target: str, within: str = "") -> str:
     """Return a SHA-256 of the source behind the dotted name of a module, class or function.
 
     It covers the module and all modules imported from the same folder; for an installed package, from the package and
-    asr_verdicts. Imports are read from the source without running it, so computed imports are missed.
-
-    within: dotted prefix; modules outside it are left out. Raises ModuleNotFoundError if there is no such Python
-    module, and UsageError if a module is not valid Python.
+    asr_verdicts. Imports are read from the source without running it, so computed imports are missed. within: dotted
+    prefix; modules outside it are left out. Raises ModuleNotFoundError, or UsageError for invalid Python.
     """
     top = target.partition(".")[0]
     spec = None if top in sys.stdlib_module_names else find_spec(top)
-    where = [spec.origin] if spec and spec.origin and spec.has_location else []
-    where = where or list((spec and spec.submodule_search_locations) or [])
-    if not where:
+    folders = list((spec and spec.submodule_search_locations) or [])  # of a package
+    if spec is None or not (folders or spec.has_location):
         raise ModuleNotFoundError(f"there is no module {top} on Python's path")
-    first = Path(where[0])
-    place = first.parent.parent if first.name == "__init__.py" else first.parent
+    place = Path(folders[0] if folders else str(spec.origin)).parent
     installed = (top, VERDICTS) if place.name in INSTALLED else ()
     files = _read_modules(place, target, (within,) if within else installed)
     if not files:
@@ -169,7 +156,7 @@ def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str
     waiting, contents = [target], dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")
-        if within and not any(parts[: prefix.count(".") + 1] == prefix.split(".") for prefix in within):
+        if within and not f"{'.'.join(parts)}.".startswith(tuple(f"{prefix}." for prefix in within)):
             continue
         for length in range(1, len(parts) + 1):  # a module is imported after the packages around it
             path = place.joinpath(*parts[:length])

@@ -10,6 +10,10 @@ DEVICE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """The disk is full or failing, which the user's input did not cause."""
 NAMELESS = (*DEVICE_ERRORS, errno.EROFS, errno.ENOLCK, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 """System errors that are clear without a file name, including missing locks and limits on files and processes."""
+LACK_OF_MEMORY = (
+    "failed to map segment",  # of the dynamic linker: a library does not fit into the address space
+    *("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc"),
+)
 LIMITS = ("too many open files", "unable to open shared memory object", "can't start new thread")
 """Phrases in libraries' error messages for a system limit."""
 
@@ -39,24 +43,18 @@ class Stopped(BaseException):
 
 def stop_before(error: BaseException) -> BaseException | None:
     """Return the stop signal during whose handling an error arose, if any. It may leave half a copy of a config."""
-    before: BaseException | None = error
-    chain: list[BaseException] = []  # an error that is raised again from its own consequence makes a circle
-    while before is not None and before not in chain:
-        if isinstance(before, (KeyboardInterrupt, Stopped)):
-            return before
-        chain.append(before)
-        before = before.__cause__ or before.__context__
-    return None
+    chain: list[BaseException | None] = [None, error]
+    while (before := chain[-1]) is not None and not isinstance(before, (KeyboardInterrupt, Stopped)):
+        following = before.__cause__ or before.__context__
+        # an error that is raised again from its own consequence makes a circle
+        chain.append(None if following in chain else following)
+    return before
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Return whether an error means that memory ran out; libraries report this in many ways."""
-    # the first comes from the dynamic linker: a library does not fit into the address space
-    words = (
-        *("failed to map segment", "out of memory", "can't allocate memory"),
-        *("cannot allocate memory", "not enough memory", "std::bad_alloc"),
-    )
-    return isinstance(error, MemoryError) or any(word in f"{type(error).__name__}: {error}".lower() for word in words)
+    text = f"{type(error).__name__}: {error}".lower()
+    return isinstance(error, MemoryError) or any(phrase in text for phrase in LACK_OF_MEMORY)
 
 
 def is_limit(error: BaseException) -> bool:

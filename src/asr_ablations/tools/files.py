@@ -2,10 +2,12 @@
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import re
 import shlex
+from importlib import metadata
 from pathlib import Path
 
 from asr_verdicts.errors import UsageError
@@ -27,10 +29,8 @@ def remove_temporary(folder: Path) -> None:
 
 def free_name(path: Path) -> Path:
     """Return the first unused name of <path>.1, <path>.2, …, for a file or folder that is set aside."""
-    number = 1
-    while os.path.lexists(free := path.with_name(f"{path.name}.{number}")):
-        number += 1
-    return free
+    names = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def read_json(path: Path) -> Json:
@@ -61,13 +61,10 @@ DEFAULTS = CONF / "config.yaml"  # the defaults of a training config
 
 def version() -> str:
     """Return the version of the installed package, or the one in the checkout's pyproject.toml."""
-    project = REPOSITORY / "pyproject.toml"
-    if REPOSITORY != CARRIED and project.is_file():
-        match = re.search(r'^version = "(.*)"$', project.read_text(encoding="utf-8"), re.MULTILINE)
-        return match[1] if match else "unknown"
-    from importlib.metadata import version as installed
-
-    return installed("asr-ablations")
+    if REPOSITORY == CARRIED:
+        return metadata.version("asr-ablations")
+    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    return str(re.findall(r'^version = "(.*)"$', project, re.MULTILINE)[0])
 
 
 def typed(command: str, *words: object) -> str:
@@ -99,10 +96,8 @@ def format_override(key: str, value: object) -> str:
 def expanded(path: str | Path, key: str = "") -> Path:
     """Return the path with ~ replaced by the home folder. key: the config key, for error messages."""
     typed = f"{key}={path}" if key else str(path)
-    if not isinstance(path, (str, Path)):
+    if not isinstance(path, (str, Path)) or (key and not str(path)):
         raise UsageError(f"{typed}: expected the path of a file or folder; a number is quoted twice: '\"{path}\"'")
-    if key and not str(path):
-        raise UsageError(f"{typed}: expected the path of a file or folder")
     absolute = os.path.expanduser(path)
     if absolute.startswith("~"):
         raise UsageError(f"{typed}: there is no such home folder: set HOME, or name another folder")

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.files import named
 
 
 def cores() -> int:
@@ -46,19 +47,17 @@ def allow_files(workers: int) -> None:
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
     """Hold a lock on the file at `path`; a second process prints `message` and waits. If the owner dies, the lock is
-    released. The last owner removes the file. Raises UsageError for a link, or if the file system lacks locks.
+    released. The last owner removes the file. Raises OSError for a link, or if the file system lacks locks.
     """
     while True:
         with os.fdopen(_open_lock(path)) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print(message, file=sys.stderr, flush=True)
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError as error:
-                reason = f"{path}: cannot be locked ({error.strerror}): expected a disk with file locks"
-                raise UsageError(reason) from error
-            if not _is_at(path, file):
+            with named(path):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    print(message, file=sys.stderr, flush=True)
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_at(path, file.fileno()):
                 continue  # the owner has removed the file, and another process may hold a new one
             try:
                 yield
@@ -70,8 +69,6 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
 
 def _open_lock(path: Path) -> int:
     """Open a lock file, which may belong to another user, without changing its contents."""
-    if path.is_symlink():
-        raise UsageError(f"{path}: this is a link; expected a lock file, or no file of this name")
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
@@ -80,23 +77,20 @@ def _open_lock(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
-def _is_at(path: Path, file: IO[str]) -> bool:
+def _is_at(path: Path, file: int) -> bool:
     """Return whether the open file is the one that currently has this path."""
     try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+        return os.path.samestat(path.stat(), os.fstat(file))
     except FileNotFoundError:
         return False
 
 
 def peak_memory() -> int:
     """Return the largest number of bytes of memory that this process, with its libraries, has used."""
-    try:
-        # getrusage's maximum starts at the parent's value, because exec does not reset it
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        unit = 1 if sys.platform == "darwin" else 1024
-        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # getrusage's maximum starts at the parent's value, because exec does not reset it
+    if (peak := _read_bytes("/proc/self/status", "VmHWM:", 1024)) is not None:
+        return peak
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def available_memory() -> int | None:
@@ -116,11 +110,9 @@ Root folder; files with limit and usage; line in memory.stat for cached file pag
 
 def _read_group_limits() -> Iterator[int | None]:
     """Yield the bytes left in each control group of this process and in its parent groups."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for _, kind, path in (line.split(":", 2) for line in lines):
+    groups = Path("/proc/self/cgroup")
+    for line in groups.read_text().splitlines() if groups.exists() else ():
+        _, kind, path = line.split(":", 2)
         if kind in GROUPS:
             top, limit, used, cached = GROUPS[kind]
             for name in (path, *map(str, Path(path).parents)):
@@ -139,62 +131,58 @@ def _read_bytes(path: str, name: str = "", unit: int = 1) -> int | None:
         return None
 
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's: it returns free memory, and maps buffers, above these sizes
-
-
 def give_memory_back() -> None:
     """With glibc, return buffers of 1 MB or more to the system as soon as they are freed. By default glibc keeps up to
     32 MB per thread and size, so a server would hold the memory of finished requests.
     """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
+    _set_thresholds(1 << 20)
 
 
 def keep_memory() -> None:
     """With glibc, keep up to 1 GB of freed buffers for reuse. A training step on a CPU requests the same buffers again,
     and by default each page is mapped anew, which takes up to a seventh of the step.
     """
+    _set_thresholds(32 << 20, 1 << 30)  # the first is the maximum
+
+
+def _set_thresholds(mapped: int, *trimmed: int) -> None:
+    """Set the sizes above which glibc maps buffers (M_MMAP_THRESHOLD), and returns free memory (M_TRIM_THRESHOLD)."""
     with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the maximum
-        libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
+        for option, size in zip((-3, -1), (mapped, *trimmed), strict=False):
+            ctypes.CDLL(None).mallopt(option, size)
 
 
 def visible_gpus() -> list[str]:
     """Return the GPUs that this process may use, without opening CUDA, which would break it for forks."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return [str(i) for i in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError:
-        return []
+    return _ask_driver(lambda nvml: [str(number) for number in range(nvml.nvmlDeviceGetCount())])
 
 
 def gpu_memory() -> int:
     """Return the bytes of the smallest GPU that this process may use; 0 without a GPU or its driver."""
-    import pynvml
-
-    return min((int(total) for total in _ask_gpus(lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).total)), default=0)
+    sizes = _ask_driver(lambda nvml: [nvml.nvmlDeviceGetMemoryInfo(gpu).total for gpu in _gpus(nvml)])
+    return int(min(sizes, default=0))
 
 
 def gpu_names() -> list[str]:
     """Return the names of the GPUs that this process may use, from the driver, because torch would open CUDA."""
+    return _ask_driver(lambda nvml: [str(nvml.nvmlDeviceGetName(gpu)) for gpu in _gpus(nvml)])
+
+
+def _gpus(nvml: Any) -> Iterator[Any]:
+    """Yield the driver's handle of each GPU that this process may use."""
+    for gpu in visible_gpus():
+        yield nvml.nvmlDeviceGetHandleByIndex(int(gpu)) if gpu.isdigit() else nvml.nvmlDeviceGetHandleByUUID(gpu)
+
+
+def _ask_driver(question: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return the driver's answer; an empty list if the driver fails or is missing."""
     import pynvml
 
-    return [str(name) for name in _ask_gpus(pynvml.nvmlDeviceGetName)]
-
-
-def _ask_gpus(question: Callable[[Any], Any]) -> list[Any]:
-    """Return the driver's answer for each GPU that this process may use; an empty list if the driver fails."""
-    import pynvml
-
-    by_index, by_uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
     try:
         pynvml.nvmlInit()
-        return [question(by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu)) for gpu in visible_gpus()]
+        return question(pynvml)
     except pynvml.NVMLError:
         return []
 
@@ -220,7 +208,6 @@ def iso(seconds: float) -> str:
 
 def rank() -> int:
     """Return this process's torchrun rank; 0 if it is the only process."""
-    number = os.environ.get("RANK", "0")
-    if not number.isdecimal():
+    if not (number := os.environ.get("RANK", "0")).isdecimal():
         raise choices("RANK", number, "a whole number as set by torchrun, or no such variable")
     return int(number)

@@ -44,8 +44,7 @@ def headed(text: str) -> Iterator[tuple[str, Key]]:
 
 def meaning(path: Path) -> str:
     """Describe an option by the comment at the head of its file, or else by the docstring of its module."""
-    text = path.read_text(encoding="utf-8")
-    if title := head(text):
+    if title := head(text := path.read_text(encoding="utf-8")):
         return title
     target = str((yaml.safe_load(text) or {}).get("_target_", ""))
     if target.startswith("torch."):
@@ -64,9 +63,8 @@ def head(text: str) -> str:
 def leaves(text: str) -> Iterator[tuple[int, Key]]:
     """Yield (line, key) of every value that a user can set. A mapping with its own comment counts as a key."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
-    lines = text.splitlines()
     if isinstance(node, yaml.MappingNode):
-        yield from _walk(node, "", lines)
+        yield from _walk(node, "", text.splitlines())
 
 
 def _walk(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator[tuple[int, Key]]:
@@ -92,9 +90,11 @@ def _format_value(node: yaml.Node, lines: Sequence[str]) -> str:
         return node.value if node.style is None else f'"{node.value}"'
     start, end = node.start_mark, node.end_mark
     if node.flow_style and start.line == end.line:
-        return _shorten(lines[start.line][start.column : end.column])
-    value = yaml.safe_load("\n".join(lines[start.line : end.line]))
-    return _shorten(yaml.safe_dump(_strip(value), default_flow_style=True, width=10_000, sort_keys=False).strip())
+        text = lines[start.line][start.column : end.column]
+    else:
+        value = _strip(yaml.safe_load("\n".join(lines[start.line : end.line])))
+        text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False).strip()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
 
 
 def _strip(value: Any) -> Any:
@@ -102,10 +102,6 @@ def _strip(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _strip(child) for key, child in value.items() if key not in INTERNAL}
     return [_strip(child) for child in value] if isinstance(value, list) else value
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} …"
 
 
 def _read_comment(lines: Sequence[str], number: int) -> str:
@@ -155,16 +151,15 @@ class Help:
         words = content.get("hydra", {}).get("help", {})
         name = "train" if self.file == DEFAULTS else self.file.stem
         parts = [words.get("header", "").replace("${hydra.help.app_name}", name).rstrip(), ""]
-        names = {group: ", ".join(file.stem for file in self._files(group)) for group in sorted(self.groups)}
-        if names:
+        if self.groups:
             parts.append("== Configuration groups ==")
-            parts += [_wrap(f"{group}: ", options) for group, options in names.items() if options]
-            group = "norm" if "norm" in names else min(names)
+            options = {group: ", ".join(file.stem for file in self._files(group)) for group in sorted(self.groups)}
+            parts += [_wrap(f"{group}: ", names) for group, names in options.items() if names]
+            group = "norm" if "norm" in self.groups else min(self.groups)
             parts += ["", f"--help <group>   explains its options and their keys, as --help {group}"]
         key = "precision" if "precision" in self.plain else min(self.plain)
         parts += [f"--help keys      explains the plain keys; --help <key> explains one of them, as --help {key}"]
-        footer = words.get("footer", "").strip()
-        return "\n".join([*parts, *(["", footer] if footer else [])])
+        return "\n".join([*parts, "", words.get("footer", "").strip()]).rstrip()
 
     def explain(self, topic: str) -> str:
         """Explain a group, a key or all keys. Raises UsageError for any other topic."""
@@ -178,8 +173,7 @@ class Help:
         if (CONF / topic).is_dir():
             return self._explain_group(topic, chosen.get(topic))
         within = [key for file in self._files(topic.partition(".")[0]) for key in _keys(file)]
-        wanted = [key for key in [*_once(plain), *within] if f"{key.name}.".startswith(f"{topic}.")]
-        if wanted:
+        if wanted := [key for key in [*_once(plain), *within] if f"{key.name}.".startswith(f"{topic}.")]:
             return "\n".join(dict.fromkeys(map(_describe, wanted)))
         raise UsageError(f"--help {topic}: expected keys, a key, or a group: {', '.join(sorted(self.groups))}")
 

@@ -18,14 +18,12 @@ STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
 """Exit codes of a process stopped by one of these signals, as in shells."""
 
 
-@contextlib.contextmanager
-def held_back() -> Iterator[None]:
+def held_back() -> contextlib.AbstractContextManager[None]:
     """Processes started in this block do not receive stop signals. `timeout` and a closed terminal signal the whole
     group: arms would count as dead because their starter ended first. A Ctrl-C while it imports would print a
     traceback. The starter still ends when this process ends.
     """
-    with _mask(signal.SIG_BLOCK, *STOPPING):
-        yield
+    return _mask(signal.SIG_BLOCK)
 
 
 @contextlib.contextmanager
@@ -33,33 +31,27 @@ def deferred() -> Iterator[None]:
     """Stop signals are handled after this block. An exception in a callback of a C library would not end anything, and
     would be lost. Masking signals does not help, because another thread may receive them.
     """
-    received_signals: list[int] = []
-    previous = (
-        {number: signal.getsignal(number) for number in STOPPING if callable(signal.getsignal(number))}
-        if threading.current_thread() is threading.main_thread()
-        else {}
-    )
-    for number in previous:
-        signal.signal(number, lambda number, _: received_signals.append(number))
+    received: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    handled = [number for number in STOPPING if is_main and callable(signal.getsignal(number))]
+    previous = {number: signal.signal(number, lambda number, _: received.append(number)) for number in handled}
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        for received in received_signals:
-            signal.raise_signal(received)
+        for waiting in received:
+            signal.raise_signal(waiting)
 
 
-@contextlib.contextmanager
-def let_in() -> Iterator[None]:
+def let_in() -> contextlib.AbstractContextManager[None]:
     """Processes started in this block receive all stop signals, even if this process does not."""
-    with _mask(signal.SIG_UNBLOCK, *STOPPING):
-        yield
+    return _mask(signal.SIG_UNBLOCK)
 
 
 @contextlib.contextmanager
-def _mask(how: int, *numbers: int) -> Iterator[None]:
-    before = signal.pthread_sigmask(how, numbers)
+def _mask(how: int) -> Iterator[None]:
+    before = signal.pthread_sigmask(how, STOPPING)
     try:
         yield
     finally:
@@ -90,9 +82,8 @@ def ignore_signals_at_exit() -> None:
 def handle_on_a_stack_of_their_own() -> None:
     """Handle signals of the main thread on a separate stack; crashes then also print a traceback.
 
-    oneDNN's float32 matrix products on x86 (sgemm, used by LSTMs on a CPU) point the stack register at the heap while
-    they run. A signal handled there, as Python's are, overwrites the memory before it. A later free() then ends the
-    process with "corrupted size vs. prev_size". See oneDNN issue 4845; torch has it up to 2.11 at least.
+    oneDNN's float32 matrix products on x86 (LSTMs on a CPU) point the stack register at the heap while they run, and a
+    signal handled there corrupts it (oneDNN issue 4845, in torch up to 2.11 at least).
     """
     if not faulthandler.is_enabled():
         faulthandler.enable(2)  # it installs the stack, which Python's signal handlers then use as well

@@ -1,6 +1,6 @@
 """JSON to and from dataclasses, checked against the types of their fields and written in field order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
@@ -23,23 +23,17 @@ def _parse(content: object, kind: object, place: str) -> object:
     container, arguments = get_origin(kind), get_args(kind)
     if container in (Union, UnionType):
         return None if content is None else _parse(content, arguments[0], place)
-    if kind is object:
+    if kind in (object, Any):
         return content
     if isinstance(kind, type) and is_dataclass(kind):
-        return _parse_record(_check_object(content, place), kind, place)
+        return _parse_record(_check(content, dict, place), kind, place)
     if container is dict:
-        whole = _check_object(content, place)
-        return whole if arguments[1] in (object, Any) else {
-            key: _parse(value, arguments[1], _join_place(place, key)) for key, value in whole.items()
-        }  # fmt: skip
+        items = _check(content, dict, place).items()
+        return {key: _parse(value, arguments[1], _join_place(place, key)) for key, value in items}
     if container is list:
-        if not isinstance(content, list):
-            raise _make_error(list, place)
-        return [_parse(value, arguments[0], _join_place(place, number)) for number, value in enumerate(content)]
-    assert isinstance(kind, type)
-    if isinstance(content, bool) or not isinstance(content, (int, float) if kind is float else kind):
-        raise _make_error(kind, place)
-    return content
+        items = enumerate(_check(content, list, place))
+        return [_parse(value, arguments[0], _join_place(place, number)) for number, value in items]
+    return _check(content, kind, place)
 
 
 def _parse_record(content: Mapping[str, object], kind: type, place: str) -> object:
@@ -60,9 +54,10 @@ def _read_hints(kind: type) -> dict[str, tuple[object, bool]]:
     }
 
 
-def _check_object(content: object, place: str) -> dict[str, object]:
-    if not isinstance(content, dict):
-        raise _make_error(dict, place)
+def _check(content: object, kind: Any, place: str) -> Any:
+    """Return the content if it is of a plain type. A boolean is neither a number nor a text."""
+    if isinstance(content, bool) or not isinstance(content, (int, float) if kind is float else kind):
+        raise ValueError(f"{place or 'it'} is not {NAMES[kind]}")
     return content
 
 
@@ -70,21 +65,12 @@ def _join_place(place: str, key: object) -> str:
     return f"{place}.{key}".lstrip(".")
 
 
-def _make_error(kind: type, place: str) -> ValueError:
-    return ValueError(f"{place or 'it'} is not {NAMES[kind]}")
-
-
 def as_json(record: object) -> dict[str, object]:
     """Return a dataclass as a JSON object in field order. None is left out, except for the fields named in `null`."""
-    return dict(_list_items(record))
-
-
-def _list_items(record: object) -> Iterator[tuple[str, object]]:
     assert is_dataclass(record)
-    for field in fields(record):
-        value = getattr(record, field.name)
-        if value is not None or field.name in getattr(record, "null", ()):
-            yield field.name, _convert(value)
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    null = getattr(record, "null", ())
+    return {name: _convert(value) for name, value in values.items() if value is not None or name in null}
 
 
 def _convert(value: object) -> object:

@@ -1,15 +1,18 @@
 """Run an ablation that adds seeds, round by round, until every question has its verdict."""
 
-import itertools
 import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from textwrap import wrap
 from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
+from rich.table import Table
+from rich.text import Text
 
 from asr_ablations.comparison.layouts import planned_arms
 from asr_ablations.components.until.verdict import UntilVerdict
@@ -22,26 +25,30 @@ from asr_ablations.runs.records import KEPT_ASIDE, load
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.sweep_history import changes, looks, read_plan, searched_arms
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.differing_keys import find_differences, format_differences
 from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import ArmsFailedError, freeze
 from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.manifest import freeze_plan, keep_declaration, write_manifest
 from asr_ablations.sweep.plan import measure_arms, show_plan
+from asr_ablations.sweep.preflight import find_differences, format_differences
 from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
-from asr_ablations.sweep.until.terminal import print_end, print_failures, print_look, print_plan, print_taken
+from asr_ablations.tools.files import typed
 from asr_verdicts.config import differences
 from asr_verdicts.files import folder_name, write_json
+from asr_verdicts.metrics import format_interval
 from asr_verdicts.plan import VerdictPlan
-from asr_verdicts.planned_looks import Course, follow
+from asr_verdicts.planned_looks import Course, PlannedLook, follow
 from asr_verdicts.record import Records
 from asr_verdicts.sentences import write_sentence
+from asr_verdicts.terminal import VERDICT_STYLES, console
 from asr_verdicts.verdict import Verdict
 
 Start = Callable[[Sequence[FrozenArm]], object]
 """Runs arms side by side and waits for them."""
 Compose = Callable[[Sequence[str]], DictConfig]
 """Composes and resolves the config of overrides."""
+NOT_OF_ARMS = ("seed=", "until=", "until.", "force=", "plan=")
+"""Beginnings of overrides that all arms share."""
 
 
 def run_until(
@@ -113,14 +120,9 @@ def run_until(
 
 def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
     """Split runs into the arms' overrides without seeds, and the named seeds, both in the order of the runs."""
-    arms: dict[tuple[str, ...], None] = {}
-    seeds: dict[int, None] = {}
-    for words in runs:
-        arms[tuple(word for word in words if not word.startswith(("seed=", "until=", "until.", "force=", "plan=")))] = (
-            None
-        )
-        seeds |= {int(word.removeprefix("seed=")): None for word in words if word.startswith("seed=")}
-    return [list(words) for words in arms], list(seeds)
+    arms = dict.fromkeys(tuple(word for word in words if not word.startswith(NOT_OF_ARMS)) for words in runs)
+    seeds = dict.fromkeys(word for words in runs for word in words if word.startswith("seed="))
+    return [list(words) for words in arms], [int(word.removeprefix("seed=")) for word in seeds]
 
 
 def _plain(compose: Compose, sweep: str | None = None) -> Compose:
@@ -141,14 +143,15 @@ def _choose_folder(
 ) -> tuple[Path, Sequence[int]]:
     """Choose the folder <folder>.2, .3, … of a new plan, and first seeds that no earlier plan used."""
     used: set[int] = set()
-    numbered = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(2))
-    for candidate in itertools.chain([folder], numbered):
+    candidate, number = folder, 1
+    while True:
         fresh = seeds if not used & {*seeds} else [max(used) + 1]
         frozen = read_plan(candidate)
         if frozen is None or not runs_in(candidate) or not changes(frozen, plan_in(candidate, fresh).plan):
             return candidate, fresh
         used |= {*frozen.seeds}
-    raise AssertionError("there is always another number")
+        number += 1
+        candidate = folder.with_name(f"{folder.name}.{number}")
 
 
 def _count_seen_runs(folder: Path) -> int:
@@ -162,7 +165,6 @@ def run_rounds(
 ) -> None:
     """Add runs until the plan has ended. Raise ArmsFailedError if a look lacks runs that failed again."""
     plan, printed = planned.plan, 0
-    by_name = {arm.name: arm.overrides for arm in plan.arms}
     while True:
         records = load([folder]) if any(folder.glob("*/status.json")) else Records([])
         planned_runs, _ = planned_arms(plan, records)
@@ -176,12 +178,12 @@ def run_rounds(
             return
         # seed by seed over all arms, so that a sweep that is stopped early has whole seeds
         missing = [
-            [*by_name[name], f"seed={seed}"]
+            compose([*arm.overrides, f"seed={seed}"])
             for seed in plan.seeds
-            for name in by_name
-            if seed in course.missing.get(name, ())
+            for arm in plan.arms
+            if seed in course.missing.get(arm.name, ())
         ]
-        arms = freeze([compose(words) for words in missing], cast(list[str], metadata["overrides"]))
+        arms = freeze(missing, cast(list[str], metadata["overrides"]))
         write_manifest(folder, arms, metadata)
         if wanted.share:
             print_taken([(arm, other) for arm in arms if (other := take_over(arm)) is not None])
@@ -189,8 +191,7 @@ def run_rounds(
             if lacking := _without_result(arms):
                 start(lacking)
         if lacking := _without_result(arms):
-            names = label_arms([arm.overrides for arm in lacking])
-            print_failures(list(zip(names, lacking, strict=True)), wanted.retries)
+            print_failures(lacking, wanted.retries)
             raise ArmsFailedError(1)
 
 
@@ -200,49 +201,41 @@ def _without_result(arms: Sequence[FrozenArm]) -> list[FrozenArm]:
 
 def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
     """Return the content of STANDING: each arm's look, seeds, state (the outcome of its question) and questions."""
+    by_arm = {arm.name: [v for v in course.verdicts if arm.name in v.question.weights] for arm in plan.arms}
     return {
         "look": len(course.looks),
         "looks": len(plan.looks),
         "ended": course.ended,
-        "arms": {arm.name: _arm(arm.name, plan, course) for arm in plan.arms},
+        "arms": {
+            name: {
+                "look": max((verdict.look.number for verdict in verdicts if verdict.look is not None), default=0),
+                "seeds": course.runs(plan)[name],
+                "state": _state(name, verdicts),
+                "questions": {verdict.arm: _question(verdict) for verdict in verdicts},
+            }
+            for name, verdicts in by_arm.items()
+        },
     }
 
 
-def _arm(name: str, plan: VerdictPlan, course: Course) -> dict[str, object]:
-    contrasts = [contrast for contrast in course.verdicts if name in contrast.question.weights]
-    numbers = [contrast.look.number for contrast in contrasts if contrast.look is not None]
-    return {
-        "look": max(numbers, default=0),
-        "seeds": course.runs(plan)[name],
-        "state": _state(name, contrasts),
-        "questions": {contrast.arm: _question(contrast) for contrast in contrasts},
-    }
+def _state(name: str, verdicts: Sequence[Verdict]) -> str:
+    outcomes = [verdict.outcome for verdict in verdicts]
+    if len(verdicts) == 1 and verdicts[0].arm == name:
+        return outcomes[0]
+    return "open" if not outcomes or "open" in outcomes else "decided"
 
 
-def _state(name: str, contrasts: Sequence[Verdict]) -> str:
-    if len(contrasts) == 1 and contrasts[0].arm == name:
-        return contrasts[0].outcome
-    return "open" if not contrasts or any(contrast.outcome == "open" for contrast in contrasts) else "decided"
-
-
-def _question(contrast: Verdict) -> dict[str, object]:
-    ends = {"low": contrast.low, "high": contrast.high}
-    return {
-        "state": contrast.outcome,
-        "difference": contrast.difference,
-        **{key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()},
-    }
+def _question(verdict: Verdict) -> dict[str, object]:
+    ends = {"low": verdict.low, "high": verdict.high}
+    finite = {key: end if end is not None and math.isfinite(end) else None for key, end in ends.items()}
+    return {"state": verdict.outcome, "difference": verdict.difference, **finite}
 
 
 def take_over(arm: FrozenArm) -> Path | None:
-    """Link the arm's folder to a finished run of the same content in another sweep; return that run's folder.
-
-    Runs that a search proposed are not used: they may have been chosen for their luck.
-    """
-    if arm.folder.is_symlink() and not arm.folder.exists():
-        arm.folder.unlink()  # the run that this link points to was deleted
-    if arm.folder.exists() or arm.folder.is_symlink():
+    """Link the arm's folder to a finished run of the same content in another sweep; return that run's folder."""
+    if arm.folder.exists():
         return None
+    arm.folder.unlink(missing_ok=True)  # a link to a run that was deleted
     for folder in sorted(arm.folder.parent.parent.glob(f"*/*-{arm.id}/{STATUS}")):
         other = folder.parent.resolve()
         if not KEPT_ASIDE.search(other.name) and _is_same(other, arm):
@@ -253,13 +246,84 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """Return whether a run has a result, has the arm's content, and was not proposed by a search."""
+    """Return whether a run has a result and the arm's content, and no search proposed it, perhaps for its luck."""
     try:
         environment = read_environment(other)
-        if fate_of(other).state not in RESULTS or environment.id != arm.id:
-            return False
-        if environment.behaviour != BEHAVIOUR or arm.id in searched_arms(other.parent):
-            return False
-        return not differences(content(OmegaConf.create(read_config(other))), content(arm.cfg))
+        return (
+            fate_of(other).state in RESULTS
+            and (environment.id, environment.behaviour) == (arm.id, BEHAVIOUR)
+            and arm.id not in searched_arms(other.parent)
+            and not differences(content(OmegaConf.create(read_config(other))), content(arm.cfg))
+        )
     except (FileNotFoundError, UnreadableFileError):
         return False
+
+
+def print_plan(lines: Sequence[str], reused: bool) -> None:
+    """Print the frozen plan. reused: whether an earlier command froze it."""
+    terminal = console()
+    for number, line in enumerate(lines):
+        head = "      " if number else "plan, as it was frozen: " if reused else "plan: "
+        terminal.print(f"{head}{line}", markup=False, soft_wrap=True)
+
+
+def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
+    """Print the state of each question after a look, and the number of runs so far."""
+    plan, metric, terminal = planned.plan, planned.metric, console()
+    title = f"look {look.number} of {len(plan.looks)}: {look.runs} seeds, {metric.label} on {plan.set}"
+    table = Table(title=title, title_justify="left")
+    for column in ("arm", "difference", "interval", "state", "next"):
+        table.add_column(column, justify="right" if column in ("difference", "interval") else "left", overflow="fold")
+    for verdict in look.verdicts:
+        difference = metric.text(verdict.difference, sign=True)
+        interval = format_interval(verdict.low, verdict.high, metric, otherwise="")
+        state = Text(verdict.outcome, style=VERDICT_STYLES.get(verdict.outcome, ""))
+        table.add_row(Text(verdict.arm), difference, interval, state, _next(verdict, plan))
+    terminal.print(table)
+    runs = Course(plan, looks=course.looks[: course.looks.index(look) + 1]).runs(plan)
+    open_ = {arm for verdict in look.verdicts if verdict.outcome == "open" for arm in verdict.question.weights}
+    saved = sum(plan.most - count for arm, count in runs.items() if arm not in open_)
+    line = f"{sum(runs.values())} runs so far; {saved} of {plan.most * len(runs)} saved for certain"
+    terminal.print(line, soft_wrap=True)
+
+
+def _next(contrast: Verdict, plan: VerdictPlan) -> str:
+    look = contrast.look
+    assert look is not None
+    if contrast.outcome == "open":
+        chance = "" if look.chance is None else f"; chance of a verdict {100 * look.chance:.0f} %"
+        missing = plan.looks[look.number] - look.runs
+        return f"{missing} more seed{'' if missing == 1 else 's'}{chance}"
+    if contrast.outcome == "undecided" and look.number < look.of:
+        return f"given up: chance of a verdict {100 * (look.chance or 0.0):.0f} %"
+    return ""
+
+
+def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, folder: Path) -> None:
+    """Print the verdicts and their cost in runs."""
+    for verdict in verdicts:
+        for line in wrap(verdict.sentence, 100, subsequent_indent="  ", break_on_hyphens=False):
+            console().print(Text(line, style=VERDICT_STYLES.get(verdict.outcome, "")), soft_wrap=True)
+    runs = sum(course.runs(planned.plan).values())
+    whole = planned.plan.most * len(planned.plan.arms)
+    print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
+    print(f"{typed('compare', folder)} shows the details")
+
+
+def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:
+    """Name the runs that were taken over from other sweeps."""
+    names = label_arms([arm.overrides for arm, _ in taken])
+    for name, (_, other) in zip(names, taken, strict=True):
+        print(f"taken over: {name}, from {other.parent.name}/{other.name}")
+
+
+def print_failures(lacking: Sequence[FrozenArm], retries: int) -> None:
+    """Print the runs that the next look waits for."""
+    runs = f"{len(lacking)} runs that failed {1 + retries} times"
+    print(f"the look waits for {runs}; the same command runs them again", file=sys.stderr)
+    for name, arm in zip(label_arms([arm.overrides for arm in lacking]), lacking, strict=True):
+        print(f"  {name}: {fate_of(arm.folder).reason}\n    {arm.log}", file=sys.stderr)
+
+
+def print_nothing(folders: Sequence[Path]) -> None:
+    """Print nothing between two looks, in place of a sweep's closing table."""

@@ -17,7 +17,7 @@ from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.seed_noise import noise_of_set
 from asr_ablations.runs.sweep_history import arm_content
-from asr_ablations.sweep.differing_keys import ComposedRun, plain
+from asr_ablations.sweep.preflight import ComposedRun, plain
 from asr_ablations.tools.machine import iso
 from asr_verdicts.arms import find_baseline
 from asr_verdicts.config import flatten
@@ -104,35 +104,29 @@ def continued(seeds: Sequence[int], count: int) -> list[int]:
 
 def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
     """Return a line about seeds that the sweep names but the plan omits."""
-    left = [str(seed) for seed in seeds if seed not in plan.seeds]
-    if not left:
-        return []
+    left = ",".join(str(seed) for seed in seeds if seed not in plan.seeds)
     most = f"the plan has at most {plan.most} seeds per arm"
-    return [f"seed={','.join(left)}: never trained, because {most}; until.seeds={len(seeds)} takes all named seeds"]
+    line = f"seed={left}: never trained, because {most}; until.seeds={len(seeds)} takes all named seeds"
+    return [line] if left else []
 
 
 def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
     """Return lines on the plan before the first run: the noise between seeds, and the seeds that the margin needs."""
     plan, metric = planned.plan, planned.metric
-    arms = len(plan.arms)
-    margin = SCALES[plan.scale].margin(plan.margin, metric)
-    looks = " ".join(map(str, plan.looks))
+    arms, scale = len(plan.arms), SCALES[plan.scale]
+    margin = scale.margin(plan.margin, metric)
     head = (
         f"{arms} arms, {metric.label} on {plan.set}, margin {margin}, at most {plan.most} seeds per "
-        f"arm ({arms * plan.most} runs), looks at {looks} seeds"
+        f"arm ({arms * plan.most} runs), looks at {' '.join(map(str, plan.looks))} seeds"
     )
     noise = _noise(planned, cfg, outputs)
     if noise is None:
         return [head, "no earlier sweep on this test set shows how much seeds vary"]
     level = plan.alpha / len(plan.contrasts)
-    relative = SCALES[plan.scale] is RELATIVE
-    in_points = math.expm1(plan.margin) * noise.mean if relative else plan.margin
+    in_points = math.expm1(plan.margin) * noise.mean if scale is RELATIVE else plan.margin
     equal = seeds_to_equal(in_points, noise.deviation, level)
-    detectable = next(
-        difference
-        for difference in (noise.deviation * step / 20 for step in range(1, 2000))
-        if seeds_to_find(difference, noise.deviation, level) <= plan.most
-    )
+    differences = (noise.deviation * step / 20 for step in range(1, 2000))
+    detectable = next(d for d in differences if seeds_to_find(d, noise.deviation, level) <= plan.most)
     lines = [
         head,
         f"seeds move the {metric.label} by {metric.text(noise.deviation)} {metric.amount} (standard deviation; "
@@ -153,10 +147,8 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
     utterances = corpus.read_set(plan.set)
-    counts = {
-        "words": sum(len(utterance.text.split()) for utterance in utterances),
-        "characters": sum(len(utterance.text) for utterance in utterances),
-    }
+    texts = [utterance.text for utterance in utterances]
+    counts = {"words": sum(len(text.split()) for text in texts), "characters": sum(map(len, texts))}
     total = counts.get(TOTALS.get(plan.metric, ""))
     return noise_of_set(outputs, content_hash(utterances), plan.set, plan.metric, total)
 

@@ -1,5 +1,7 @@
-"""Hydra launcher that composes and freezes all arms first, then runs each in a new process."""
+"""Hydra launchers that compose and freeze all arms first, then run each in a process: here, on Ray or on Slurm."""
 
+import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,23 +14,43 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-if TYPE_CHECKING:
+from asr_ablations.tools.errors import require
+
+if TYPE_CHECKING:  # Hydra imports every plugin at the start of every command, so a launch imports heavy modules
     from asr_ablations.sweep.arm import FrozenArm, State
     from asr_ablations.sweep.gpu_slots import Slots
     from asr_ablations.sweep.runner import Places
 
-
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "jobs": None,  # arms at a time; by default one per GPU, or without GPUs one per core
     "per_gpu": 1,  # arms that share a GPU; auto: as many as its memory holds
     "timeout": None,  # minutes that an arm may take
     "show": None,  # a function of the folders that prints the results; by default one line per arm
     "fail_fast": False,  # true: the first arm that fails stops the others
 }
-
-
+RAY_OPTIONS = {
+    **OPTIONS,
+    "address": None,  # a cluster's, auto or host:port; by default RAY_ADDRESS, or a local Ray
+    "cpus": 1,  # CPUs and threads of each rank of an arm
+    "retries": 3,  # restarts of an arm whose worker or machine was lost
+}
+SLURM_OPTIONS = {
+    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # Slurm has its own
+    # options of sbatch under their own names; memory is --mem, such as 32G
+    **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
+    "cpus": 1,  # CPUs and threads of each rank of an arm
+    "minutes": None,  # time limit of a job, which is queued again at its end; plan measures it; null: the partition's
+    "sbatch": [],  # further options of sbatch, such as [--exclude=node7]
+    "detach": False,  # true: queue the arms and end; the same command attaches again
+}
 DECLARING = (".ArmsSweeper", ".BasicSweeper", ".VerdictSweeper")
 """Sweepers that declare all arms, or the rule that adds runs, beforehand. With others, results decide the next arms."""
+
+
+def store(group: str, name: str, cls: type, **options: Any) -> None:
+    """Let Hydra find a plugin by its group and name. options: its arguments, with their defaults."""
+    node = {"_target_": f"{cls.__module__}.{cls.__name__}", **options}
+    ConfigStore.instance().store(group=group, name=name, node=node, provider="asr_ablations")
 
 
 class ComposingLauncher(Launcher):
@@ -40,7 +62,7 @@ class ComposingLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.config, self.started = hydra_context, config, time.time()
-        self.task_function = task_function
+        self.task_function, self.script = task_function, Path(sys.argv[0]).resolve()
 
     def compose(self, arms: Sequence[Sequence[str]], first: int) -> list[DictConfig]:
         """Compose the arms' configs from their overrides. first: the number of the first arm."""
@@ -50,10 +72,7 @@ class ComposingLauncher(Launcher):
 
 
 class ProcessesLauncher(ComposingLauncher):
-    """Runs each arm in a separate process. Arms share no seed, environment or memory; a crash affects one arm only.
-
-    OPTIONS lists the arguments; jobs and per_gpu are options of the places.
-    """
+    """Runs each arm in a separate process. OPTIONS lists the arguments; jobs and per_gpu are options of the places."""
 
     def __init__(self, *, show: str | None, fail_fast: bool, timeout: float | None = None, **placing: Any) -> None:
         self.show, self.fail_fast, self.timeout, self.placing = show, fail_fast, timeout, placing
@@ -62,14 +81,13 @@ class ProcessesLauncher(ComposingLauncher):
         if not initial_job_idx:  # a search has several batches
             announce_sweep(len(job_overrides))
         from asr_ablations.sweep import launch
-        from asr_ablations.sweep.differing_keys import print_differences, refuse_misspelt
-        from asr_ablations.sweep.preflight import is_training, refuse_plan_of_runs
+        from asr_ablations.sweep.preflight import is_training, print_differences, refuse_plan_of_runs
 
         configs = self.compose(job_overrides, initial_job_idx)
         refuse_plan_of_runs(configs)
         declared = not self.metadata()["search"] and all(map(is_training, configs))
         constant = list(self.config.hydra.overrides.task)
-        arms = launch.freeze(configs, constant, refuse_misspelt if declared else None)
+        arms = launch.freeze(configs, constant)
         if declared:
             print_differences(configs)
             if equal := len(arms) - len({arm.id for arm in arms}):
@@ -79,7 +97,9 @@ class ProcessesLauncher(ComposingLauncher):
 
             slots = self.slots(arms)
             show_plan(arms, slots.jobs, slots.threads(len(arms)))
-            self._end_search(len(arms))
+            if (runs := self.config.hydra.sweeper.get("n_trials")) is not None:
+                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results decide the others")
+                raise SystemExit(0)  # the sweeper would wait for results
             return []
         states = self.run(arms)
         return [_job_return(launch.objective, state, cfg) for state, cfg in zip(states, configs, strict=True)]
@@ -100,17 +120,9 @@ class ProcessesLauncher(ComposingLauncher):
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         """Return the places for these arms."""
-        from asr_ablations.sweep.gpu_slots import machine_slots
         from asr_ablations.sweep.launch_arm import Machine
 
-        return Machine(Path(sys.argv[0]).resolve(), arms, machine_slots(arms=arms, **self.placing))
-
-    def _end_search(self, arms: int) -> None:
-        """End the program after the plan of a search, because its sweeper would wait for results."""
-        runs = self.config.hydra.sweeper.get("n_trials")
-        if runs is not None:
-            print(f"a search: these are the first {arms} of its {runs} runs; their results decide the others")
-            raise SystemExit(0)
+        return Machine(self.script, arms, self.slots(arms))
 
     def metadata(self) -> dict[str, object]:
         """Describe the start of the sweep, for its manifest."""
@@ -141,45 +153,54 @@ def describe_start(config: DictConfig, started: float) -> dict[str, object]:
 
 def space(config: DictConfig) -> dict[str, str]:
     """Return the values that the sweep varies, as written in its file and then on the command line."""
-    declared = {str(key): str(values) for key, values in (config.hydra.sweeper.get("params") or {}).items()}
+    declared = config.hydra.sweeper.get("params") or {}
     typed = dict(override.split("=", 1) for override in config.hydra.overrides.task if "=" in override)
-    return {**declared, **{key: values for key, values in typed.items() if key in declared}}
+    return {str(key): typed.get(key, str(values)) for key, values in declared.items()}
 
 
 class ArmReturn(JobReturn):
     """The result of an arm. The end of an arm without a result was printed; Hydra's JobReturn would print its words."""
 
-    @property
+    @property  # type: ignore[misc]
     def return_value(self) -> Any:
         if self.status == JobStatus.FAILED:
             raise self._return_value
         return self._return_value
 
-    @return_value.setter
-    def return_value(self, value: Any) -> None:
-        self._return_value = value
-
 
 def _job_return(objective: "Callable[[State], float]", state: "State", cfg: DictConfig) -> JobReturn:
     """Make an arm's result for Hydra's sweepers: the objective, or the error instead of it."""
-    overrides = list(state.arm.overrides)
+    value: object
     try:
-        value = objective(state)
+        value, status = objective(state), JobStatus.COMPLETED
     except Exception as error:
-        return ArmReturn(overrides=overrides, cfg=cfg, status=JobStatus.FAILED, _return_value=error)
-    return ArmReturn(overrides=overrides, cfg=cfg, status=JobStatus.COMPLETED, _return_value=value)
+        value, status = error, JobStatus.FAILED
+    return ArmReturn(overrides=list(state.arm.overrides), cfg=cfg, status=status, _return_value=value)
 
 
-# Hydra's default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into the
-# next. Ours also takes that name, so that every config uses it, including users' sweep files: only a primary config
-# could choose the launcher by its other name.
-for _name in ("processes", "basic"):
-    ConfigStore.instance().store(
-        group="hydra/launcher",
-        name=_name,
-        node={"_target_": f"{__name__}.{ProcessesLauncher.__name__}", **OPTIONS},
-        provider="asr_ablations",
-    )
+class RayLauncher(ProcessesLauncher):
+    """Freezes the arms as its base does, and lets Ray choose where each runs. RAY_OPTIONS lists the arguments."""
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        require("ray", "hydra/launcher=ray", "ray")
+        address = self.placing["address"] or os.environ.get("RAY_ADDRESS") or None
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads these variables when it is imported
+        if address is None:
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # a local Ray stays on the loopback address
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray would keep one in the home folder
+        from asr_ablations.sweep.cluster import Cluster
+
+        return Cluster(self.script, arms, **{**self.placing, "address": address})
+
+
+class SlurmLauncher(ProcessesLauncher):
+    """Freezes the arms as its base does, and queues them as a job array. SLURM_OPTIONS lists the arguments."""
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        from asr_ablations.sweep.slurm import Slurm
+
+        return Slurm(self.script, arms, **self.placing)
 
 
 class TogetherLauncher(ComposingLauncher):
@@ -194,9 +215,11 @@ class TogetherLauncher(ComposingLauncher):
         ]
 
 
-ConfigStore.instance().store(
-    group="hydra/launcher",
-    name="together",
-    node={"_target_": f"{__name__}.{TogetherLauncher.__name__}"},
-    provider="asr_ablations",
-)
+# Hydra's default, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm into the
+# next. Ours also takes that name, so that every config uses it, including users' sweep files: only a primary config
+# could choose the launcher by its other name.
+for _name in ("processes", "basic"):
+    store("hydra/launcher", _name, ProcessesLauncher, **OPTIONS)
+store("hydra/launcher", "ray", RayLauncher, **RAY_OPTIONS)
+store("hydra/launcher", "slurm", SlurmLauncher, **SLURM_OPTIONS)
+store("hydra/launcher", "together", TogetherLauncher)
