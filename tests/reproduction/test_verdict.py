@@ -21,7 +21,6 @@ from asr_ablations.reproduction.evidence import (
     compare_environments,
     find_causes,
     find_edits,
-    refuse_damaged,
 )
 from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
 from asr_ablations.reproduction.reproduce import open_attempt
@@ -75,7 +74,7 @@ def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
 def verdict(original: Original, again: Path) -> ReproductionVerdict:
     record = read_run(again)
     evidence = compare_bits(original.record, record)
-    return judge(evidence, find_causes(original, record), measure_noise(original.record, original.sweep))
+    return judge(evidence, find_causes(original.record, record), measure_noise(original.record, original.sweep))
 
 
 def change_json(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -95,7 +94,7 @@ def test_equal_records_match(tmp_path: Path) -> None:
     result = verdict(*pair(tmp_path))
     assert result.name == MATCH
     assert "losses of all 4 steps" in result.why
-    assert "has no checkpoints/last.ckpt" in result.why, "what could not be compared is said"
+    assert "the original lacks them: checkpoints/last.ckpt" in result.why, "what could not be compared is said"
     assert result.causes == []
 
 
@@ -146,8 +145,8 @@ def test_other_data_are_named_by_their_set(tmp_path: Path) -> None:
 
     result = verdict(*pair(tmp_path, change=other))
     assert result.name == DIFFERS
-    assert result.causes == [Cause("data", "dev", {"sha256": "dev-hash"}, {"sha256": "other"})]
-    assert cause_line(result.causes[0]) == "data: dev: sha256 dev-hash then, sha256 other now"
+    assert result.causes == [Cause("data", "dev.sha256", "dev-hash", "other")]
+    assert cause_line(result.causes[0]) == "data: dev.sha256: dev-hash then, other now"
 
 
 def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> None:
@@ -217,13 +216,6 @@ def test_a_config_edited_after_the_run_shows_in_the_checkpoint(tmp_path: Path) -
     assert result.causes == [Cause("config", "optimizer.weight_decay", 0.01, 0.5)]
 
 
-def test_a_config_edited_after_the_run_shows_in_its_identity_without_a_checkpoint(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, "seed=0")
-    edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.5")
-    (cause,) = find_causes(load_original(folder), read_run(folder))
-    assert (cause.kind, cause.what) == ("config", "config.yaml, some key of it")
-
-
 def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
     """Not where the run used none, and never as another experiment."""
     for gpus in ("auto", 0):
@@ -231,7 +223,7 @@ def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
         environment = json.loads((folder / "environment.json").read_text())
         environment["hardware"]["gpus"] = ["NVIDIA H200"]
         (folder / "environment.json").write_text(json.dumps(environment))
-        result = find_causes(load_original(folder), read_run(folder))
+        result = find_causes(load_original(folder).record, read_run(folder))
         assert result == ([ANY_ORDER] if gpus else [])
     assert ANY_ORDER.kind not in DETERMINING
 
@@ -313,7 +305,7 @@ def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -
     assert seed_noise["test-other"].limit is None
     assert seed_noise["test-clean"].limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
     assert seed_noise["test-clean"].deviation is None
-    assert "AlgoPerf" in seed_noise["test-clean"].source
+    assert "published" in seed_noise["test-clean"].source
 
 
 def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
@@ -335,7 +327,7 @@ def test_damaged_losses_are_refused_before_anything_is_trained(name: str, conten
     original, _ = pair(tmp_path)
     (original.folder / name).write_text(content)
     with pytest.raises(UsageError, match=name):
-        refuse_damaged(original.record)
+        load_original(original.folder)
 
 
 CHANGE = """diff --git a/src/evil.py b/src/evil.py
@@ -484,13 +476,14 @@ def test_an_interpolation_in_a_strangers_run_is_refused_and_never_resolved(
                 read(folder)
 
 
-def test_an_interpolation_in_a_strangers_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpolation_in_a_strangers_checkpoint_stays_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
-    config = {"seed": 1, "dropout": READ}
+    config = {"seed": 1, "dropout": READ, "gpus": 0}
     folder = write_run(tmp_path, change=checkpoint({"a": torch.ones(1)}, config=config))
-    with pytest.raises(UsageError, match="an interpolation") as refused:
-        find_edits(load_original(folder))
-    assert SECRET not in str(refused.value)
+    edits = {cause.what: cause.original for cause in find_edits(load_original(folder).record)}
+    assert edits["dropout"] == READ
 
 
 def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(

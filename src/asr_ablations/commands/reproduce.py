@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
         return vary(options) if options.overrides else reproduce(options)
     except RunFailedError as error:
         print(error, file=sys.stderr)
-        return error.exit_code
+        return 1
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,20 +1,15 @@
 """Compare the results of two runs of one config bit for bit."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from asr_ablations.reproduction.original import Original
 from asr_ablations.runs.checkpoint import read_checkpoint, weights_hash
-from asr_ablations.runs.identity import BEHAVIOUR, content, identity
 from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
-from asr_ablations.runs.reader import interpolation_in, read_losses
+from asr_ablations.runs.reader import read_losses
 from asr_ablations.tools.typed_json import as_json
-from asr_verdicts.config import differences
-from asr_verdicts.errors import UsageError
-from asr_verdicts.record import DataRecord, Environment, Record
+from asr_verdicts.config import determining, differences
+from asr_verdicts.record import Code, DataRecord, Environment, Record
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
 """Prefixes of the keys of metrics.csv that do not depend on the machine's speed."""
@@ -56,12 +51,6 @@ class BitComparison:
         return not (self.first_difference or self.metrics or self.hypotheses) and len({*filter(None, self.weights)}) < 2
 
 
-def refuse_damaged(run: Record) -> None:
-    """Raise UsageError, before training again, if the original's losses or weights cannot be read."""
-    _losses(run)
-    weights_hash(last_checkpoint(run.folder))
-
-
 def compare_bits(original: Record, reproduction: Record) -> BitComparison:
     """Compare the records of two finished runs."""
     losses, new_losses = _losses(original), _losses(reproduction)
@@ -89,11 +78,10 @@ def _losses(run: Record) -> list[str]:
 
 
 def _first_difference(original: list[str], reproduction: list[str], epochs: int) -> FirstDifference | None:
-    for index in range(max(len(original), len(reproduction))):
-        texts = [losses[index] if index < len(losses) else None for losses in (original, reproduction)]
+    for step, texts in enumerate(zip_longest(original, reproduction), start=1):
         if texts[0] != texts[1]:
             values = [None if text is None else float(text) for text in texts]
-            return FirstDifference(index + 1, max(1, len(original) // epochs), *values)
+            return FirstDifference(step, max(1, len(original) // epochs), *values)
     return None
 
 
@@ -126,7 +114,7 @@ DETERMINING = ("config", "data", "code")
 
 @dataclass(frozen=True)
 class Cause:
-    """One difference. kind: config, data, code, versions, hardware or threads. what: a key, set, file or package."""
+    """One difference. kind: config, data, code, versions or hardware. what: a key, set, file or package."""
 
     kind: str
     what: str
@@ -138,85 +126,51 @@ ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up
 """Two runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
 
 
-def find_causes(original: Original, reproduction: Record) -> list[Cause]:
+def find_causes(original: Record, reproduction: Record) -> list[Cause]:
     """Find all differences besides the results; config, data and code come first."""
-    cfg = OmegaConf.create(reproduction.config)
-    environment = original.record.environment
     result = [
         *find_edits(original),
-        *_differing("config", content(original.cfg), content(cfg)),
-        *_compare_data(original.record.data, reproduction.data),
+        *_differing("config", determining(original.config), determining(reproduction.config)),
+        *_differing("data", _describe_data(original.data), _describe_data(reproduction.data)),
     ]
     # a resumed run may have continued with other code, or on another machine
-    for other in (*environment.sessions[1:], *reproduction.environment.sessions):
-        result += [cause for cause in compare_environments(environment, other) if cause not in result]
+    for other in (*original.environment.sessions[1:], *reproduction.environment.sessions):
+        result += [cause for cause in compare_environments(original.environment, other) if cause not in result]
     if reproduction.config.get("gpus") != 0 and reproduction.environment.hardware.gpus:
         result.append(ANY_ORDER)
     return sorted(result, key=lambda cause: (*DETERMINING, cause.kind).index(cause.kind))
 
 
-def find_edits(original: Original) -> list[Cause]:
-    """Find edits of config.yaml since the run, by the config in its checkpoint, or else by the run's identity."""
-    if (cfg := _checkpoint_config(original)) is not None:
-        return _differing("config", content(cfg), content(original.cfg))
-    environment = original.record.environment
-    recorded, current = environment.id, identity(original.cfg, environment.data_fingerprint or "")
-    if environment.behaviour != BEHAVIOUR or recorded in (None, current):
-        return []
-    return [Cause("config", "config.yaml, some key of it", f"id {recorded}", f"id {current}")]
-
-
-def _checkpoint_config(original: Original) -> DictConfig | None:
-    """Return the config in the run's last checkpoint, or None without a checkpoint or config."""
+def find_edits(original: Record) -> list[Cause]:
+    """Find edits of config.yaml since the run, by the config in its last checkpoint, whose texts are not resolved."""
     path = last_checkpoint(original.folder)
-    if not path.exists():
-        return None
-    run = read_checkpoint(path).get("run")
+    run = read_checkpoint(path).get("run") if path.exists() else None
     config = run.get("config") if isinstance(run, dict) else None
-    if (key := interpolation_in(config)) is not None:
-        raise UsageError(f"{path}: damaged, its config: {key} holds an interpolation (${{…}})")
-    try:
-        return OmegaConf.create(config) if isinstance(config, dict) else None
-    except OmegaConfBaseException as error:
-        raise UsageError(f"{path}: damaged, its config: {' '.join(str(error).split())}") from error
+    return _differing("config", determining(config), determining(original.config)) if isinstance(config, dict) else []
 
 
-def _compare_data(original: DataRecord, reproduction: DataRecord) -> list[Cause]:
-    """Compare two data.json: one cause for each differing set, and one for each other key."""
-    result = []
-    for name in dict.fromkeys([*original.sets, *reproduction.sets]):
-        first, second = (as_json(data.sets[name]) if name in data.sets else None for data in (original, reproduction))
-        if changes := differences(first, second):
-            old, new = {key: value for key, value, _ in changes}, {key: value for key, _, value in changes}
-            result.append(Cause("data", name, old, new))
-    letters, new_letters = (
-        {"alphabet": data.alphabet, "separation": data.separation} for data in (original, reproduction)
-    )
-    return result + _differing("data", letters, new_letters)
+def _describe_data(data: DataRecord) -> dict[str, object]:
+    """Return the content of each set, and the letters."""
+    sets = {name: as_json(content) for name, content in data.sets.items()}
+    return {**sets, "alphabet": data.alphabet, "separation": data.separation}
 
 
 def compare_environments(original: Environment, other: Environment) -> list[Cause]:
-    """Compare two environment.json: code, versions, hardware, threads."""
-    hardware, new_hardware = as_json(original.hardware), as_json(other.hardware)
-    threads, new_threads = hardware.pop("threads", None), new_hardware.pop("threads", None)
+    """Compare two environment.json: code, versions, hardware with its threads."""
+    behaviours = {"behaviour": original.behaviour}, {"behaviour": other.behaviour}
     return [
-        *_code(original, other),
+        *_differing("code", *behaviours),
+        *_differing("code", *_describe_code(original.code, other.code)),
         *_differing("versions", original.versions, other.versions),
-        *_differing("hardware", hardware, new_hardware),
-        *_differing("threads", {"threads": threads}, {"threads": new_threads}),
+        *_differing("hardware", as_json(original.hardware), as_json(other.hardware)),
     ]
 
 
-def _code(original: Environment, other: Environment) -> Iterator[Cause]:
-    """Compare source files by name, or commits if a record lacks file hashes. Equal files are equal code."""
-    yield from _differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour})
-    files, new_files = original.code.files, other.code.files
-    if files and new_files:
-        for name in sorted({*files, *new_files}):
-            if files.get(name) != new_files.get(name):
-                yield Cause("code", name, files.get(name), new_files.get(name))
-        return
-    yield from _differing("code", as_json(replace(original.code, files=None)), as_json(replace(other.code, files=None)))
+def _describe_code(*codes: Code) -> list[Mapping[str, object]]:
+    """Return the hashes of source files by name, or the commits if a record lacks them. Equal files are equal code."""
+    if all(code.files for code in codes):
+        return [code.files or {} for code in codes]
+    return [{"commit": code.commit, "dirty_diff": code.dirty_diff} for code in codes]
 
 
 def _differing(kind: str, original: Mapping[str, object], reproduction: Mapping[str, object]) -> list[Cause]:

@@ -17,7 +17,6 @@ from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, STATUS, is_run, runs_
 from asr_ablations.runs.reader import read_status
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import why_unfinished
-from asr_ablations.tools.checks import is_whole
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Code, Record
 
@@ -38,8 +37,7 @@ class Original:
     @property
     def threads(self) -> int | None:
         """The recorded number of CPU threads, or None."""
-        threads = self.record.environment.hardware.threads
-        return threads if is_whole(threads, 1) else None
+        return self.record.environment.hardware.threads
 
 
 def load_original(folder: Path) -> Original:
@@ -64,17 +62,13 @@ def load_original(folder: Path) -> Original:
         raise UsageError(f"{folder / CONFIG}: cannot be read: {' '.join(str(error).split())}") from error
 
 
-MOST_NAMES = 20  # changed files to name
-
-
 def announce(original: Original, repository: Path, *, trust: bool) -> None:
     """Print which code `--checkout` will run. Raise UsageError for an untrusted folder of another user or machine."""
     commit, diff = _read_code(original.record.environment.code)
     # git quotes the names; nothing is applied
-    listed = _git(repository, "apply", "--numstat", "-", text=diff).stdout if diff else ""
-    files = [line.split("\t", 2)[-1] for line in listed.split("\n") if line]
-    named = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if files[MOST_NAMES:] else "")
-    print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {named}" if diff else ""), flush=True)
+    listed = _git(repository, "apply", "--numstat", "-", text=diff)[0] if diff else ""
+    files = ", ".join(line.split("\t", 2)[-1] for line in listed.split("\n") if line)
+    print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {files}" if diff else ""), flush=True)
     folder, host = original.folder, read_status(original.folder).host
     paths = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
     reason = "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in paths) else ""
@@ -93,53 +87,29 @@ def _read_code(code: Code) -> tuple[str, str]:
 
 
 @contextmanager
-def code_folder(original: Original, source: Path, *, checkout: bool) -> Iterator[Path]:
-    """Yield the folder of the code to run: `source`, or with `checkout` a worktree of the recorded code."""
-    if not checkout:
-        yield source
-        return
-    code = original.record.environment.code
-    with checked_out(source, code) as tree:
-        changes = ", with its uncommitted changes" if code.dirty_diff else ""
-        print(f"runs the recorded code: commit {str(code.commit)[:8]}{changes}", flush=True)
-        yield tree
-
-
-@contextmanager
 def checked_out(repository: Path, code: Code) -> Iterator[Path]:
     """Yield a folder with the recorded commit and its uncommitted changes; it is removed afterwards.
 
     Raise UsageError outside git, for an unknown commit, and for changes that do not apply.
     """
     commit, diff = _read_code(code)
-    if _git(repository, "rev-parse", "--git-dir").returncode:
-        raise UsageError(f"--checkout: {repository} is not a git checkout, so it cannot give commit {commit[:8]}")
-    if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode:
-        raise UsageError(f"--checkout: commit {commit[:8]} is not in {repository}; git fetch may bring it")
     with tempfile.TemporaryDirectory(prefix="reproduce-") as temporary:
         tree = Path(temporary) / commit[:8]
-        _git(repository, "worktree", "add", "--detach", str(tree), commit, failure="git worktree")
+        error = _git(repository, "worktree", "add", "--detach", str(tree), commit)[1]
+        if error:
+            raise UsageError(f"--checkout: {repository} cannot give commit {commit[:8]} ({error})")
         try:
-            if diff:
-                failure = f"the recorded uncommitted changes do not apply to {commit[:8]}"
-                _git(tree, "apply", "--whitespace=nowarn", "-", text=diff, failure=failure)
+            if diff and (error := _git(tree, "apply", "--whitespace=nowarn", "-", text=diff)[1]):
+                raise UsageError(f"--checkout: the uncommitted changes do not apply to {commit[:8]} ({error})")
             yield tree
         finally:
             _git(repository, "worktree", "remove", "--force", str(tree))
 
 
-def _git(
-    folder: Path, *arguments: str, text: str | None = None, failure: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run git. failure: text of the UsageError if git fails; if None, the caller checks the exit code."""
+def _git(folder: Path, *arguments: str, text: str = "") -> tuple[str, str]:
+    """Return the output of git, and the last line of its error if it fails."""
     command = ["git", "-C", str(folder), "-c", "safe.directory=*", *arguments]
-    given = (text or "").encode(errors="surrogateescape")  # as bytes: text would lose a diff's carriage returns
-    try:
-        done = subprocess.run(command, input=given, capture_output=True, check=False)
-    except OSError as error:
-        raise UsageError(f"--checkout: git cannot be run ({error.strerror})") from error
+    given = text.encode(errors="surrogateescape")  # as bytes: text would lose a diff's carriage returns
+    done = subprocess.run(command, input=given, capture_output=True, check=False)
     output, errors = (stream.decode(errors="backslashreplace") for stream in (done.stdout, done.stderr))
-    if failure is not None and done.returncode:
-        reason = next(iter(reversed(errors.strip().splitlines())), f"exit code {done.returncode}")
-        raise UsageError(f"--checkout: {failure} ({reason})")
-    return subprocess.CompletedProcess(command, done.returncode, output, errors)
+    return output, (errors.strip().splitlines() or ["git failed"])[-1] if done.returncode else ""

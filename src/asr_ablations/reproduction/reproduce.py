@@ -1,9 +1,8 @@
 """Run a finished run again, and judge the result."""
 
 import itertools
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,15 +10,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.evidence import compare_bits, find_causes, find_edits, refuse_damaged
-from asr_ablations.reproduction.original import Original, code_folder
+from asr_ablations.reproduction.evidence import compare_bits, find_causes
+from asr_ablations.reproduction.original import Original, checked_out
 from asr_ablations.reproduction.verdict import ReproductionVerdict, judge, measure_noise
+from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.identity import fill
-from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
+from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, last_checkpoint, runs_in
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
-from asr_ablations.runs.process import command, load_frozen, wait_for
+from asr_ablations.runs.process import child_environment, command, load_frozen, wait_for
 from asr_ablations.runs.records import read_run
-from asr_ablations.runs.status import status_of
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING
 from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
@@ -39,14 +38,11 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
         with suppress(LeaseHeldError):
             lease.take()
             try:
-                request, folder = format_request(original, home), next(iter(runs_in(home)), None)
-                if not (home / REQUEST).exists():
-                    write(home / REQUEST, request)
-                elif (
-                    (home / REPRODUCTION).exists()  # it has ended
-                    or (home / REQUEST).read_text(encoding="utf-8") != request
-                    or (folder is not None and owner(folder))
-                ):
+                request, path = format_request(original, home), home / REQUEST
+                if not path.exists():
+                    write(path, request)
+                has_ended = (home / REPRODUCTION).exists()
+                if has_ended or path.read_text(encoding="utf-8") != request or any(map(owner, runs_in(home))):
                     continue
                 yield home
                 return
@@ -88,20 +84,19 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
     source: the folder of the checkout whose code runs; with `checkout`, its repository's recorded commit runs.
     Raise UsageError if the run is refused, RunFailedError if it fails, KeyboardInterrupt if it is interrupted.
     """
-    refuse_damaged(original.record)
-    find_edits(original)  # raises UsageError now if the config in the checkpoint is damaged
-    with code_folder(original, source, checkout=checkout) as tree:
+    weights_hash(last_checkpoint(original.folder))  # refuses a damaged checkpoint before training again
+    code = checked_out(source, original.record.environment.code) if checkout else nullcontext(source)
+    with code as tree:
         if not checkout:
             check_trusted(original, source)
         with open_attempt(original, reproductions, checkout=checkout) as home:
             print(f"reproduces {original.folder}\n        in {home}", flush=True)
-            exit_code = run_frozen(tree, home / REQUEST, original.threads)
-            folder = next(iter(runs_in(home)), None)  # the run folder
-            refuse_failure(exit_code, folder)
-            assert folder is not None
-            record = read_run(folder)
-            evidence = compare_bits(original.record, record)
-            verdict = judge(evidence, find_causes(original, record), measure_noise(original.record, original.sweep))
+            run_frozen(tree, home / REQUEST)
+            folder = runs_in(home)[0]
+            first, record = original.record, read_run(folder)
+            verdict = judge(
+                compare_bits(first, record), find_causes(first, record), measure_noise(first, original.sweep)
+            )
             runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
             write_json(home / REPRODUCTION, {**runs, **verdict.as_json()})
             return Reproduction(verdict, folder, home / REPRODUCTION)
@@ -122,11 +117,7 @@ def check_trusted(original: Original, source: Path) -> None:
 
 
 class RunFailedError(Exception):
-    """A run that finished before did not finish this time. exit_code: the command's."""
-
-    def __init__(self, reason: str, exit_code: int) -> None:
-        self.exit_code = exit_code
-        super().__init__(reason)
+    """A run that finished before did not finish this time."""
 
 
 def make_absolute(cfg: DictConfig) -> None:
@@ -138,26 +129,18 @@ def make_absolute(cfg: DictConfig) -> None:
         data.root = str(Path(data.root or ".").absolute())
 
 
-def run_frozen(source: Path, config: Path, threads: int | None) -> int:
-    """Run a frozen config and return the exit code. source: the folder of the checkout whose code runs."""
+def run_frozen(source: Path, config: Path) -> None:
+    """Run a frozen config with the code of the checkout `source`.
+
+    Raise KeyboardInterrupt for an interrupted run, UsageError for a refused one, RunFailedError for a failed one.
+    """
     cfg = load_frozen(config)
-    path = os.pathsep.join(filter(None, [str(source / "src"), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path}
-    if threads is not None and "threads" not in cfg:  # older code lacks this key
-        environment["OMP_NUM_THREADS"] = str(threads)
     line = command(source / "src" / "train.py", config.absolute(), ranks(cfg))
     # not in the user's folder: if it is a src/, Python would import from it
-    return wait_for(line, environment, source)
-
-
-def refuse_failure(exit_code: int, folder: Path | None) -> None:
-    """Raise KeyboardInterrupt for an interrupted run, UsageError for a refused one, RunFailedError for a failed one."""
-    if not exit_code:
-        return
+    exit_code = wait_for(line, child_environment(source / "src"), source)
     if exit_code in STOPPED_EXIT_CODES or -exit_code in STOPPING:
         raise KeyboardInterrupt
     if exit_code == 2:
         raise UsageError("the run was refused (reason above); --checkout runs the recorded code")
-    status = status_of(folder) if folder else None
-    reason = (status and status.reason) or f"exit code {exit_code}"
-    raise RunFailedError(f"the run did not finish this time: {reason}", 1)
+    if exit_code:
+        raise RunFailedError(f"the run did not finish this time: exit code {exit_code}")

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -14,8 +14,8 @@ from omegaconf.resolvers import oc
 from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.original import Original, code_folder
-from asr_ablations.reproduction.reproduce import make_absolute, refuse_failure, run_frozen
+from asr_ablations.reproduction.original import Original, checked_out
+from asr_ablations.reproduction.reproduce import make_absolute, run_frozen
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import CONFIG
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
@@ -33,7 +33,8 @@ def run_variation(
 
     Raise UsageError if the run is refused, and if conf/ no longer gives the original's config.
     """
-    with code_folder(original, source, checkout=checkout) as tree:
+    code = checked_out(source, original.record.environment.code) if checkout else nullcontext(source)
+    with code as tree:
         cfg = vary(original, changes, tree, source)
         cfg.outputs = str(outputs.absolute() if outputs else original.sweep.parent)
         for key, old, new in differences(content(original.cfg), content(cfg)):
@@ -41,8 +42,7 @@ def run_variation(
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / CONFIG
             path.write_text(OmegaConf.to_yaml(cfg, resolve=True), encoding="utf-8")
-            exit_code = run_frozen(tree, path, original.threads)
-    refuse_failure(exit_code, None)
+            run_frozen(tree, path)
 
 
 def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -> DictConfig:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from asr_ablations.reproduction.evidence import DETERMINING, BitComparison, Cause, FirstDifference
 from asr_ablations.runs.records import load
@@ -16,8 +16,8 @@ from asr_verdicts.statistics.distributions import normal_bound, t_bound
 from asr_verdicts.statistics.sample import mean_and_deviation
 from asr_verdicts.terminal import console
 
-LIBRISPEECH_SEEDS = (0.0006, 0.0017)
-"""WER of LibriSpeech test-clean varies by 0.06 to 0.17 points between seeds, in AlgoPerf's training logs."""
+LIBRISPEECH_DEVIATION = 0.0017
+"""WER of LibriSpeech test-clean has a deviation of 0.06 to 0.17 points over seeds, in AlgoPerf's training logs."""
 
 FEWEST_SEEDS = 4
 """With three seeds the limit would be 6 standard deviations, with two 18, so nearly every result would be drift."""
@@ -44,27 +44,22 @@ def measure_noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
 
     With fewer, use the published noise for LibriSpeech test-clean. The sets share ALPHA (Bonferroni).
     """
-    runs = {run.seed: run for run in find_siblings(original, sweep)}
+    try:
+        siblings = [run for run in load([sweep]).runs if run.content == original.content]
+    except UsageError:  # a damaged sibling must not prevent the reproduction
+        siblings = []
+    runs = {run.seed: run for run in [*siblings, original]}
     sets = original.summary.test_sets
+    librispeech = str(original.config["data"].get("_target_")).endswith(".LibriSpeech")
     result = {}
     for name in sets:
         rates = [rate for run in runs.values() if (rate := run.value(name, "wer")) is not None]
-        librispeech = str(original.config["data"].get("_target_")).endswith(".LibriSpeech")
         if len(rates) < FEWEST_SEEDS and name == "test-clean" and librispeech:
             result[name] = use_published(len(sets))
         else:
             words = original.value(name, "words")
             result[name] = estimate_from_seeds(rates, 1 / words if words else 0.0, len(sets))
     return result
-
-
-def find_siblings(original: Record, sweep: Path) -> list[Record]:
-    """Return the original, and the finished runs of its sweep that differ only in the seed."""
-    try:
-        runs = load([sweep]).runs
-    except UsageError:  # a damaged sibling must not prevent the reproduction
-        return [original]
-    return [original, *(run for run in runs if run.seed != original.seed and run.content == original.content)]
 
 
 def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:
@@ -84,9 +79,8 @@ def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> 
 
 def use_published(sets: int = 1) -> SeedTolerance:
     """Use the upper end of the published noise on LibriSpeech test-clean; the limit is z · √2 · sd."""
-    quantile = normal_bound(ALPHA / sets / 2)
-    source = "too few seeds in this run's sweep; AlgoPerf's logs have sd 0.06 to 0.17 on LibriSpeech test-clean"
-    return SeedTolerance(quantile * math.sqrt(2) * LIBRISPEECH_SEEDS[1], None, source)
+    limit = normal_bound(ALPHA / sets / 2) * math.sqrt(2) * LIBRISPEECH_DEVIATION
+    return SeedTolerance(limit, None, "too few seeds in this run's sweep; published on LibriSpeech test-clean")
 
 
 MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "cannot tell"
@@ -104,16 +98,14 @@ class ReproductionVerdict:
 
     def as_json(self) -> dict[str, object]:
         """Return the verdict for reproduction.json."""
-        evidence = asdict(self.evidence)
-        rates = {name: {"original": old, "reproduction": new} for name, (old, new) in evidence.pop("rates").items()}
-        del evidence["exact"]
+        rates = {name: {"original": old, "reproduction": new} for name, (old, new) in self.evidence.rates.items()}
         return {
             "verdict": self.name,
             "why": self.why,
-            "rates": rates,
             "noise": {name: asdict(noise) for name, noise in self.noise.items()},
             "differences": [asdict(cause) for cause in self.causes],
-            **evidence,
+            **asdict(self.evidence),
+            "rates": rates,
         }
 
 
@@ -122,8 +114,7 @@ def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, 
 
     With another config, data or code it is never drift. If the noise is unknown, the verdict is CANNOT_TELL.
     """
-    name, why = _decide(evidence, causes, noise)
-    return ReproductionVerdict(name, why, evidence, causes, noise)
+    return ReproductionVerdict(*_decide(evidence, causes, noise), evidence, causes, noise)
 
 
 def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> tuple[str, str]:
@@ -139,8 +130,8 @@ def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str
     kinds = [kind for kind in DETERMINING if any(cause.kind == kind for cause in causes)]
     if kinds:
         return DIFFERS, f"the {' and '.join(kinds)} {'are' if kinds[1:] else 'is'} not the same; {difference}"
-    limits = {name: noise[name].limit for name in evidence.rates if name in noise}
-    rates, measured = evidence.rates, {name: limit for name, limit in limits.items() if limit is not None}
+    rates = evidence.rates
+    measured = {name: limit for name in rates if name in noise and (limit := noise[name].limit) is not None}
     if not measured:
         remedy = f"at least {FEWEST_SEEDS} seeds in the original's sweep are needed to know the seed noise"
         return CANNOT_TELL, f"{difference}; {remedy}"
@@ -152,6 +143,10 @@ def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str
     unknown = [name for name in rates if name not in measured]
     rest = f"; the seed noise on {', '.join(unknown)} is unknown" if unknown else ""
     return DRIFT, f"{difference}, and the WER on {', '.join(measured)} differs by no more than the seed noise{rest}"
+
+
+HEADS = ("original WER %", "reproduction WER %", "difference")
+LONGEST = 60  # most characters to print of a value
 
 
 def describe(difference: FirstDifference | None) -> str:
@@ -168,15 +163,10 @@ def describe(difference: FirstDifference | None) -> str:
     )
 
 
-LONGEST = 60  # most characters to print of a value; reproduction.json has all of them
-
-
 def print_verdict(verdict: ReproductionVerdict) -> None:
     """Print the error rates side by side, the seed noise, all differences, and finally the verdict."""
     terminal = console()
-    table = Table("set", "original WER %", "reproduction WER %", "difference")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table("set", *(Column(name, justify="right") for name in HEADS))
     for name, (old, new) in verdict.evidence.rates.items():
         table.add_row(name, f"{100 * old:.2f}", f"{100 * new:.2f}", f"{100 * (new - old):+.2f}")
     terminal.print(table)
@@ -196,15 +186,10 @@ def noise_line(name: str, noise: SeedTolerance) -> str:
 
 
 def cause_line(cause: Cause) -> str:
-    """Format a difference as a line."""
+    """Format a difference as a line. Long values, such as hashes, are cut; reproduction.json has all of them."""
     if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # omits hashes of files
         fate = "is new" if cause.original is None else "is gone" if cause.reproduction is None else "has changed"
         return f"code: {cause.what} {fate}"
-    return f"{cause.kind}: {cause.what}: {_short(cause.original)} then, {_short(cause.reproduction)} now"
-
-
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_short(content)}" for key, content in value.items())
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST else f"{text[:12]}…"
+    texts = (value if isinstance(value, str) else json.dumps(value) for value in (cause.original, cause.reproduction))
+    old, new = (text if len(text) <= LONGEST else f"{text[:12]}…" for text in texts)
+    return f"{cause.kind}: {cause.what}: {old} then, {new} now"
