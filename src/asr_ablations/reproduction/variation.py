@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -47,38 +47,39 @@ def run_variation(
 
 def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -> DictConfig:
     """Return the original's config with `changes` applied and checked. tree: the folder of the code."""
-    composed_again = composed(original, original.record.overrides, tree, source)
-    if drift := differences(content(original.cfg), content(composed_again)):
+    overrides, changed = original.record.overrides, parse_overrides(changes)
+    if drift := differences(content(original.cfg), content(composed(original, overrides, tree, source))):
         listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)
         raise UsageError(
             f"conf/ no longer gives the config of {original.folder.name} ({listed}); "
             "--checkout uses the conf/ of the original"
         )
-    cfg = composed(original, replaced(original.record.overrides, changes), tree, source)
-    _take_machine_keys(cfg, original, {key.split(".")[0] for key in keys(changes)})
+    cfg = composed(original, list({**parse_overrides(overrides), **changed}.values()), tree, source)
+    kept = {*MACHINE_KEYS} - {"overrides", *(key.split(".")[0] for key in changed)}
+    with open_dict(cfg):
+        for key in kept & original.cfg.keys() & cfg.keys():
+            cfg[key] = original.cfg[key]
+        cfg.update(force=False, plan=False, sweep=original.sweep.name)
+        if cfg.threads is None:
+            cfg.threads = original.threads
     check(cfg)
     make_absolute(cfg)
     return cfg
 
 
-def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -> None:
-    """Give the config the original's machine keys, except the top-level keys that are changed on purpose."""
-    names = {*MACHINE_KEYS} - {"overrides", *changed}
-    with open_dict(cfg):
-        for key in names & original.cfg.keys() & cfg.keys():
-            cfg[key] = original.cfg[key]
-        for key in {"force", "plan"} & cfg.keys():
-            cfg[key] = False
-        if "threads" in cfg and cfg.threads is None:
-            cfg.threads = original.threads
-        cfg.sweep = original.sweep.name
-
-
-def replaced(overrides: Sequence[str], changes: Sequence[str]) -> list[str]:
-    """Replace the overrides of changed keys; append changes of other keys."""
-    lines = {key: line for line in overrides for key in keys([line])}
-    lines.update({key: line for line in changes for key in keys([line])})
-    return list(lines.values())
+def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
+    """Return overrides by key or group. Raise UsageError for several values, and if Hydra refuses them."""
+    for line in overrides:
+        if "=" not in line and not line.startswith("~"):
+            raise UsageError(f"{line}: expected KEY=VALUE after the folder of one run")
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise UsageError(" ".join(str(error).split())) from error
+    for override in parsed:
+        if override.is_sweep_override():
+            raise UsageError(f"{override.input_line}: expected one value; src/train.py -m runs several")
+    return {override.key_or_group: str(override.input_line) for override in parsed}
 
 
 @contextmanager
@@ -117,24 +118,8 @@ def composed_from(original: Original) -> tuple[str, Path | None]:
     """Return the name of the original's config file, and the folder of -cd, or None."""
     if recorded := original.record.environment.composed:
         return str(recorded.config_name), Path(recorded.config_dir) if recorded.config_dir else None
-    try:
+    with suppress(FileNotFoundError, UnreadableFileError):
         manifest = read_sweep(original.sweep)
-    except (FileNotFoundError, UnreadableFileError):
-        return "config", None
-    folders = [Path(folder) for folder in manifest.get("config_folders", [])[1:]]
-    return str(manifest.get("config_name", "config")), folders[0] if folders else None
-
-
-def keys(overrides: Sequence[str]) -> set[str]:
-    """Return the keys or groups that overrides set. Raise UsageError for several values, and if Hydra refuses them."""
-    for line in overrides:
-        if "=" not in line and not line.startswith("~"):
-            raise UsageError(f"{line}: expected KEY=VALUE after the folder of one run")
-    try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-    except HydraException as error:
-        raise UsageError(" ".join(str(error).split())) from error
-    for override in parsed:
-        if override.is_sweep_override():
-            raise UsageError(f"{override.input_line}: expected one value; src/train.py -m runs several")
-    return {override.key_or_group for override in parsed}
+        folders = [Path(folder) for folder in manifest.get("config_folders", [])[1:]]
+        return str(manifest.get("config_name", "config")), folders[0] if folders else None
+    return "config", None
