@@ -93,18 +93,6 @@ def test_a_killed_holder_is_taken_over_at_once(folder: Path) -> None:
     taken(folder).release()
 
 
-def test_what_a_process_left_that_was_ended_while_it_took_a_lease_goes_with_the_next(folder: Path) -> None:
-    home = folder.parent / LEASES
-    home.mkdir()
-    left = [home / f".run.{'0a' * 16}", home / ".run.000001.4711"]
-    others = [home / f".run.b.{'0a' * 16}", home / f".now.{'0a' * 16}"]
-    for path in (*left, *others):
-        path.touch()
-    taken(folder).release()
-    assert [path.name for path in left if path.exists()] == []
-    assert all(path.exists() for path in others)
-
-
 def test_a_killed_holder_that_no_process_reaps_is_dead(folder: Path) -> None:
     """It stays a zombie, as in a container without an init."""
     process = holder(folder)

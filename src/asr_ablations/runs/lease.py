@@ -27,6 +27,7 @@ import psutil
 
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.tools.files import read_json
+from asr_verdicts.files import write_json
 
 HEARTBEAT = 5.0  # seconds between two heartbeats
 EXPIRY = 60.0  # seconds without a heartbeat until a holder on another machine counts as dead
@@ -49,7 +50,7 @@ class Lease:
         self._content = b""
         self._lock: int | None = None
         self._stop = threading.Event()
-        self._heartbeat: threading.Thread | None = None
+        self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
 
     def take(self) -> None:
         """Take the lease and hold it. Raises LeaseHeldError if another process holds it."""
@@ -61,46 +62,38 @@ class Lease:
         os.register_at_fork(after_in_child=self._forget)
         for below in range(1, number + 1):  # older leases are no longer valid
             (self._home / f"{self._name}.{below:06d}").unlink(missing_ok=True)
-        unfinished = re.compile(rf"\.{re.escape(self._name)}\.([0-9a-f]{{32}}|\d+\.\d+)")
-        for path in self._home.iterdir():  # from processes that ended while taking or releasing the lease
-            if unfinished.fullmatch(path.name):
-                path.unlink(missing_ok=True)
-        self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
         self._heartbeat.start()
 
     def _make(self, path: Path) -> None:
         """Create the lease file `path`. Raises LeaseHeldError if its number or a higher one exists."""
         self._home.mkdir(parents=True, exist_ok=True)
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
-        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self._forget()
+        self._lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            content = json.dumps({**_describe_process(), "locked": _lock_file(lock)}).encode()
-            os.write(lock, content)
+            self._content = json.dumps({**_describe_process(), "locked": _lock_file(self._lock)}).encode()
+            os.write(self._lock, self._content)
             os.link(temporary, path)
             if newest(self._home, self._name)[1] != path:  # others took, released and removed leases meanwhile
                 path.unlink(missing_ok=True)
                 raise FileExistsError
-        except (FileExistsError, FileNotFoundError):  # not found: the holder has removed temporary files
-            os.close(lock)
-            raise LeaseHeldError(f"{self._name}: another process was faster") from None
-        except BaseException:
-            os.close(lock)
+        except BaseException as error:
+            self._forget()
+            if isinstance(error, FileExistsError):
+                raise LeaseHeldError(f"{self._name}: another process was faster") from None
             raise
         finally:
             temporary.unlink(missing_ok=True)
-        self._forget()
-        self._path, self._lock, self._content = path, lock, content
+        self._path = path
 
     def release(self) -> None:
         """Release the run for other processes."""
         self._stop.set()
-        if self._heartbeat is not None:
+        if self._heartbeat.is_alive():
             self._heartbeat.join()
         with suppress(OSError):  # the lease then ends with this process
             if self._path is not None and self._path.read_bytes() == self._content:
-                released = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-                released.write_text(json.dumps({**_describe_process(), "released": True}), encoding="utf-8")
-                released.replace(self._path)
+                write_json(self._path, {**_describe_process(), "released": True})
         self._path = None
         self._forget()
 
@@ -145,16 +138,14 @@ def owner(folder: Path) -> str | None:
 def _describe(lease: Path, watch: bool) -> str | None:
     """Describe the holder; None if it is gone. watch: whether to wait for a heartbeat if the last one seems old."""
     try:
-        holder = read_json(lease)
-        if holder.get("released"):
-            return None
-        description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
-        is_here = bool(holder["locked"]) and holder["boot"] == _read_boot()
-    except FileNotFoundError:
-        return "another process was faster"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # power failures leave empty files
-        return "a lease that cannot be read" if _age(lease) < EXPIRY else None
-    try:
+        try:
+            holder = read_json(lease)
+            if holder.get("released"):
+                return None
+            description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
+            is_here = bool(holder["locked"]) and holder["boot"] == _read_boot()
+        except (ValueError, KeyError, TypeError):  # power failures leave empty files
+            description, is_here = "a lease that cannot be read", False
         alive = _is_locked(lease) if is_here else _has_heartbeat(lease, watch)
     except FileNotFoundError:
         return "another process was faster"
@@ -185,16 +176,12 @@ def _has_heartbeat(lease: Path, watch: bool) -> bool:
     """Return whether the last heartbeat is younger than EXPIRY. If a clock was set, its age is wrong; with `watch`,
     wait for another heartbeat by the clock of this process.
     """
-    if 0 <= _age(lease) < EXPIRY:
-        return True
-    if not watch:
-        return False
-    before, end = lease.stat().st_mtime_ns, time.monotonic() + WATCHED
-    while time.monotonic() < end:
+    before, end = lease.stat().st_mtime_ns, time.monotonic() + (WATCHED if watch else 0)
+    has_beaten = 0 <= _age(lease) < EXPIRY
+    while not has_beaten and time.monotonic() < end:
         time.sleep(min(HEARTBEAT, WATCHED) / 5)
-        if lease.stat().st_mtime_ns != before:
-            return True
-    return False
+        has_beaten = lease.stat().st_mtime_ns != before
+    return has_beaten
 
 
 def _age(lease: Path) -> float:
@@ -211,11 +198,10 @@ def _age(lease: Path) -> float:
 
 def _read_boot() -> str:
     """Identify the running kernel, which a machine's containers share and which changes at each boot."""
-    try:
+    with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return f"{socket.gethostname()} {psutil.boot_time():.0f}"
+    return f"{socket.gethostname()} {psutil.boot_time():.0f}"
 
 
 def _describe_process() -> dict[str, object]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _read_boot(), "time": time.time()}
+    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _read_boot()}
