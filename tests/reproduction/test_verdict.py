@@ -22,7 +22,7 @@ from asr_ablations.reproduction.evidence import (
     find_causes,
     find_edits,
 )
-from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
+from asr_ablations.reproduction.original import announce, checked_out, load_original
 from asr_ablations.reproduction.reproduce import open_attempt
 from asr_ablations.reproduction.variation import TRUSTED_VARIABLES, read_environment_only
 from asr_ablations.reproduction.verdict import (
@@ -48,7 +48,7 @@ from asr_ablations.tools.typed_json import parse
 from asr_ablations.training.trained_model import checked_config
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write, write_json
-from asr_verdicts.record import Code, Environment
+from asr_verdicts.record import Code, Environment, Record
 from tests.helpers.run_folders import edit, write_run
 
 T_OF_THREE_DEGREES, T_FOR_TWO_SETS = 3.182446, 4.176535
@@ -62,7 +62,7 @@ def losses(values: list[float]) -> Callable[[Path], None]:
     return lambda folder: write(folder / "losses.csv", f"batch,loss\n{rows}")
 
 
-def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
+def pair(outputs: Path, **again: Any) -> tuple[Record, Path]:
     """A run of seed 0 with three siblings (seeds 1 to 3), and the same run once more in another sweep."""
     same: dict[str, Any] = {"rate": 0.2, "change": losses([3.0, 2.5, 2.0, 1.5])}
     for seed in (1, 2, 3):
@@ -71,10 +71,10 @@ def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
     return load_original(original), write_run(outputs, "seed=0", sweep="again", **{**same, **again})
 
 
-def verdict(original: Original, again: Path) -> ReproductionVerdict:
+def verdict(original: Record, again: Path) -> ReproductionVerdict:
     record = read_run(again)
-    evidence = compare_bits(original.record, record)
-    return judge(evidence, find_causes(original.record, record), measure_noise(original.record, original.sweep))
+    evidence = compare_bits(original, record)
+    return judge(evidence, find_causes(original, record), measure_noise(original))
 
 
 def change_json(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -154,7 +154,7 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
     values = [float(number) for number in range(10)]
     original = load_original(write_run(tmp_path, "seed=0", change=losses(values)))
     again = write_run(tmp_path, "seed=0", sweep="again", change=losses([*values[:7], 7.5, *values[8:]]))
-    difference = compare_bits(original.record, read_run(again)).first_difference
+    difference = compare_bits(original, read_run(again)).first_difference
     assert difference is not None
     assert (difference.step, difference.steps_per_epoch, difference.original, difference.reproduction) == (
         8,
@@ -163,7 +163,7 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
         7.5,
     )
     shorter = write_run(tmp_path, "seed=0", sweep="shorter", change=losses(values[:9]))
-    difference = compare_bits(original.record, read_run(shorter)).first_difference
+    difference = compare_bits(original, read_run(shorter)).first_difference
     assert difference is not None
     assert (difference.step, difference.original, difference.reproduction) == (10, 9.0, None)
 
@@ -171,18 +171,18 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
 def test_a_single_other_metric_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
     edit(again / "metrics.csv", r"\n0,4,,3\.6,0\.9,", "\n0,4,,3.6,0.90001,")
-    assert compare_bits(original.record, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
+    assert compare_bits(original, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
 
 
 def test_a_single_other_hypothesis_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
     edit(again / "utterances.csv", r"\btest,0-1-0000,0,([^,]*),", r"test,0-1-0000,0,\1,zz ")
-    assert compare_bits(original.record, read_run(again)).hypotheses == ["test/0-1-0000"]
+    assert compare_bits(original, read_run(again)).hypotheses == ["test/0-1-0000"]
 
 
 def test_times_are_not_compared(tmp_path: Path) -> None:
     original, again = pair(tmp_path, seconds=77.0)
-    assert compare_bits(original.record, read_run(again)).equal
+    assert compare_bits(original, read_run(again)).equal
 
 
 def checkpoint(weights: dict[str, torch.Tensor], **run: Any) -> Callable[[Path], None]:
@@ -209,7 +209,7 @@ def test_the_hash_of_the_weights_sees_one_bit_and_no_order(dtype: torch.dtype, t
 
 def test_a_config_edited_after_the_run_shows_in_the_checkpoint(tmp_path: Path) -> None:
     folder = write_run(tmp_path, "seed=0", change=losses([1.0]))
-    ran = load_original(folder).record.config
+    ran = load_original(folder).config
     checkpoint({}, config=ran)(folder)
     edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.5")
     result = verdict(load_original(folder), folder)
@@ -223,7 +223,7 @@ def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
         environment = json.loads((folder / "environment.json").read_text())
         environment["hardware"]["gpus"] = ["NVIDIA H200"]
         (folder / "environment.json").write_text(json.dumps(environment))
-        result = find_causes(load_original(folder).record, read_run(folder))
+        result = find_causes(load_original(folder), read_run(folder))
         assert result == ([ANY_ORDER] if gpus else [])
     assert ANY_ORDER.kind not in DETERMINING
 
@@ -298,10 +298,10 @@ def test_equal_seeds_do_not_prove_that_nothing_moves() -> None:
 
 def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -> None:
     sets = ["data=librispeech", "data.root=/x"]
-    record = load_original(write_run(tmp_path, *sets)).record
+    record = load_original(write_run(tmp_path, *sets))
     record.summary.sets.update(dict.fromkeys(("test-clean", "test-other"), record.summary.sets["test"]))
     record.summary.test_sets[:] = ["test-clean", "test-other"]
-    seed_noise = measure_noise(record, tmp_path / "sweep")
+    seed_noise = measure_noise(record)
     assert seed_noise["test-other"].limit is None
     assert seed_noise["test-clean"].limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
     assert seed_noise["test-clean"].deviation is None
@@ -312,7 +312,7 @@ def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
     original, _ = pair(tmp_path)
     write_run(tmp_path, "seed=4", "dropout=0.5", rate=0.9)
     write_run(tmp_path, "seed=5", rate=0.9, status="failed")
-    assert measure_noise(original.record, original.sweep)["test"].source.startswith("4 seeds")
+    assert measure_noise(original)["test"].source.startswith("4 seeds")
 
 
 def test_what_nothing_explains_is_no_drift(tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_an_interpolation_in_a_strangers_checkpoint_stays_a_text(
     monkeypatch.setenv("MY_TOKEN", SECRET)
     config = {"seed": 1, "dropout": READ, "gpus": 0}
     folder = write_run(tmp_path, change=checkpoint({"a": torch.ones(1)}, config=config))
-    edits = {cause.what: cause.original for cause in find_edits(load_original(folder).record)}
+    edits = {cause.what: cause.original for cause in find_edits(load_original(folder))}
     assert edits["dropout"] == READ
 
 
@@ -501,7 +501,7 @@ def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
 
 def test_two_reproductions_at_once_have_two_folders_and_an_interrupted_one_continues(tmp_path: Path) -> None:
     original = load_original(write_run(tmp_path / "outputs"))
-    home = tmp_path / "reproductions" / original.sweep.name / original.folder.name
+    home = tmp_path / "reproductions" / original.folder.parent.name / original.folder.name
     with (
         open_attempt(original, tmp_path / "reproductions", checkout=False) as first,
         open_attempt(original, tmp_path / "reproductions", checkout=False) as second,

@@ -1,6 +1,6 @@
 """Compare the results of two runs of one config bit for bit."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -9,6 +9,7 @@ from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
 from asr_ablations.runs.reader import read_losses
 from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.config import determining, differences
+from asr_verdicts.files import Json
 from asr_verdicts.record import Code, DataRecord, Environment, Record
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
@@ -86,17 +87,12 @@ def _first_difference(original: list[str], reproduction: list[str], epochs: int)
 
 
 def _differing_metrics(original: Record, reproduction: Record) -> list[str]:
-    rows, new_rows = (
-        [{key: value for key, value in row.items() if key.startswith(NUMBERS)} for row in run.metrics]
-        for run in (original, reproduction)
-    )
-    if len(rows) != len(new_rows):
-        return [f"{len(rows)} rows, {len(new_rows)} rows"]
+    rows: Iterator[tuple[Json, Json]] = zip_longest(original.metrics, reproduction.metrics, fillvalue={})
     return [
-        f"{key}, epoch {int(row.get('epoch') or 0) + 1}"
-        for row, new_row in zip(rows, new_rows, strict=True)
+        f"{key}, epoch {int({**new_row, **row}.get('epoch') or 0) + 1}"
+        for row, new_row in rows
         for key in sorted({*row, *new_row})
-        if repr(row.get(key)) != repr(new_row.get(key))  # repr: nan equals nan
+        if key.startswith(NUMBERS) and repr(row.get(key)) != repr(new_row.get(key))  # repr: nan equals nan
     ]
 
 

@@ -7,11 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.runs.layout import CONFIG, ENVIRONMENT, STATUS, is_run, runs_in
 from asr_ablations.runs.reader import read_status
@@ -21,26 +17,7 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Code, Record
 
 
-@dataclass(frozen=True)
-class Original:
-    """A finished run. cfg: its config.yaml. record: the contents of its folder."""
-
-    folder: Path
-    cfg: DictConfig
-    record: Record
-
-    @property
-    def sweep(self) -> Path:
-        """The folder of its sweep: its parent and not the config's, because folders are moved."""
-        return self.folder.parent
-
-    @property
-    def threads(self) -> int | None:
-        """The recorded number of CPU threads, or None."""
-        return self.record.environment.hardware.threads
-
-
-def load_original(folder: Path) -> Original:
+def load_original(folder: Path) -> Record:
     """Read a finished run. Raise UsageError for any other folder; the message explains what the folder is."""
     folder = folder.resolve()
     example = "expected a run folder, like outputs/<sweep>/<run>-<hash>"
@@ -51,20 +28,13 @@ def load_original(folder: Path) -> Original:
             raise UsageError(f"{folder}: this is a sweep's folder; expected one of its runs, like {runs[0].name}")
         raise UsageError(f"{folder}: not a run folder (it has no {STATUS}); {example}")
     if reason := why_unfinished(folder):
-        raise UsageError(
-            f"{folder}: not finished ({reason}), so there is nothing to reproduce; "
-            "continue it with the command that started it"
-        )
-    try:
-        record = read_run(folder)
-        return Original(folder, OmegaConf.create(record.config), record)
-    except OmegaConfBaseException as error:
-        raise UsageError(f"{folder / CONFIG}: cannot be read: {' '.join(str(error).split())}") from error
+        raise UsageError(f"{folder}: not finished ({reason}); the command that started it continues it")
+    return read_run(folder)
 
 
-def announce(original: Original, repository: Path, *, trust: bool) -> None:
+def announce(original: Record, repository: Path, *, trust: bool) -> None:
     """Print which code `--checkout` will run. Raise UsageError for an untrusted folder of another user or machine."""
-    commit, diff = _read_code(original.record.environment.code)
+    commit, diff = _read_code(original.environment.code)
     # git quotes the names; nothing is applied
     listed = _git(repository, "apply", "--numstat", "-", text=diff)[0] if diff else ""
     files = ", ".join(line.split("\t", 2)[-1] for line in listed.split("\n") if line)

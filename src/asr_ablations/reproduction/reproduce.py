@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -11,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
 from asr_ablations.reproduction.evidence import compare_bits, find_causes
-from asr_ablations.reproduction.original import Original, checked_out
+from asr_ablations.reproduction.original import checked_out
 from asr_ablations.reproduction.verdict import ReproductionVerdict, judge, measure_noise
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.identity import fill
@@ -23,15 +22,16 @@ from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING
 from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, write, write_json
+from asr_verdicts.record import Record
 
 
 @contextmanager
-def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> Iterator[Path]:
+def open_attempt(original: Record, reproductions: Path, *, checkout: bool) -> Iterator[Path]:
     """Open the next free folder under `reproductions`, or an interrupted attempt's, for this process only.
 
     checkout: whether the recorded code runs; such attempts are numbered separately.
     """
-    parent = reproductions / original.sweep.name / original.folder.name
+    parent = reproductions / original.folder.parent.name / original.folder.name
     for number in itertools.count(1):
         home = parent / f"{number}{'-checkout' if checkout else ''}"
         lease = Lease(home / REQUEST, lost=lambda reason: None)  # the run in it has another lease
@@ -50,18 +50,18 @@ def open_attempt(original: Original, reproductions: Path, *, checkout: bool) -> 
                 lease.release()
 
 
-def format_request(original: Original, home: Path) -> str:
+def format_request(original: Record, home: Path) -> str:
     """Return the original's config as YAML with a new folder, the original's threads, and no W&B run."""
-    cfg = original.cfg.copy()
+    cfg = OmegaConf.create(original.config)
     machine: Json = {
         "outputs": str(home.parent),
         "sweep": home.name,
         "logger": {"_target_": "asr_ablations.components.logger.csv.no_further_logger", "_partial_": True},
         "force": False,
         "plan": False,
-        "threads": original.threads,
+        "threads": original.environment.hardware.threads,
     }
-    if not original.record.environment.hardware.gpus and cfg.get("gpus") == "auto":
+    if not original.environment.hardware.gpus and cfg.get("gpus") == "auto":
         machine["gpus"] = 0  # this machine may have GPUs although the original's had none
     for key in machine.keys() & cfg.keys():  # records of other code may lack some keys
         cfg[key] = machine[key]
@@ -69,23 +69,16 @@ def format_request(original: Original, home: Path) -> str:
     return OmegaConf.to_yaml(cfg)
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """A finished reproduction. folder: the run folder. result: the file with the verdict."""
-
-    verdict: ReproductionVerdict
-    folder: Path
-    result: Path
-
-
-def reproduce(original: Original, source: Path, reproductions: Path, *, checkout: bool) -> Reproduction:
-    """Run the original's config again and compare the two runs.
+def reproduce(
+    original: Record, source: Path, reproductions: Path, *, checkout: bool
+) -> tuple[ReproductionVerdict, Path, Path]:
+    """Run the original's config again; return the verdict, the new run's folder, and the file with the verdict.
 
     source: the folder of the checkout whose code runs; with `checkout`, its repository's recorded commit runs.
     Raise UsageError if the run is refused, RunFailedError if it fails, KeyboardInterrupt if it is interrupted.
     """
     weights_hash(last_checkpoint(original.folder))  # refuses a damaged checkpoint before training again
-    code = checked_out(source, original.record.environment.code) if checkout else nullcontext(source)
+    code = checked_out(source, original.environment.code) if checkout else nullcontext(source)
     with code as tree:
         if not checkout:
             check_trusted(original, source)
@@ -93,23 +86,21 @@ def reproduce(original: Original, source: Path, reproductions: Path, *, checkout
             print(f"reproduces {original.folder}\n        in {home}", flush=True)
             run_frozen(tree, home / REQUEST)
             folder = runs_in(home)[0]
-            first, record = original.record, read_run(folder)
-            verdict = judge(
-                compare_bits(first, record), find_causes(first, record), measure_noise(first, original.sweep)
-            )
+            record = read_run(folder)
+            verdict = judge(compare_bits(original, record), find_causes(original, record), measure_noise(original))
             runs = {"original": str(original.folder), "reproduction": str(folder), "checkout": checkout}
             write_json(home / REPRODUCTION, {**runs, **verdict.as_json()})
-            return Reproduction(verdict, folder, home / REPRODUCTION)
+            return verdict, folder, home / REPRODUCTION
 
 
-def check_trusted(original: Original, source: Path) -> None:
+def check_trusted(original: Record, source: Path) -> None:
     """Check a config that may be a stranger's. Raise UsageError for a wrong value, and for a config of other code."""
     path = original.folder / CONFIG
     defaults = compose(source / "conf", [], name="config", folder=None)
-    if missing := [str(key) for key in defaults if key not in original.cfg]:
+    if missing := [str(key) for key in defaults if key not in original.config]:
         raise UsageError(f"{path}: it lacks {', '.join(missing)}, so it belongs to other code; --checkout runs it")
     try:
-        cfg = original.cfg.copy()
+        cfg = OmegaConf.create(original.config)
         fill(cfg)
         check(cfg)
     except UsageError as error:

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from rich.table import Column, Table
 
@@ -39,13 +38,13 @@ class SeedTolerance:
     source: str
 
 
-def measure_noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
+def measure_noise(original: Record) -> dict[str, SeedTolerance]:
     """Measure the seed noise of every test set from the siblings of the original, FEWEST_SEEDS or more.
 
     With fewer, use the published noise for LibriSpeech test-clean. The sets share ALPHA (Bonferroni).
     """
     try:
-        siblings = [run for run in load([sweep]).runs if run.content == original.content]
+        siblings = [run for run in load([original.folder.parent]).runs if run.content == original.content]
     except UsageError:  # a damaged sibling must not prevent the reproduction
         siblings = []
     runs = {run.seed: run for run in [*siblings, original]}

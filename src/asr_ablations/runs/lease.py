@@ -31,8 +31,6 @@ from asr_verdicts.files import write_json
 
 HEARTBEAT = 5.0  # seconds between two heartbeats
 EXPIRY = 60.0  # seconds without a heartbeat until a holder on another machine counts as dead
-WATCHED = 3 * HEARTBEAT
-"""Seconds for which an apparently expired lease is watched, because any lease looks expired after a clock was set."""
 LEASE_HELD_EXIT_CODE = 75
 """Exit code of a process whose run is leased to another process (EX_TEMPFAIL in sysexits.h)."""
 
@@ -55,7 +53,7 @@ class Lease:
     def take(self) -> None:
         """Take the lease and hold it. Raises LeaseHeldError if another process holds it."""
         number, current = newest(self._home, self._name)
-        if current is not None and (reason := _describe(current, watch=True)):
+        if current is not None and (reason := _describe(current)):
             raise LeaseHeldError(f"{self._name}: {reason}")
         self._make(self._home / f"{self._name}.{number + 1:06d}")
         # a forked child inherits the lock and would keep it after its parent was killed
@@ -112,7 +110,7 @@ class Lease:
                 if current is None:  # the folder of leases was removed, and no other process holds the run
                     self._make(self._path)
                 elif current != self._path or current.read_bytes() != self._content:
-                    return self._lost(_describe(current, watch=False) or "another process has worked on it meanwhile")
+                    return self._lost(_describe(current) or "another process has worked on it meanwhile")
                 os.utime(self._path)
                 last = time.monotonic()
             except LeaseHeldError:
@@ -130,13 +128,13 @@ def newest(home: Path, name: str) -> tuple[int, Path | None]:
 
 
 def owner(folder: Path) -> str | None:
-    """Describe the process that holds this run; None if it is free. Unlike `Lease.take`, checks only once."""
+    """Describe the process that holds this run; None if it is free."""
     _, lease = newest(folder.parent / LEASES, folder.name)
-    return _describe(lease, watch=False) if lease is not None else None
+    return _describe(lease) if lease is not None else None
 
 
-def _describe(lease: Path, watch: bool) -> str | None:
-    """Describe the holder; None if it is gone. watch: whether to wait for a heartbeat if the last one seems old."""
+def _describe(lease: Path) -> str | None:
+    """Describe the holder; None if it is gone."""
     try:
         try:
             holder = read_json(lease)
@@ -146,7 +144,7 @@ def _describe(lease: Path, watch: bool) -> str | None:
             is_here = bool(holder["locked"]) and holder["boot"] == _read_boot()
         except (ValueError, KeyError, TypeError):  # power failures leave empty files
             description, is_here = "a lease that cannot be read", False
-        alive = _is_locked(lease) if is_here else _has_heartbeat(lease, watch)
+        alive = _is_locked(lease) if is_here else _has_heartbeat(lease)
     except FileNotFoundError:
         return "another process was faster"
     return description if alive else None
@@ -168,24 +166,15 @@ def _is_locked(lease: Path) -> bool:
         except BlockingIOError:
             return True
         except OSError:  # locks worked when the lease was taken
-            return _age(lease) < EXPIRY
+            return _has_heartbeat(lease)
         return False
 
 
-def _has_heartbeat(lease: Path, watch: bool) -> bool:
-    """Return whether the last heartbeat is younger than EXPIRY. If a clock was set, its age is wrong; with `watch`,
-    wait for another heartbeat by the clock of this process.
+def _has_heartbeat(lease: Path) -> bool:
+    """Return whether the last heartbeat is younger than EXPIRY by the file system's clock, which all machines share.
+
+    After a clock was set, a living holder may look dead; it then notices the higher number and stops.
     """
-    before, end = lease.stat().st_mtime_ns, time.monotonic() + (WATCHED if watch else 0)
-    has_beaten = 0 <= _age(lease) < EXPIRY
-    while not has_beaten and time.monotonic() < end:
-        time.sleep(min(HEARTBEAT, WATCHED) / 5)
-        has_beaten = lease.stat().st_mtime_ns != before
-    return has_beaten
-
-
-def _age(lease: Path) -> float:
-    """Return the seconds since the last heartbeat, by the file system's clock, which both machines share."""
     probe = lease.with_name(f".now.{uuid.uuid4().hex}")
     try:
         probe.touch()
@@ -193,7 +182,7 @@ def _age(lease: Path) -> float:
         probe.unlink(missing_ok=True)
     except OSError:  # a read-only folder
         now = time.time()
-    return now - lease.stat().st_mtime
+    return 0 <= now - lease.stat().st_mtime < EXPIRY
 
 
 def _read_boot() -> str:

@@ -56,32 +56,18 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderFile:
-    """A file that a decoder reads."""
-
-    name: str
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TunedValues:
-    """Decoder values that were tuned on a set."""
-
-    set: str
-    trials: int
-    chosen: dict[str, object]
-
-
-@dataclass(frozen=True, kw_only=True)
 class EvaluationRecord:
-    """The result of a decoder on a trained run: the keys of <run>/evaluations/<name>.json needed by comparisons."""
+    """The result of a decoder on a trained run: the keys of <run>/evaluations/<name>.json needed by comparisons.
+
+    files: name and sha256 of each file that the decoder reads. tuning: the set, trials, and chosen values, if any.
+    """
 
     name: str
     decoder: Config
-    files: dict[str, DecoderFile]
+    files: dict[str, dict[str, str]]
     checkpoint: str
     sets: dict[str, SetResult]
-    tuning: TunedValues | None
+    tuning: Config | None
     test_sets: list[str]
     ablation: Config | None = None
 
@@ -104,13 +90,6 @@ class Declared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Price:
-    """The key `hardware` of a config."""
-
-    price_per_hour: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Seeded(Declared):
     """The keys of a run's config that are read back."""
 
@@ -120,7 +99,7 @@ class Seeded(Declared):
     batch: Config | None = None
     loss: Config | None = None
     decoder: Config | None = None
-    hardware: Price | None = None
+    hardware: Config | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

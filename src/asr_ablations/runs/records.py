@@ -254,11 +254,11 @@ def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping
 
 def _describe_decoder(evaluation: EvaluationRecord) -> Config:
     """Return the decoder's config. Files appear by content and tuned values by tuning, so that seeds form one arm."""
-    files = {key: f"{file.name} {file.sha256[:8]}" for key, file in evaluation.files.items()}
+    files = {key: f"{file['name']} {file['sha256'][:8]}" for key, file in evaluation.files.items()}
     if (tuning := evaluation.tuning) is None:
         return {**evaluation.decoder, **files}
-    how = f"tuned on {tuning.set} in {tuning.trials} trials"
-    return {**evaluation.decoder, **files, **dict.fromkeys(tuning.chosen, how)}
+    how = f"tuned on {tuning['set']} in {tuning['trials']} trials"
+    return {**evaluation.decoder, **files, **dict.fromkeys(tuning["chosen"], how)}
 
 
 def _label(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -113,10 +112,8 @@ def record_look(folder: Path, look: Look) -> str | None:
             recorded = looks(folder)
             if look.question not in {other.question for other in recorded}:
                 write_json(folder / LOOKS, asdict(Looks([*recorded, look])))
-    except UnreadableFileError as error:
-        return f"this look was not recorded: {error}"
-    except OSError as error:
-        return f"this look was not recorded: {folder / LOOKS}: {os.strerror(error.errno or 0)}"
+    except (UnreadableFileError, OSError) as error:
+        return f"this look was not recorded in {folder / LOOKS}: {error}"
     return None
 
 
