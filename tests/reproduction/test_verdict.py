@@ -22,8 +22,7 @@ from asr_ablations.reproduction.evidence import (
     find_causes,
     find_edits,
 )
-from asr_ablations.reproduction.original import announce, checked_out, load_original
-from asr_ablations.reproduction.reproduce import open_attempt
+from asr_ablations.reproduction.reproduce import announce, checked_out, load_original, open_attempt
 from asr_ablations.reproduction.variation import TRUSTED_VARIABLES, read_environment_only
 from asr_ablations.reproduction.verdict import (
     CANNOT_TELL,
@@ -36,7 +35,6 @@ from asr_ablations.reproduction.verdict import (
     judge,
     measure_noise,
     noise_line,
-    use_published,
 )
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.environment import commit
@@ -53,8 +51,6 @@ from tests.helpers.run_folders import edit, write_run
 
 T_OF_THREE_DEGREES, T_FOR_TWO_SETS = 3.182446, 4.176535
 """0.975 and 0.9875 quantiles of Student's t with 3 degrees of freedom, from any table."""
-Z, Z_FOR_TWO_SETS = 1.959964, 2.241403
-"""The same quantiles of the normal distribution."""
 
 
 def losses(values: list[float]) -> Callable[[Path], None]:
@@ -281,31 +277,9 @@ def test_several_sets_raise_one_chance_of_a_false_alarm() -> None:
     assert alarms / len(draws) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(draws))
 
 
-@pytest.mark.parametrize("deviation", [0.0006, 0.0010, 0.0017])
-def test_the_published_limit_calls_at_most_one_of_twenty_equal_runs_different(deviation: float) -> None:
-    """The difference of two runs has the deviation √2 · sd, and the published sd is a range: its upper end holds."""
-    limit = use_published().limit
-    assert limit == pytest.approx(Z * np.sqrt(2) * 0.0017, rel=1e-6)
-    assert use_published(2).limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
-    pairs = np.random.default_rng(2).normal(0, deviation, size=(20000, 2))
-    assert np.mean(np.abs(pairs[:, 0] - pairs[:, 1]) > limit) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 20000)
-
-
 def test_equal_seeds_do_not_prove_that_nothing_moves() -> None:
     limit = estimate_from_seeds([0.1, 0.1, 0.1, 0.1], grain=0.01).limit
     assert limit == pytest.approx(T_OF_THREE_DEGREES * np.sqrt(2) * 0.01 / np.sqrt(12), rel=1e-6)
-
-
-def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -> None:
-    sets = ["data=librispeech", "data.root=/x"]
-    record = load_original(write_run(tmp_path, *sets))
-    record.summary.sets.update(dict.fromkeys(("test-clean", "test-other"), record.summary.sets["test"]))
-    record.summary.test_sets[:] = ["test-clean", "test-other"]
-    seed_noise = measure_noise(record)
-    assert seed_noise["test-other"].limit is None
-    assert seed_noise["test-clean"].limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
-    assert seed_noise["test-clean"].deviation is None
-    assert "published" in seed_noise["test-clean"].source
 
 
 def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from asr_ablations.comparison.time_to_accuracy import validation_values
-from asr_ablations.reproduction.original import load_original
+from asr_ablations.reproduction.reproduce import load_original
 from asr_ablations.runs.identity import BEHAVIOUR
 from asr_ablations.runs.lease import Lease
 from asr_ablations.runs.process import load_frozen

@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _original(options: argparse.Namespace) -> "Record":
-    from asr_ablations.reproduction.original import announce, load_original
+    from asr_ablations.reproduction.reproduce import announce, load_original
 
     original = load_original(Path(options.run))
     if options.checkout:

@@ -14,8 +14,7 @@ from omegaconf.resolvers import oc
 from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.original import checked_out
-from asr_ablations.reproduction.reproduce import make_absolute, run_frozen
+from asr_ablations.reproduction.reproduce import checked_out, make_absolute, run_frozen
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import CONFIG
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep

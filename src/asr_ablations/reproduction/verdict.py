@@ -11,12 +11,9 @@ from asr_ablations.reproduction.evidence import DETERMINING, BitComparison, Caus
 from asr_ablations.runs.records import load
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record
-from asr_verdicts.statistics.distributions import normal_bound, t_bound
+from asr_verdicts.statistics.distributions import t_bound
 from asr_verdicts.statistics.sample import mean_and_deviation
 from asr_verdicts.terminal import console
-
-LIBRISPEECH_DEVIATION = 0.0017
-"""WER of LibriSpeech test-clean has a deviation of 0.06 to 0.17 points over seeds, in AlgoPerf's training logs."""
 
 FEWEST_SEEDS = 4
 """With three seeds the limit would be 6 standard deviations, with two 18, so nearly every result would be drift."""
@@ -39,25 +36,18 @@ class SeedTolerance:
 
 
 def measure_noise(original: Record) -> dict[str, SeedTolerance]:
-    """Measure the seed noise of every test set from the siblings of the original, FEWEST_SEEDS or more.
-
-    With fewer, use the published noise for LibriSpeech test-clean. The sets share ALPHA (Bonferroni).
-    """
+    """Measure the seed noise of every test set from the siblings of the original. The sets share ALPHA (Bonferroni)."""
     try:
         siblings = [run for run in load([original.folder.parent]).runs if run.content == original.content]
     except UsageError:  # a damaged sibling must not prevent the reproduction
         siblings = []
     runs = {run.seed: run for run in [*siblings, original]}
     sets = original.summary.test_sets
-    librispeech = str(original.config["data"].get("_target_")).endswith(".LibriSpeech")
     result = {}
     for name in sets:
         rates = [rate for run in runs.values() if (rate := run.value(name, "wer")) is not None]
-        if len(rates) < FEWEST_SEEDS and name == "test-clean" and librispeech:
-            result[name] = use_published(len(sets))
-        else:
-            words = original.value(name, "words")
-            result[name] = estimate_from_seeds(rates, 1 / words if words else 0.0, len(sets))
+        words = original.value(name, "words")
+        result[name] = estimate_from_seeds(rates, 1 / words if words else 0.0, len(sets))
     return result
 
 
@@ -74,12 +64,6 @@ def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> 
         return SeedTolerance(None, deviation, source)
     quantile = t_bound(ALPHA / sets / 2, len(rates) - 1)
     return SeedTolerance(quantile * math.sqrt(2) * max(deviation, grain / math.sqrt(12)), deviation, source)
-
-
-def use_published(sets: int = 1) -> SeedTolerance:
-    """Use the upper end of the published noise on LibriSpeech test-clean; the limit is z · √2 · sd."""
-    limit = normal_bound(ALPHA / sets / 2) * math.sqrt(2) * LIBRISPEECH_DEVIATION
-    return SeedTolerance(limit, None, "too few seeds in this run's sweep; published on LibriSpeech test-clean")
 
 
 MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "cannot tell"
