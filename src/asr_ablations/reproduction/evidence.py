@@ -10,7 +10,7 @@ from asr_ablations.runs.reader import read_losses
 from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.config import determining, differences
 from asr_verdicts.files import Json
-from asr_verdicts.record import Code, DataRecord, Environment, Record
+from asr_verdicts.record import DataRecord, Environment, Record
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
 """Prefixes of the keys of metrics.csv that do not depend on the machine's speed."""
@@ -152,21 +152,13 @@ def _describe_data(data: DataRecord) -> dict[str, object]:
 
 
 def compare_environments(original: Environment, other: Environment) -> list[Cause]:
-    """Compare two environment.json: code, versions, hardware with its threads."""
-    behaviours = {"behaviour": original.behaviour}, {"behaviour": other.behaviour}
+    """Compare two environment.json: code by its files, versions, hardware with its threads."""
     return [
-        *_differing("code", *behaviours),
-        *_differing("code", *_describe_code(original.code, other.code)),
+        *_differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour}),
+        *_differing("code", original.code.files or {}, other.code.files or {}),
         *_differing("versions", original.versions, other.versions),
         *_differing("hardware", as_json(original.hardware), as_json(other.hardware)),
     ]
-
-
-def _describe_code(*codes: Code) -> list[Mapping[str, object]]:
-    """Return the hashes of source files by name, or the commits if a record lacks them. Equal files are equal code."""
-    if all(code.files for code in codes):
-        return [code.files or {} for code in codes]
-    return [{"commit": code.commit, "dirty_diff": code.dirty_diff} for code in codes]
 
 
 def _differing(kind: str, original: Mapping[str, object], reproduction: Mapping[str, object]) -> list[Cause]:

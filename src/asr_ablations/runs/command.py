@@ -53,15 +53,10 @@ def describe_end(error: Exception) -> tuple[str, int] | None:
         return str(error), 2
     if isinstance(error, OSError):
         if error.filename is None:  # from the output: its reader has ended, or the disk is full
-            _ignore_output()
+            with suppress(OSError, ValueError):  # otherwise the interpreter would fail again at its end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return "", 1
         if (message := describe_system_error(error)) is not None:
             return message, choose_exit_code(error)
     return (reason(error), 1) if is_lack_of_memory(error) or is_limit(error) else None
-
-
-def _ignore_output() -> None:
-    """Discard standard output from now on; otherwise the interpreter would fail again at its end."""
-    with suppress(OSError, ValueError):  # it may be closed already
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -144,11 +144,10 @@ def _describe(lease: Path) -> str | None:
 
 def _lock_file(file: int) -> bool:
     """Lock an open file for this process, and return whether the file system supports that."""
-    try:
+    with suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _is_locked(lease: Path) -> bool:

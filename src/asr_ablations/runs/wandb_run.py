@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"  # the logger's name in a config
 Mode = Literal["online", "offline", "disabled", "shared"]
-WITHOUT_SERVER = ("offline", "dryrun", "disabled")  # modes without a server; dryrun is an older name
+WITHOUT_SERVER = ("offline", "disabled")  # modes without a server
 PATIENCE_FIRST = 15  # seconds for W&B's server to answer at all before a run starts
 PATIENCE = 30  # seconds for an answering server to start a run; W&B's default is 90
 PATIENCE_AT_END = 300
@@ -44,7 +44,7 @@ def mode() -> Mode:
     chosen = os.environ.get("WANDB_MODE")
     if not chosen:
         return "online" if _has_login() else "offline"
-    if chosen not in (*get_args(Mode), "dryrun", "run"):  # the last two are older names
+    if chosen not in get_args(Mode):
         raise choices("WANDB_MODE", chosen, get_args(Mode))
     return cast(Mode, chosen)
 
