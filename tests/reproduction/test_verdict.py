@@ -13,25 +13,23 @@ import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.reproduction.evidence import (
-    ANY_ORDER,
-    DETERMINING,
-    Cause,
-    compare_bits,
-    compare_environments,
-    find_causes,
-    find_edits,
-)
 from asr_ablations.reproduction.reproduce import announce, checked_out, load_original, open_attempt
 from asr_ablations.reproduction.variation import TRUSTED_VARIABLES, read_environment_only
 from asr_ablations.reproduction.verdict import (
+    ANY_ORDER,
     CANNOT_TELL,
+    DETERMINING,
     DIFFERS,
     DRIFT,
     MATCH,
+    Cause,
     ReproductionVerdict,
     cause_line,
+    compare_bits,
+    compare_environments,
     estimate_from_seeds,
+    find_causes,
+    find_edits,
     judge,
     measure_noise,
     noise_line,

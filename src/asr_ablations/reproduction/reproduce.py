@@ -14,8 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.evidence import compare_bits, find_causes
-from asr_ablations.reproduction.verdict import ReproductionVerdict, judge, measure_noise
+from asr_ablations.reproduction.verdict import ReproductionVerdict, compare_bits, find_causes, judge, measure_noise
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import (

@@ -1,5 +1,6 @@
 """Arms as a list, `arms` in a sweep file. Each entry contains its changes to the full model."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,12 +49,11 @@ def read_arms(node: object) -> list[ListedArm]:
     if not isinstance(node, Sequence) or isinstance(node, str) or len(node) < 2:
         raise UsageError(f"{LIST}={node}: expected {FORM}, with two or more arms")
     arms = [_read_arm(entry) for entry in node]
-    for number, arm in enumerate(arms):
-        for other in arms[:number]:
-            if arm.changes == other.changes:
-                raise UsageError(f"{LIST}: {other.name} and {arm.name} make the same changes; expected different arms")
-            if arm.name == other.name:
-                raise UsageError(f"{LIST}: two arms are called {arm.name}; expected a different {NAME} for each")
+    for other, arm in itertools.combinations(arms, 2):
+        if arm.changes == other.changes:
+            raise UsageError(f"{LIST}: {other.name} and {arm.name} make the same changes; expected different arms")
+        if arm.name == other.name:
+            raise UsageError(f"{LIST}: two arms are called {arm.name}; expected a different {NAME} for each")
     return arms
 
 
