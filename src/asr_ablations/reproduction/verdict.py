@@ -1,6 +1,4 @@
-"""Compare a run with its reproduction bit for bit, find what else differs, and judge: match, drift within noise, differs,
-or cannot tell.
-"""
+"""Compare a run with its reproduction bit for bit, find all other differences, and judge the result."""
 
 import json
 import math
