@@ -8,7 +8,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-NAMES: dict[object, str] = {str: "a text", int: "a whole number", float: "a number", dict: "an object", list: "a list"}
+NAMES: dict[object, str] = {
+    **{str: "a text", bool: "true or false", int: "a whole number", float: "a number"},
+    **{dict: "an object", list: "a list"},
+}
 
 
 def parse(kind: type[T], content: object) -> T:
@@ -37,7 +40,7 @@ def _parse(content: object, kind: object, place: str) -> object:
             raise _make_error(list, place)
         return [_parse(value, arguments[0], _join_place(place, number)) for number, value in enumerate(content)]
     assert isinstance(kind, type)
-    if isinstance(content, bool) or not isinstance(content, (int, float) if kind is float else kind):
+    if isinstance(content, bool) != (kind is bool) or not isinstance(content, (int, float) if kind is float else kind):
         raise _make_error(kind, place)
     return content
 
