@@ -186,12 +186,12 @@ class SeedTolerance:
     """The seed noise of one test set, WER as fractions.
 
     limit: the largest difference of two runs that counts as noise; None with too few seeds.
-    deviation: the standard deviation over seeds; None if not measured. source: the origin of the numbers.
+    deviation: the standard deviation over seeds; None for one. seeds: of the run's sweep.
     """
 
     limit: float | None
     deviation: float | None
-    source: str
+    seeds: int
 
 
 def measure_noise(original: Record) -> dict[str, SeedTolerance]:
@@ -218,11 +218,10 @@ def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> 
     grain: the WER of a single error; rates are rounded to it, which bounds their precision.
     """
     deviation = mean_and_deviation(rates)[1] if rates else None
-    source = f"{len(rates)} seed{'s' if len(rates) > 1 else ''} of this run's sweep"
     if deviation is None or len(rates) < FEWEST_SEEDS:
-        return SeedTolerance(None, deviation, source)
-    quantile = t_bound(ALPHA / sets / 2, len(rates) - 1)
-    return SeedTolerance(quantile * math.sqrt(2) * max(deviation, grain / math.sqrt(12)), deviation, source)
+        return SeedTolerance(None, deviation, len(rates))
+    limit = t_bound(ALPHA / sets / 2, len(rates) - 1) * math.sqrt(2) * max(deviation, grain / math.sqrt(12))
+    return SeedTolerance(limit, deviation, len(rates))
 
 
 MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "cannot tell"
@@ -322,9 +321,8 @@ def print_verdict(verdict: ReproductionVerdict) -> None:
 def noise_line(name: str, noise: SeedTolerance) -> str:
     """Format a test set's seed noise as a line, in percent."""
     deviation = "" if noise.deviation is None else f"sd {100 * noise.deviation:.2f}, "
-    if noise.limit is None:
-        return f"seed noise on {name}: {deviation}too few seeds to tell ({noise.source}; {FEWEST_SEEDS} are needed)"
-    return f"seed noise on {name}: {deviation}two runs differ by up to {100 * noise.limit:.2f} ({noise.source})"
+    limit = "too few to tell" if noise.limit is None else f"two runs differ by up to {100 * noise.limit:.2f}"
+    return f"seed noise on {name}: {deviation}{limit} (seeds in this run's sweep: {noise.seeds})"
 
 
 def cause_line(cause: Cause) -> str:
