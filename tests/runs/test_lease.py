@@ -272,8 +272,9 @@ def test_a_holder_goes_on_after_an_error_of_the_file_system_and_stops_after_half
     own.release()
 
 
-def test_a_holder_whose_leases_were_removed_ends_when_another_process_has_taken_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("other", [False, True])
+def test_leases_that_were_removed_are_made_again_unless_another_process_has_taken_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, other: bool
 ) -> None:
     monkeypatch.setattr(lease, "HEARTBEAT", 0.5)
     own, reasons = watched(folder)
@@ -282,10 +283,20 @@ def test_a_holder_whose_leases_were_removed_ends_when_another_process_has_taken_
     content = {"pid": 12, "host": "elsewhere", "boot": "another", "locked": True}
     (new / f"{folder.name}.000001").write_text(json.dumps(content))
     home.rename(folder.parent / "removed")
-    new.rename(home)
-    assert reasons.get(timeout=30) == "process 12 on elsewhere is working on it"
-    own.release()  # and leaves the other's lease alone
-    assert owner(folder) == "process 12 on elsewhere is working on it"
+    if other:
+        new.rename(home)  # at once: the next heartbeat would make the lease again
+        assert reasons.get(timeout=30) == "process 12 on elsewhere is working on it"
+        own.release()  # and leaves the other's lease alone
+        assert owner(folder) == "process 12 on elsewhere is working on it"
+        return
+    until = time.monotonic() + 30
+    while owner(folder) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    with pytest.raises(LeaseHeldError, match=f"process {os.getpid()} on"):
+        taken(folder)
+    assert reasons.empty()
+    own.release()
+    assert owner(folder) is None
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), psutil.AccessDenied()])

@@ -55,8 +55,17 @@ class Lease:
         number, current = newest(self._home, self._name)
         if current is not None and (reason := _describe(current)):
             raise LeaseHeldError(f"{self._name}: {reason}")
+        self._make(self._home / f"{self._name}.{number + 1:06d}")
+        # a forked child inherits the lock and would keep it after its parent was killed
+        os.register_at_fork(after_in_child=self._forget)
+        for below in range(1, number + 1):  # older leases are no longer valid
+            (self._home / f"{self._name}.{below:06d}").unlink(missing_ok=True)
+        self._heartbeat.start()
+
+    def _make(self, path: Path) -> None:
+        """Create the lease file `path`. Raises LeaseHeldError if its number or a higher one exists."""
+        self._forget()
         self._home.mkdir(parents=True, exist_ok=True)
-        path = self._home / f"{self._name}.{number + 1:06d}"
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
         self._lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -73,12 +82,7 @@ class Lease:
             raise
         finally:
             temporary.unlink(missing_ok=True)
-        # a forked child inherits the lock and would keep it after its parent was killed
-        os.register_at_fork(after_in_child=self._forget)
-        for below in range(1, number + 1):  # older leases are no longer valid
-            (self._home / f"{self._name}.{below:06d}").unlink(missing_ok=True)
         self._path = path
-        self._heartbeat.start()
 
     def release(self) -> None:
         """Release the run for other processes."""
@@ -103,10 +107,14 @@ class Lease:
         while not self._stop.wait(HEARTBEAT):
             try:
                 _, current = newest(self._home, self._name)
-                if current is not None and (current != self._path or current.read_bytes() != self._content):
+                if current is None:  # the folder of leases was removed, and no other process holds the run
+                    self._make(self._path)
+                elif current != self._path or current.read_bytes() != self._content:
                     return self._lost(_describe(current) or "another process has worked on it meanwhile")
                 os.utime(self._path)
                 last = time.monotonic()
+            except LeaseHeldError:
+                return self._lost("another process has taken it over")
             except OSError as error:  # the file system may recover soon
                 if time.monotonic() - last > EXPIRY / 2:
                     return self._lost(f"no heartbeat for {EXPIRY / 2:.0f} s: {error}")
