@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from asr_ablations.tools.files import format_override
-from asr_verdicts.arms import AnArm, Choice, Named
+from asr_verdicts.arms import Choice
 from asr_verdicts.config import LIST, MACHINE_KEYS, OWN, Config, flatten, within
-from asr_verdicts.confounds import ConfoundedError, Differing, confounds, derived, differing, references, replicated
+from asr_verdicts.confounds import ConfoundedError, Differing, confounds, differing, replicated
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import AnyRun, ConfiguredRun
 
@@ -128,30 +128,6 @@ def name_in(overrides: Iterable[str]) -> str | None:
 def listed_arms(runs: Sequence[ConfiguredRun]) -> list[ListedArm]:
     """Return the list from which the runs were made, if any. Raises UsageError for contradictory lists."""
     return merged(run.config[LIST] for run in runs if run.config.get(LIST))
-
-
-def explained(listed: Sequence[ListedArm], runs: Sequence[ConfiguredRun]) -> list[str]:
-    """Return the keys that some arm changes, and keys derived from these."""
-    keys = [key for arm in listed for key in arm.keys]
-    return [*dict.fromkeys([*keys, *sorted(derived(keys, references(runs)))])]
-
-
-def sort_arms(arms: Sequence[AnArm], listed: Sequence[ListedArm]) -> list[AnArm]:
-    """Sort the arms in the order of the list."""
-    names = [arm.name for arm in listed]
-    return sorted(arms, key=lambda arm: names.index(arm.levels[OWN]))
-
-
-def default_baseline(arms: Sequence[Named], listed: Sequence[ListedArm]) -> str:
-    """Return the name of the arm without changes, or else of the first arm."""
-    unchanged = [entry.name for entry in listed if not entry.changes]
-    return next((arm.name for arm in arms if arm.levels[OWN] in unchanged), arms[0].name)
-
-
-def describe_changes(arms: Sequence[Named], listed: Sequence[ListedArm]) -> dict[str, str]:
-    """Return the changes of each arm as text, by the arm's name."""
-    texts = {entry.name: entry.text for entry in listed}
-    return {arm.name: texts[arm.levels[OWN]] for arm in arms}
 
 
 def find_extra_keys(
