@@ -339,7 +339,7 @@ def changed_audio(tiny_corpus: Path, tmp_path: Path) -> tuple[subprocess.Complet
 def test_one_changed_audio_file_differs_and_its_set_is_named(tiny_corpus, tmp_path):
     done, verdict = changed_audio(tiny_corpus, tmp_path)
     assert done.returncode == 1
-    assert [(cause["kind"], cause["what"]) for cause in verdict["differences"]] == [("data", "train")]
+    assert [(cause["kind"], cause["what"]) for cause in verdict["differences"]] == [("data", "train.sha256")]
     assert verdict["why"].startswith("the data is not the same; losses first differ at step ")
 
 
@@ -422,7 +422,8 @@ def wrong(run: Path, what: str, content: Any) -> None:
         (lambda run: change(run / "config.yaml", "max_epochs: 2\n", ""), [], "it lacks max_epochs"),
         (lambda run: change(run / "config.yaml", "max_epochs: 2\n", "max_epochs: 3\n"), ["seed=1"],
          "(max_epochs: 3 then, 2 now)"),
-        (lambda run: wrong(run, "commit", "f" * 40), ["--checkout"], "commit ffffffff is not in"),
+        (lambda run: wrong(run, "commit", "f" * 40), ["--checkout"],
+         "cannot give commit ffffffff (fatal: invalid reference"),
         (lambda run: wrong(run, "commit", "--help"), ["--checkout"], "names no commit"),
         (lambda run: wrong(run, "commit", None), ["--checkout"], "names no commit"),
     ],
@@ -446,7 +447,7 @@ def test_a_checkout_that_cannot_be_is_one_line(what, checkout, copied, tmp_path)
         shutil.copytree(checkout, source, ignore=shutil.ignore_patterns(".git", "__pycache__"))
     done = expect(2, reproduce(copied, "--checkout", folder=tmp_path, source=source))
     (line,) = done.stderr.strip().splitlines()
-    assert ("is not a git checkout" if what == "outside git" else "do not apply to") in line
+    assert ("not a git repository" if what == "outside git" else "do not apply to") in line
     assert len(git(checkout, "worktree", "list").splitlines()) == 1
 
 

@@ -13,31 +13,26 @@ import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.reproduction.evidence import (
-    ANY_ORDER,
-    DETERMINING,
-    Cause,
-    compare_bits,
-    compare_environments,
-    find_causes,
-    find_edits,
-    refuse_damaged,
-)
-from asr_ablations.reproduction.original import Original, announce, checked_out, load_original
-from asr_ablations.reproduction.reproduce import open_attempt
+from asr_ablations.reproduction.reproduce import announce, checked_out, load_original, open_attempt
 from asr_ablations.reproduction.variation import TRUSTED_VARIABLES, read_environment_only
 from asr_ablations.reproduction.verdict import (
+    ANY_ORDER,
     CANNOT_TELL,
+    DETERMINING,
     DIFFERS,
     DRIFT,
     MATCH,
+    Cause,
     ReproductionVerdict,
     cause_line,
+    compare_bits,
+    compare_environments,
     estimate_from_seeds,
+    find_causes,
+    find_edits,
     judge,
     measure_noise,
     noise_line,
-    use_published,
 )
 from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.environment import commit
@@ -49,13 +44,11 @@ from asr_ablations.tools.typed_json import parse
 from asr_ablations.training.trained_model import checked_config
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write, write_json
-from asr_verdicts.record import Code, Environment
+from asr_verdicts.record import Code, Environment, Record
 from tests.helpers.run_folders import edit, write_run
 
 T_OF_THREE_DEGREES, T_FOR_TWO_SETS = 3.182446, 4.176535
 """0.975 and 0.9875 quantiles of Student's t with 3 degrees of freedom, from any table."""
-Z, Z_FOR_TWO_SETS = 1.959964, 2.241403
-"""The same quantiles of the normal distribution."""
 
 
 def losses(values: list[float]) -> Callable[[Path], None]:
@@ -63,7 +56,7 @@ def losses(values: list[float]) -> Callable[[Path], None]:
     return lambda folder: write(folder / "losses.csv", f"batch,loss\n{rows}")
 
 
-def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
+def pair(outputs: Path, **again: Any) -> tuple[Record, Path]:
     """A run of seed 0 with three siblings (seeds 1 to 3), and the same run once more in another sweep."""
     same: dict[str, Any] = {"rate": 0.2, "change": losses([3.0, 2.5, 2.0, 1.5])}
     for seed in (1, 2, 3):
@@ -72,10 +65,10 @@ def pair(outputs: Path, **again: Any) -> tuple[Original, Path]:
     return load_original(original), write_run(outputs, "seed=0", sweep="again", **{**same, **again})
 
 
-def verdict(original: Original, again: Path) -> ReproductionVerdict:
+def verdict(original: Record, again: Path) -> ReproductionVerdict:
     record = read_run(again)
-    evidence = compare_bits(original.record, record)
-    return judge(evidence, find_causes(original, record), measure_noise(original.record, original.sweep))
+    evidence = compare_bits(original, record)
+    return judge(evidence, find_causes(original, record), measure_noise(original))
 
 
 def change_json(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -95,7 +88,7 @@ def test_equal_records_match(tmp_path: Path) -> None:
     result = verdict(*pair(tmp_path))
     assert result.name == MATCH
     assert "losses of all 4 steps" in result.why
-    assert "has no checkpoints/last.ckpt" in result.why, "what could not be compared is said"
+    assert "the original lacks them: checkpoints/last.ckpt" in result.why, "what could not be compared is said"
     assert result.causes == []
 
 
@@ -103,7 +96,7 @@ def test_another_machine_within_the_noise_of_seeds_is_drift(tmp_path: Path) -> N
     result = verdict(*pair(tmp_path, change=other_machine))
     assert result.name == DRIFT
     assert [(cause.kind, cause.what) for cause in result.causes] == [("versions", "torch"), ("hardware", "processor")]
-    assert result.noise["test"].source.startswith("4 seeds")
+    assert result.noise["test"].seeds == 4
 
 
 def test_another_machine_beyond_the_noise_of_seeds_differs(tmp_path: Path) -> None:
@@ -123,7 +116,7 @@ def test_under_four_seeds_there_is_neither_drift_nor_a_difference(siblings: int,
     assert result.name == CANNOT_TELL
     assert result.why.endswith("; at least 4 seeds in the original's sweep are needed to know the seed noise")
     assert (result.noise["test"].limit, result.noise["test"].deviation is None) == (None, siblings == 0)
-    assert "too few seeds to tell" in noise_line("test", result.noise["test"])
+    assert "too few to tell" in noise_line("test", result.noise["test"])
 
 
 def test_another_config_differs_however_little_it_does(tmp_path: Path) -> None:
@@ -146,8 +139,8 @@ def test_other_data_are_named_by_their_set(tmp_path: Path) -> None:
 
     result = verdict(*pair(tmp_path, change=other))
     assert result.name == DIFFERS
-    assert result.causes == [Cause("data", "dev", {"sha256": "dev-hash"}, {"sha256": "other"})]
-    assert cause_line(result.causes[0]) == "data: dev: sha256 dev-hash then, sha256 other now"
+    assert result.causes == [Cause("data", "dev.sha256", "dev-hash", "other")]
+    assert cause_line(result.causes[0]) == "data: dev.sha256: dev-hash then, other now"
 
 
 def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> None:
@@ -155,7 +148,7 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
     values = [float(number) for number in range(10)]
     original = load_original(write_run(tmp_path, "seed=0", change=losses(values)))
     again = write_run(tmp_path, "seed=0", sweep="again", change=losses([*values[:7], 7.5, *values[8:]]))
-    difference = compare_bits(original.record, read_run(again)).first_difference
+    difference = compare_bits(original, read_run(again)).first_difference
     assert difference is not None
     assert (difference.step, difference.steps_per_epoch, difference.original, difference.reproduction) == (
         8,
@@ -164,7 +157,7 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
         7.5,
     )
     shorter = write_run(tmp_path, "seed=0", sweep="shorter", change=losses(values[:9]))
-    difference = compare_bits(original.record, read_run(shorter)).first_difference
+    difference = compare_bits(original, read_run(shorter)).first_difference
     assert difference is not None
     assert (difference.step, difference.original, difference.reproduction) == (10, 9.0, None)
 
@@ -172,18 +165,18 @@ def test_the_first_difference_is_counted_in_steps_and_epochs(tmp_path: Path) -> 
 def test_a_single_other_metric_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
     edit(again / "metrics.csv", r"\n0,4,,3\.6,0\.9,", "\n0,4,,3.6,0.90001,")
-    assert compare_bits(original.record, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
+    assert compare_bits(original, read_run(again)).metrics == ["validation/dev/wer, epoch 1"]
 
 
 def test_a_single_other_hypothesis_is_no_match(tmp_path: Path) -> None:
     original, again = pair(tmp_path)
     edit(again / "utterances.csv", r"\btest,0-1-0000,0,([^,]*),", r"test,0-1-0000,0,\1,zz ")
-    assert compare_bits(original.record, read_run(again)).hypotheses == ["test/0-1-0000"]
+    assert compare_bits(original, read_run(again)).hypotheses == ["test/0-1-0000"]
 
 
 def test_times_are_not_compared(tmp_path: Path) -> None:
     original, again = pair(tmp_path, seconds=77.0)
-    assert compare_bits(original.record, read_run(again)).equal
+    assert compare_bits(original, read_run(again)).equal
 
 
 def checkpoint(weights: dict[str, torch.Tensor], **run: Any) -> Callable[[Path], None]:
@@ -210,18 +203,11 @@ def test_the_hash_of_the_weights_sees_one_bit_and_no_order(dtype: torch.dtype, t
 
 def test_a_config_edited_after_the_run_shows_in_the_checkpoint(tmp_path: Path) -> None:
     folder = write_run(tmp_path, "seed=0", change=losses([1.0]))
-    ran = load_original(folder).record.config
+    ran = load_original(folder).config
     checkpoint({}, config=ran)(folder)
     edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.5")
     result = verdict(load_original(folder), folder)
     assert result.causes == [Cause("config", "optimizer.weight_decay", 0.01, 0.5)]
-
-
-def test_a_config_edited_after_the_run_shows_in_its_identity_without_a_checkpoint(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, "seed=0")
-    edit(folder / "config.yaml", "weight_decay: 0.01", "weight_decay: 0.5")
-    (cause,) = find_causes(load_original(folder), read_run(folder))
-    assert (cause.kind, cause.what) == ("config", "config.yaml, some key of it")
 
 
 def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
@@ -241,9 +227,8 @@ def test_a_gpu_is_named_as_a_cause_of_other_last_bits(tmp_path: Path) -> None:
     [
         ({"files": {"a.py": "2", "c.py": "1"}, "commit": "x"}, ["a.py has changed", "b.py is gone", "c.py is new"]),
         ({"files": {"a.py": "1", "b.py": "1"}, "commit": "y"}, []),
-        ({"commit": "y", "dirty_diff": ""}, ["commit: x then, y now"]),
     ],
-    ids=["files", "equal files under another commit", "no files"],
+    ids=["files", "equal files under another commit"],
 )
 def test_code_is_compared_by_its_files(code: dict[str, Any], expected: list[str]) -> None:
     original = {"files": {"a.py": "1", "b.py": "1"}, "commit": "x", "dirty_diff": ""}
@@ -255,11 +240,12 @@ def test_a_run_that_continued_with_other_code_says_so(tmp_path: Path) -> None:
     def resumed(folder: Path) -> None:
         losses([3.0, 2.5, 2.0, 1.5])(folder)
         change_json(
-            folder / "environment.json", lambda content: content.update(resumed=[{**content, "code": {"commit": "y"}}])
+            folder / "environment.json",
+            lambda content: content.update(resumed=[{**content, "code": {"files": {"b.py": "1"}}}]),
         )
 
     differences = verdict(*pair(tmp_path, change=resumed)).causes
-    assert {(cause.kind, cause.what) for cause in differences} >= {("code", "commit")}
+    assert {(cause.kind, cause.what) for cause in differences} >= {("code", "b.py")}
 
 
 def test_the_limit_is_that_of_two_runs() -> None:
@@ -289,38 +275,16 @@ def test_several_sets_raise_one_chance_of_a_false_alarm() -> None:
     assert alarms / len(draws) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(draws))
 
 
-@pytest.mark.parametrize("deviation", [0.0006, 0.0010, 0.0017])
-def test_the_published_limit_calls_at_most_one_of_twenty_equal_runs_different(deviation: float) -> None:
-    """The difference of two runs has the deviation √2 · sd, and the published sd is a range: its upper end holds."""
-    limit = use_published().limit
-    assert limit == pytest.approx(Z * np.sqrt(2) * 0.0017, rel=1e-6)
-    assert use_published(2).limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
-    pairs = np.random.default_rng(2).normal(0, deviation, size=(20000, 2))
-    assert np.mean(np.abs(pairs[:, 0] - pairs[:, 1]) > limit) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 20000)
-
-
 def test_equal_seeds_do_not_prove_that_nothing_moves() -> None:
     limit = estimate_from_seeds([0.1, 0.1, 0.1, 0.1], grain=0.01).limit
     assert limit == pytest.approx(T_OF_THREE_DEGREES * np.sqrt(2) * 0.01 / np.sqrt(12), rel=1e-6)
-
-
-def test_librispeech_has_a_published_noise_on_test_clean_alone(tmp_path: Path) -> None:
-    sets = ["data=librispeech", "data.root=/x"]
-    record = load_original(write_run(tmp_path, *sets)).record
-    record.summary.sets.update(dict.fromkeys(("test-clean", "test-other"), record.summary.sets["test"]))
-    record.summary.test_sets[:] = ["test-clean", "test-other"]
-    seed_noise = measure_noise(record, tmp_path / "sweep")
-    assert seed_noise["test-other"].limit is None
-    assert seed_noise["test-clean"].limit == pytest.approx(Z_FOR_TWO_SETS * np.sqrt(2) * 0.0017, rel=1e-6)
-    assert seed_noise["test-clean"].deviation is None
-    assert "AlgoPerf" in seed_noise["test-clean"].source
 
 
 def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
     original, _ = pair(tmp_path)
     write_run(tmp_path, "seed=4", "dropout=0.5", rate=0.9)
     write_run(tmp_path, "seed=5", rate=0.9, status="failed")
-    assert measure_noise(original.record, original.sweep)["test"].source.startswith("4 seeds")
+    assert measure_noise(original)["test"].seeds == 4
 
 
 def test_what_nothing_explains_is_no_drift(tmp_path: Path) -> None:
@@ -335,7 +299,7 @@ def test_damaged_losses_are_refused_before_anything_is_trained(name: str, conten
     original, _ = pair(tmp_path)
     (original.folder / name).write_text(content)
     with pytest.raises(UsageError, match=name):
-        refuse_damaged(original.record)
+        load_original(original.folder)
 
 
 CHANGE = """diff --git a/src/evil.py b/src/evil.py
@@ -484,13 +448,14 @@ def test_an_interpolation_in_a_strangers_run_is_refused_and_never_resolved(
                 read(folder)
 
 
-def test_an_interpolation_in_a_strangers_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpolation_in_a_strangers_checkpoint_stays_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
-    config = {"seed": 1, "dropout": READ}
+    config = {"seed": 1, "dropout": READ, "gpus": 0}
     folder = write_run(tmp_path, change=checkpoint({"a": torch.ones(1)}, config=config))
-    with pytest.raises(UsageError, match="an interpolation") as refused:
-        find_edits(load_original(folder))
-    assert SECRET not in str(refused.value)
+    edits = {cause.what: cause.original for cause in find_edits(load_original(folder))}
+    assert edits["dropout"] == READ
 
 
 def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
@@ -508,7 +473,7 @@ def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
 
 def test_two_reproductions_at_once_have_two_folders_and_an_interrupted_one_continues(tmp_path: Path) -> None:
     original = load_original(write_run(tmp_path / "outputs"))
-    home = tmp_path / "reproductions" / original.sweep.name / original.folder.name
+    home = tmp_path / "reproductions" / original.folder.parent.name / original.folder.name
     with (
         open_attempt(original, tmp_path / "reproductions", checkout=False) as first,
         open_attempt(original, tmp_path / "reproductions", checkout=False) as second,

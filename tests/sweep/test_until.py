@@ -149,7 +149,7 @@ def test_a_frozen_plan_is_read_back_kept_by_launches_and_not_changed_once_runs_a
     with pytest.raises(UsageError, match=r"frozen before the first run \(margin: 0\.05 there, 0\.02 now\); force=true"):
         freeze_plan(sweep, plan)
     edit(sweep / "sweep.json", '"margin": 0.05,', "")
-    with pytest.raises(UsageError, match="its plan is damaged: 'margin'"):
+    with pytest.raises(UsageError, match="its plan is damaged: it has no margin"):
         read_plan(sweep)
 
 

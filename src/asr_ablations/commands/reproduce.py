@@ -28,7 +28,7 @@ from asr_ablations.commands.console import as_folder, exit_code
 from asr_ablations.tools.files import REPOSITORY
 
 if TYPE_CHECKING:
-    from asr_ablations.reproduction.original import Original
+    from asr_verdicts.record import Record
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,8 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from asr_ablations.reproduction.original import announce, load_original
-    from asr_ablations.reproduction.reproduce import RunFailedError
+    from asr_ablations.reproduction.reproduce import RunFailedError, announce, load_original
     from asr_ablations.reproduction.variation import run_variation
 
     original = load_original(Path(options.run))
@@ -52,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     except RunFailedError as error:
         print(error, file=sys.stderr)
-        return error.exit_code
+        return 1
 
 
 def parser() -> argparse.ArgumentParser:
@@ -79,18 +78,18 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
-def reproduce(original: "Original", options: argparse.Namespace) -> int:
+def reproduce(original: "Record", options: argparse.Namespace) -> int:
     from asr_ablations.report.wandb import log_afterwards
     from asr_ablations.reproduction.reproduce import reproduce
     from asr_ablations.reproduction.verdict import DRIFT, MATCH, print_verdict
 
-    folder = (options.outputs or original.sweep.parent / "reproductions").absolute()
-    done = reproduce(original, REPOSITORY, folder, checkout=options.checkout)
-    print_verdict(done.verdict)
-    print(f"reproduction  {done.folder}\nverdict in    {done.result}")
-    rates = {f"final/{name}/wer": new for name, (_, new) in done.verdict.evidence.rates.items()}
-    results = {"reproduction/verdict": done.verdict.name, "reproduction/why": done.verdict.why, **rates}
+    folder = (options.outputs or original.folder.parents[1] / "reproductions").absolute()
+    verdict, new, result = reproduce(original, REPOSITORY, folder, checkout=options.checkout)
+    print_verdict(verdict)
+    print(f"reproduction  {new}\nverdict in    {result}")
+    rates = {f"final/{name}/wer": rate for name, (_, rate) in verdict.evidence.rates.items()}
+    results = {"reproduction/verdict": verdict.name, "reproduction/why": verdict.why, **rates}
     name = f"{original.folder.name}: reproduction"
-    if command := log_afterwards(original.folder, "reproduction", name, results, {"folder": done.folder.name}):
+    if command := log_afterwards(original.folder, "reproduction", name, results, {"folder": new.name}):
         print(f"W&B later     {command}")
-    return int(done.verdict.name not in (MATCH, DRIFT))
+    return int(verdict.name not in (MATCH, DRIFT))

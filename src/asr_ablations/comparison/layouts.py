@@ -2,18 +2,11 @@
 
 from collections.abc import Sequence
 
-from asr_ablations.runs.listed_arms import (
-    default_baseline,
-    describe_changes,
-    explained,
-    find_arm_name,
-    find_extra_keys,
-    listed_arms,
-    sort_arms,
-)
+from asr_ablations.runs.listed_arms import find_arm_name, find_extra_keys, listed_arms
 from asr_ablations.runs.sweep_history import arm_content
 from asr_verdicts.arms import Arm, Choice, find_baseline, group
 from asr_verdicts.config import OWN, Config, flatten, within
+from asr_verdicts.confounds import derived, references
 from asr_verdicts.declaration import declaration
 from asr_verdicts.design import Layout, Options, differing_beyond_seeds, fill_layout, find_or_check_factor
 from asr_verdicts.plan import VerdictPlan
@@ -79,11 +72,16 @@ def lay_out_list(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyR
     declared, names = declaration(runs), [arm.name for arm in listed]
     runs = [run for run in runs if find_arm_name(run.config) in names]
     differ, factor = differing_beyond_seeds(runs), [OWN, *declared.factor]
-    arms = sort_arms(group(runs, factor, list(differ), explained(listed, runs)), listed)
-    default = declared.baseline or default_baseline(arms, listed)
+    keys = [key for arm in listed for key in arm.keys]
+    grouped = group(runs, factor, list(differ), [*keys, *derived(keys, references(runs))])
+    arms = sorted(grouped, key=lambda arm: names.index(arm.levels[OWN]))
+    unchanged = [arm.name for arm in listed if not arm.changes]
+    default = declared.baseline or next((arm.name for arm in arms if arm.levels[OWN] in unchanged), arms[0].name)
     reference = find_baseline(str(options.baseline or default), arms)
     overruled = find_extra_keys(arms, reference, listed, declared.factor, options.allow)
-    return Layout(declared, factor, differ, overruled, arms, default, changes=describe_changes(arms, listed))
+    texts = {arm.name: arm.text for arm in listed}
+    changes = {arm.name: texts[arm.levels[OWN]] for arm in arms}
+    return Layout(declared, factor, differ, overruled, arms, default, changes=changes)
 
 
 def _lay_out_plan(records: Records, plan: VerdictPlan) -> Layout[Arm]:

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -14,71 +14,72 @@ from omegaconf.resolvers import oc
 from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.original import Original, code_folder
-from asr_ablations.reproduction.reproduce import make_absolute, refuse_failure, run_frozen
+from asr_ablations.reproduction.reproduce import checked_out, make_absolute, run_frozen
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import CONFIG
 from asr_ablations.runs.reader import UnreadableFileError, read_sweep
-from asr_verdicts.config import MACHINE_KEYS, differences
+from asr_verdicts.config import MACHINE_KEYS, determining, differences
 from asr_verdicts.errors import UsageError
+from asr_verdicts.record import Record
 
 TRUSTED_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT")
 """Environment variables that conf/ reads, for the places of corpora and of W&B's runs."""
 
 
 def run_variation(
-    original: Original, changes: Sequence[str], source: Path, outputs: Path | None, *, checkout: bool
+    original: Record, changes: Sequence[str], source: Path, outputs: Path | None, *, checkout: bool
 ) -> None:
     """Train the original's config with `changes` applied, in its sweep. source, checkout: as for `reproduce`.
 
     Raise UsageError if the run is refused, and if conf/ no longer gives the original's config.
     """
-    with code_folder(original, source, checkout=checkout) as tree:
+    code = checked_out(source, original.environment.code) if checkout else nullcontext(source)
+    with code as tree:
         cfg = vary(original, changes, tree, source)
-        cfg.outputs = str(outputs.absolute() if outputs else original.sweep.parent)
-        for key, old, new in differences(content(original.cfg), content(cfg)):
+        cfg.outputs = str(outputs.absolute() if outputs else original.folder.parents[1])
+        for key, old, new in differences(determining(original.config), content(cfg)):
             print(f"the new run differs in {key}: {new!r} instead of {old!r}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / CONFIG
             path.write_text(OmegaConf.to_yaml(cfg, resolve=True), encoding="utf-8")
-            exit_code = run_frozen(tree, path, original.threads)
-    refuse_failure(exit_code, None)
+            run_frozen(tree, path)
 
 
-def vary(original: Original, changes: Sequence[str], tree: Path, source: Path) -> DictConfig:
+def vary(original: Record, changes: Sequence[str], tree: Path, source: Path) -> DictConfig:
     """Return the original's config with `changes` applied and checked. tree: the folder of the code."""
-    composed_again = composed(original, original.record.overrides, tree, source)
-    if drift := differences(content(original.cfg), content(composed_again)):
+    overrides, changed = original.overrides, parse_overrides(changes)
+    if drift := differences(determining(original.config), content(composed(original, overrides, tree, source))):
         listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)
         raise UsageError(
             f"conf/ no longer gives the config of {original.folder.name} ({listed}); "
             "--checkout uses the conf/ of the original"
         )
-    cfg = composed(original, replaced(original.record.overrides, changes), tree, source)
-    _take_machine_keys(cfg, original, {key.split(".")[0] for key in keys(changes)})
+    cfg = composed(original, list({**parse_overrides(overrides), **changed}.values()), tree, source)
+    kept = {*MACHINE_KEYS} - {"overrides", *(key.split(".")[0] for key in changed)}
+    with open_dict(cfg):
+        for key in kept & original.config.keys() & cfg.keys():
+            cfg[key] = original.config[key]
+        cfg.update(force=False, plan=False, sweep=original.folder.parent.name)
+        if cfg.threads is None:
+            cfg.threads = original.environment.hardware.threads
     check(cfg)
     make_absolute(cfg)
     return cfg
 
 
-def _take_machine_keys(cfg: DictConfig, original: Original, changed: set[str]) -> None:
-    """Give the config the original's machine keys, except the top-level keys that are changed on purpose."""
-    names = {*MACHINE_KEYS} - {"overrides", *changed}
-    with open_dict(cfg):
-        for key in names & original.cfg.keys() & cfg.keys():
-            cfg[key] = original.cfg[key]
-        for key in {"force", "plan"} & cfg.keys():
-            cfg[key] = False
-        if "threads" in cfg and cfg.threads is None:
-            cfg.threads = original.threads
-        cfg.sweep = original.sweep.name
-
-
-def replaced(overrides: Sequence[str], changes: Sequence[str]) -> list[str]:
-    """Replace the overrides of changed keys; append changes of other keys."""
-    lines = {key: line for line in overrides for key in keys([line])}
-    lines.update({key: line for line in changes for key in keys([line])})
-    return list(lines.values())
+def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
+    """Return overrides by key or group. Raise UsageError for several values, and if Hydra refuses them."""
+    for line in overrides:
+        if "=" not in line and not line.startswith("~"):
+            raise UsageError(f"{line}: expected KEY=VALUE after the folder of one run")
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise UsageError(" ".join(str(error).split())) from error
+    for override in parsed:
+        if override.is_sweep_override():
+            raise UsageError(f"{override.input_line}: expected one value; src/train.py -m runs several")
+    return {override.key_or_group: str(override.input_line) for override in parsed}
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def read_environment_only(names: Collection[str]) -> Iterator[None]:
         OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
 
 
-def composed(original: Original, overrides: Sequence[str], tree: Path, source: Path) -> DictConfig:
+def composed(original: Record, overrides: Sequence[str], tree: Path, source: Path) -> DictConfig:
     """Compose and resolve overrides with the conf/ of `tree`."""
     name, folder = composed_from(original)
     if folder is not None and folder.is_relative_to(source):
@@ -113,28 +114,12 @@ def composed(original: Original, overrides: Sequence[str], tree: Path, source: P
     return cfg
 
 
-def composed_from(original: Original) -> tuple[str, Path | None]:
+def composed_from(original: Record) -> tuple[str, Path | None]:
     """Return the name of the original's config file, and the folder of -cd, or None."""
-    if recorded := original.record.environment.composed:
+    if recorded := original.environment.composed:
         return str(recorded.config_name), Path(recorded.config_dir) if recorded.config_dir else None
-    try:
-        manifest = read_sweep(original.sweep)
-    except (FileNotFoundError, UnreadableFileError):
-        return "config", None
-    folders = [Path(folder) for folder in manifest.get("config_folders", [])[1:]]
-    return str(manifest.get("config_name", "config")), folders[0] if folders else None
-
-
-def keys(overrides: Sequence[str]) -> set[str]:
-    """Return the keys or groups that overrides set. Raise UsageError for several values, and if Hydra refuses them."""
-    for line in overrides:
-        if "=" not in line and not line.startswith("~"):
-            raise UsageError(f"{line}: expected KEY=VALUE after the folder of one run")
-    try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-    except HydraException as error:
-        raise UsageError(" ".join(str(error).split())) from error
-    for override in parsed:
-        if override.is_sweep_override():
-            raise UsageError(f"{override.input_line}: expected one value; src/train.py -m runs several")
-    return {override.key_or_group for override in parsed}
+    with suppress(FileNotFoundError, UnreadableFileError):
+        manifest = read_sweep(original.folder.parent)
+        folders = [Path(folder) for folder in manifest.get("config_folders", [])[1:]]
+        return str(manifest.get("config_name", "config")), folders[0] if folders else None
+    return "config", None

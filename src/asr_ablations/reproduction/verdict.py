@@ -1,23 +1,178 @@
-"""Judge a reproduction: match, drift within noise, differs, or cannot tell; and why."""
+"""Compare a run with its reproduction bit for bit, find all other differences, and judge the result."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 
-from rich.table import Table
+from rich.table import Column, Table
 
-from asr_ablations.reproduction.evidence import DETERMINING, BitComparison, Cause, FirstDifference
+from asr_ablations.runs.checkpoint import read_checkpoint, weights_hash
+from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
+from asr_ablations.runs.reader import read_losses
 from asr_ablations.runs.records import load
+from asr_ablations.tools.typed_json import as_json
+from asr_verdicts.config import determining, differences
 from asr_verdicts.errors import UsageError
-from asr_verdicts.record import Record
-from asr_verdicts.statistics.distributions import normal_bound, t_bound
+from asr_verdicts.files import Json
+from asr_verdicts.record import DataRecord, Environment, Record
+from asr_verdicts.statistics.distributions import t_bound
 from asr_verdicts.statistics.sample import mean_and_deviation
 from asr_verdicts.terminal import console
 
-LIBRISPEECH_SEEDS = (0.0006, 0.0017)
-"""WER of LibriSpeech test-clean varies by 0.06 to 0.17 points between seeds, in AlgoPerf's training logs."""
+NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
+"""Prefixes of the keys of metrics.csv that do not depend on the machine's speed."""
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """The first step, from 1, whose losses (nats) differ. A loss is None if the run ended before this step."""
+
+    step: int
+    steps_per_epoch: int
+    original: float | None
+    reproduction: float | None
+
+
+@dataclass(frozen=True)
+class BitComparison:
+    """The compared files of two runs, and the differences.
+
+    first_difference: None if all losses are equal. metrics, hypotheses: differences, as "key, epoch" and "set/id".
+    weights: SHA-256 of the last weights of original and reproduction, "" without a checkpoint. rates: WER (fraction) of
+    original and reproduction, by test set. missing: files that the original's folder no longer has, so that they could
+    not be compared. exact: whether equal inputs must give equal bits, which not every GPU does.
+    """
+
+    steps: int
+    utterances: int
+    first_difference: FirstDifference | None
+    metrics: list[str]
+    hypotheses: list[str]
+    weights: tuple[str, str]
+    rates: dict[str, tuple[float, float]]
+    missing: list[str] = field(default_factory=list)
+    exact: bool = True
+
+    @property
+    def equal(self) -> bool:
+        """Whether everything that could be compared is equal bit for bit."""
+        return not (self.first_difference or self.metrics or self.hypotheses) and len({*filter(None, self.weights)}) < 2
+
+
+def compare_bits(original: Record, reproduction: Record) -> BitComparison:
+    """Compare the records of two finished runs."""
+    losses, new_losses = _losses(original), _losses(reproduction)
+    epochs = original.summary.epochs or 1
+    weights = weights_hash(last_checkpoint(original.folder)), weights_hash(last_checkpoint(reproduction.folder))
+    compared = {LOSSES: losses, f"{CHECKPOINTS}/{LAST}": weights[0]}
+    sets, new_sets = original.measured, reproduction.measured
+    names = [name for name in original.summary.test_sets if name in sets and name in new_sets]
+    return BitComparison(
+        steps=len(losses),
+        utterances=len(original.utterances),
+        first_difference=_first_difference(losses, new_losses, epochs) if losses else None,
+        metrics=_differing_metrics(original, reproduction),
+        hypotheses=_differing_hypotheses(original, reproduction),
+        weights=weights,
+        rates={name: (sets[name].wer, new_sets[name].wer) for name in names},
+        missing=[name for name, content in compared.items() if not content],
+        exact=not original.environment.hardware.gpus,
+    )
+
+
+def _losses(run: Record) -> list[str]:
+    """Read the losses of every step; empty if the folder lacks the table."""
+    return read_losses(run.folder) if (run.folder / LOSSES).exists() else []
+
+
+def _first_difference(original: list[str], reproduction: list[str], epochs: int) -> FirstDifference | None:
+    for step, texts in enumerate(zip_longest(original, reproduction), start=1):
+        if texts[0] != texts[1]:
+            values = [None if text is None else float(text) for text in texts]
+            return FirstDifference(step, max(1, len(original) // epochs), *values)
+    return None
+
+
+def _differing_metrics(original: Record, reproduction: Record) -> list[str]:
+    rows: Iterator[tuple[Json, Json]] = zip_longest(original.metrics, reproduction.metrics, fillvalue={})
+    return [
+        f"{key}, epoch {int({**new_row, **row}.get('epoch') or 0) + 1}"
+        for row, new_row in rows
+        for key in sorted({*row, *new_row})
+        if key.startswith(NUMBERS) and repr(row.get(key)) != repr(new_row.get(key))  # repr: nan equals nan
+    ]
+
+
+def _differing_hypotheses(original: Record, reproduction: Record) -> list[str]:
+    texts, new_texts = (
+        {f"{row['set']}/{row['id']}": (row["reference"], row["hypothesis"]) for row in run.utterances}
+        for run in (original, reproduction)
+    )
+    return sorted(name for name in {*texts, *new_texts} if texts.get(name) != new_texts.get(name))
+
+
+DETERMINING = ("config", "data", "code")
+"""Kinds that make another experiment. Other kinds belong to the machine, and change only the last bits."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One difference. kind: config, data, code, versions or hardware. what: a key, set, file or package."""
+
+    kind: str
+    what: str
+    original: object
+    reproduction: object
+
+
+ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up gradients by atomics"] * 2)
+"""Two runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
+
+
+def find_causes(original: Record, reproduction: Record) -> list[Cause]:
+    """Find all differences besides the results; config, data and code come first."""
+    result = [
+        *find_edits(original),
+        *_differing("config", determining(original.config), determining(reproduction.config)),
+        *_differing("data", _describe_data(original.data), _describe_data(reproduction.data)),
+    ]
+    # a resumed run may have continued with other code, or on another machine
+    for other in (*original.environment.sessions[1:], *reproduction.environment.sessions):
+        result += [cause for cause in compare_environments(original.environment, other) if cause not in result]
+    if reproduction.config.get("gpus") != 0 and reproduction.environment.hardware.gpus:
+        result.append(ANY_ORDER)
+    return sorted(result, key=lambda cause: (*DETERMINING, cause.kind).index(cause.kind))
+
+
+def find_edits(original: Record) -> list[Cause]:
+    """Find edits of config.yaml since the run, by the config in its last checkpoint, whose texts are not resolved."""
+    path = last_checkpoint(original.folder)
+    run = read_checkpoint(path).get("run") if path.exists() else None
+    config = run.get("config") if isinstance(run, dict) else None
+    return _differing("config", determining(config), determining(original.config)) if isinstance(config, dict) else []
+
+
+def _describe_data(data: DataRecord) -> dict[str, object]:
+    """Return the content of each set, and the letters."""
+    sets = {name: as_json(content) for name, content in data.sets.items()}
+    return {**sets, "alphabet": data.alphabet, "separation": data.separation}
+
+
+def compare_environments(original: Environment, other: Environment) -> list[Cause]:
+    """Compare two environment.json: code by its files, versions, hardware with its threads."""
+    return [
+        *_differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour}),
+        *_differing("code", original.code.files or {}, other.code.files or {}),
+        *_differing("versions", original.versions, other.versions),
+        *_differing("hardware", as_json(original.hardware), as_json(other.hardware)),
+    ]
+
+
+def _differing(kind: str, original: Mapping[str, object], reproduction: Mapping[str, object]) -> list[Cause]:
+    return [Cause(kind, key, old, new) for key, old, new in differences(original, reproduction)]
+
 
 FEWEST_SEEDS = 4
 """With three seeds the limit would be 6 standard deviations, with two 18, so nearly every result would be drift."""
@@ -31,40 +186,28 @@ class SeedTolerance:
     """The seed noise of one test set, WER as fractions.
 
     limit: the largest difference of two runs that counts as noise; None with too few seeds.
-    deviation: the standard deviation over seeds; None if not measured. source: the origin of the numbers.
+    deviation: the standard deviation over seeds; None for one. seeds: of the run's sweep.
     """
 
     limit: float | None
     deviation: float | None
-    source: str
+    seeds: int
 
 
-def measure_noise(original: Record, sweep: Path) -> dict[str, SeedTolerance]:
-    """Measure the seed noise of every test set from the siblings of the original, FEWEST_SEEDS or more.
-
-    With fewer, use the published noise for LibriSpeech test-clean. The sets share ALPHA (Bonferroni).
-    """
-    runs = {run.seed: run for run in find_siblings(original, sweep)}
+def measure_noise(original: Record) -> dict[str, SeedTolerance]:
+    """Measure the seed noise of every test set from the siblings of the original. The sets share ALPHA (Bonferroni)."""
+    try:
+        siblings = [run for run in load([original.folder.parent]).runs if run.content == original.content]
+    except UsageError:  # a damaged sibling must not prevent the reproduction
+        siblings = []
+    runs = {run.seed: run for run in [*siblings, original]}
     sets = original.summary.test_sets
     result = {}
     for name in sets:
         rates = [rate for run in runs.values() if (rate := run.value(name, "wer")) is not None]
-        librispeech = str(original.config["data"].get("_target_")).endswith(".LibriSpeech")
-        if len(rates) < FEWEST_SEEDS and name == "test-clean" and librispeech:
-            result[name] = use_published(len(sets))
-        else:
-            words = original.value(name, "words")
-            result[name] = estimate_from_seeds(rates, 1 / words if words else 0.0, len(sets))
+        words = original.value(name, "words")
+        result[name] = estimate_from_seeds(rates, 1 / words if words else 0.0, len(sets))
     return result
-
-
-def find_siblings(original: Record, sweep: Path) -> list[Record]:
-    """Return the original, and the finished runs of its sweep that differ only in the seed."""
-    try:
-        runs = load([sweep]).runs
-    except UsageError:  # a damaged sibling must not prevent the reproduction
-        return [original]
-    return [original, *(run for run in runs if run.seed != original.seed and run.content == original.content)]
 
 
 def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:
@@ -75,18 +218,10 @@ def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> 
     grain: the WER of a single error; rates are rounded to it, which bounds their precision.
     """
     deviation = mean_and_deviation(rates)[1] if rates else None
-    source = f"{len(rates)} seed{'s' if len(rates) > 1 else ''} of this run's sweep"
     if deviation is None or len(rates) < FEWEST_SEEDS:
-        return SeedTolerance(None, deviation, source)
-    quantile = t_bound(ALPHA / sets / 2, len(rates) - 1)
-    return SeedTolerance(quantile * math.sqrt(2) * max(deviation, grain / math.sqrt(12)), deviation, source)
-
-
-def use_published(sets: int = 1) -> SeedTolerance:
-    """Use the upper end of the published noise on LibriSpeech test-clean; the limit is z · √2 · sd."""
-    quantile = normal_bound(ALPHA / sets / 2)
-    source = "too few seeds in this run's sweep; AlgoPerf's logs have sd 0.06 to 0.17 on LibriSpeech test-clean"
-    return SeedTolerance(quantile * math.sqrt(2) * LIBRISPEECH_SEEDS[1], None, source)
+        return SeedTolerance(None, deviation, len(rates))
+    limit = t_bound(ALPHA / sets / 2, len(rates) - 1) * math.sqrt(2) * max(deviation, grain / math.sqrt(12))
+    return SeedTolerance(limit, deviation, len(rates))
 
 
 MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "cannot tell"
@@ -104,16 +239,14 @@ class ReproductionVerdict:
 
     def as_json(self) -> dict[str, object]:
         """Return the verdict for reproduction.json."""
-        evidence = asdict(self.evidence)
-        rates = {name: {"original": old, "reproduction": new} for name, (old, new) in evidence.pop("rates").items()}
-        del evidence["exact"]
+        rates = {name: {"original": old, "reproduction": new} for name, (old, new) in self.evidence.rates.items()}
         return {
             "verdict": self.name,
             "why": self.why,
-            "rates": rates,
             "noise": {name: asdict(noise) for name, noise in self.noise.items()},
             "differences": [asdict(cause) for cause in self.causes],
-            **evidence,
+            **asdict(self.evidence),
+            "rates": rates,
         }
 
 
@@ -122,8 +255,7 @@ def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, 
 
     With another config, data or code it is never drift. If the noise is unknown, the verdict is CANNOT_TELL.
     """
-    name, why = _decide(evidence, causes, noise)
-    return ReproductionVerdict(name, why, evidence, causes, noise)
+    return ReproductionVerdict(*_decide(evidence, causes, noise), evidence, causes, noise)
 
 
 def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> tuple[str, str]:
@@ -139,8 +271,8 @@ def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str
     kinds = [kind for kind in DETERMINING if any(cause.kind == kind for cause in causes)]
     if kinds:
         return DIFFERS, f"the {' and '.join(kinds)} {'are' if kinds[1:] else 'is'} not the same; {difference}"
-    limits = {name: noise[name].limit for name in evidence.rates if name in noise}
-    rates, measured = evidence.rates, {name: limit for name, limit in limits.items() if limit is not None}
+    rates = evidence.rates
+    measured = {name: limit for name in rates if name in noise and (limit := noise[name].limit) is not None}
     if not measured:
         remedy = f"at least {FEWEST_SEEDS} seeds in the original's sweep are needed to know the seed noise"
         return CANNOT_TELL, f"{difference}; {remedy}"
@@ -152,6 +284,10 @@ def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str
     unknown = [name for name in rates if name not in measured]
     rest = f"; the seed noise on {', '.join(unknown)} is unknown" if unknown else ""
     return DRIFT, f"{difference}, and the WER on {', '.join(measured)} differs by no more than the seed noise{rest}"
+
+
+HEADS = ("original WER %", "reproduction WER %", "difference")
+LONGEST = 60  # most characters to print of a value
 
 
 def describe(difference: FirstDifference | None) -> str:
@@ -168,15 +304,10 @@ def describe(difference: FirstDifference | None) -> str:
     )
 
 
-LONGEST = 60  # most characters to print of a value; reproduction.json has all of them
-
-
 def print_verdict(verdict: ReproductionVerdict) -> None:
     """Print the error rates side by side, the seed noise, all differences, and finally the verdict."""
     terminal = console()
-    table = Table("set", "original WER %", "reproduction WER %", "difference")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table("set", *(Column(name, justify="right") for name in HEADS))
     for name, (old, new) in verdict.evidence.rates.items():
         table.add_row(name, f"{100 * old:.2f}", f"{100 * new:.2f}", f"{100 * (new - old):+.2f}")
     terminal.print(table)
@@ -190,21 +321,15 @@ def print_verdict(verdict: ReproductionVerdict) -> None:
 def noise_line(name: str, noise: SeedTolerance) -> str:
     """Format a test set's seed noise as a line, in percent."""
     deviation = "" if noise.deviation is None else f"sd {100 * noise.deviation:.2f}, "
-    if noise.limit is None:
-        return f"seed noise on {name}: {deviation}too few seeds to tell ({noise.source}; {FEWEST_SEEDS} are needed)"
-    return f"seed noise on {name}: {deviation}two runs differ by up to {100 * noise.limit:.2f} ({noise.source})"
+    limit = "too few to tell" if noise.limit is None else f"two runs differ by up to {100 * noise.limit:.2f}"
+    return f"seed noise on {name}: {deviation}{limit} (seeds in this run's sweep: {noise.seeds})"
 
 
 def cause_line(cause: Cause) -> str:
-    """Format a difference as a line."""
+    """Format a difference as a line. Long values, such as hashes, are cut; reproduction.json has all of them."""
     if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # omits hashes of files
         fate = "is new" if cause.original is None else "is gone" if cause.reproduction is None else "has changed"
         return f"code: {cause.what} {fate}"
-    return f"{cause.kind}: {cause.what}: {_short(cause.original)} then, {_short(cause.reproduction)} now"
-
-
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_short(content)}" for key, content in value.items())
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST else f"{text[:12]}…"
+    texts = (value if isinstance(value, str) else json.dumps(value) for value in (cause.original, cause.reproduction))
+    old, new = (text if len(text) <= LONGEST else f"{text[:12]}…" for text in texts)
+    return f"{cause.kind}: {cause.what}: {old} then, {new} now"

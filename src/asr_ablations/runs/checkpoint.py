@@ -27,15 +27,13 @@ def read_checkpoint(path: Path) -> Json:
             file.seek(0)
             warnings.simplefilter("ignore")  # about unusual pickles, which are refused below
             content = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UsageError(f"{path}: refused; it is damaged or holds more than weights and plain values") from error
-    except RuntimeError as error:
-        if is_lack_of_memory(error):
-            raise MemoryError(first_line(error)) from error
-        raise UsageError(f"{path}: damaged and cannot be read: {first_line(error)}") from error
     except (OSError, MemoryError):
         raise
+    except pickle.UnpicklingError as error:
+        raise UsageError(f"{path}: refused; it is damaged or holds more than weights and plain values") from error
     except Exception as error:  # torch may raise anything for bytes that are not a checkpoint
+        if is_lack_of_memory(error):
+            raise MemoryError(first_line(error)) from error
         raise UsageError(f"{path}: damaged and cannot be read: {first_line(error)}") from error
     if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
         raise UsageError(f"{path}: not a run's checkpoint (it lacks state_dict)")

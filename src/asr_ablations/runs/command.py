@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from asr_ablations.runs.status import reason
 from asr_ablations.runs.torchrun import speaks
@@ -16,24 +17,13 @@ from asr_verdicts.terminal import forgive_characters, harmless
 
 def prepare_command() -> None:
     ignore_signals_at_exit()
-    open_streams()
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: the next opened file would take its number and receive the output
+            stream = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
     forgive_characters()
     name_the_user()
-
-
-def open_streams() -> None:
-    """Connect closed standard streams to /dev/null; otherwise the next opened file would receive the output."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            if nothing != number:
-                os.dup2(nothing, number)
-                os.close(nothing)
-            os.set_inheritable(number, True)  # child processes need it as well
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
 def report_end(error: BaseException, *, continues: bool = True) -> int:
@@ -63,15 +53,10 @@ def describe_end(error: Exception) -> tuple[str, int] | None:
         return str(error), 2
     if isinstance(error, OSError):
         if error.filename is None:  # from the output: its reader has ended, or the disk is full
-            _ignore_output()
+            with suppress(OSError, ValueError):  # otherwise the interpreter would fail again at its end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return "", 1
         if (message := describe_system_error(error)) is not None:
             return message, choose_exit_code(error)
     return (reason(error), 1) if is_lack_of_memory(error) or is_limit(error) else None
-
-
-def _ignore_output() -> None:
-    """Discard standard output from now on; otherwise the interpreter would fail again at its end."""
-    with suppress(OSError, ValueError, AttributeError):  # it may be closed already
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

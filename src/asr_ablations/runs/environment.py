@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -90,11 +89,10 @@ def code() -> Code:
     return Code(**commit(REPOSITORY), files=hashes)
 
 
+CODE = ("src/asr_verdicts", "src/asr_ablations", "conf")
 NEW_FILES = (
     "src/asr_verdicts/*.py",
-    "src/asr_ablations/*.py",
-    "src/asr_ablations/*.cpp",
-    "src/asr_ablations/*.h",
+    *(f"src/asr_ablations/*.{ending}" for ending in ("py", "cpp", "h")),
     "conf/*.yaml",
 )
 """New files that are recorded together with changes to existing ones."""
@@ -127,54 +125,43 @@ def commit(repository: Path) -> dict[str, str]:
             variables["GIT_OBJECT_DIRECTORY"] = temporary
             git("read-tree", "HEAD")
             git("add", "--intent-to-add", "--", *NEW_FILES)
-            return {"commit": head, "dirty_diff": git(*DIFF, "--", "src/asr_verdicts", "src/asr_ablations", "conf")}
+            return {"commit": head, "dirty_diff": git(*DIFF, "--", *CODE)}
         except (OSError, subprocess.SubprocessError) as error:
             reason = getattr(error, "stderr", None) or str(error).encode()
             print(f"the code's commit is not recorded: {reason.decode(errors='replace').strip()}", file=sys.stderr)
             return {}
 
 
-BUS = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
-LINKS = ("topo", "-m")
 SECONDS = 20  # for one answer, so that a driver that hangs does not block a run
-
-_STYLE = re.compile(r"\x1b\[[\d;]*m")
-_GPU = re.compile(r"GPU\d+")
 
 
 def topology() -> tuple[list[str], dict[str, str]]:
     """Return the bus of each GPU and the link of each pair; empty if nvidia-smi is missing or fails."""
-    return buses(_answer(BUS)), links(_answer(LINKS))
+    bus = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
+    try:
+        answers = [
+            subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+            for words in (bus, ("topo", "-m"))
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return [], {}
+    return buses(answers[0]), links(answers[1])
 
 
 def buses(answer: str) -> list[str]:
     """Return each GPU's bus, such as `PCIe 3 x16 at 00000000:06:00.0`, or only its address if the bus is hidden."""
-    rows = [[cell.strip() for cell in line.split(",")] for line in answer.splitlines() if line.count(",") == 2]
-    return [
-        f"PCIe {generation} x{width} at {address}" if generation.isdecimal() and width.isdecimal() else address
-        for address, generation, width in rows
-    ]
+    rows = [re.split(r",\s*", line) for line in answer.splitlines()]
+    return [f"PCIe {row[1]} x{row[2]} at {row[0]}" if row[1].isdecimal() else row[0] for row in rows]
 
 
 def links(answer: str) -> dict[str, str]:
     """Return the link of each pair of GPUs as in `nvidia-smi topo -m`. NV2 means two NVLinks; PIX, PXB, PHB, NODE and
     SYS mean ever longer routes over PCIe. Empty for a single GPU.
     """
-    rows = [_STYLE.sub("", line).split() for line in answer.splitlines()]
-    head = next((row for row in rows if len(row) > 1 and all(map(_GPU.fullmatch, row[:2]))), [])
-    places = {name: place for place, name in enumerate(head, start=1) if _GPU.fullmatch(name)}
-    cells = {row[0]: row for row in rows if row and row[0] in places and row is not head and len(row) > len(places)}
+    rows = [line.split() for line in re.sub(r"\x1b\[[\d;]*m", "", answer).splitlines()]
+    cells = {row[0]: row[1:] for row in rows if len(row) > 1 and re.fullmatch(r"GPU\d+", row[0]) and "X" in row}
     return {
-        f"{first}-{second}": cells[first][places[second]]
-        for first in cells
-        for second in places
-        if places[first] < places[second]
+        f"{first}-{second}": cells[first][place]
+        for number, first in enumerate(cells)
+        for place, second in list(enumerate(cells))[number + 1 :]
     }
-
-
-def _answer(words: Sequence[str]) -> str:
-    try:
-        command = ["nvidia-smi", *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""

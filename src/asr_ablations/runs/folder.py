@@ -92,14 +92,12 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None:
-            self._record_status(DONE)
+        if isinstance(error, Diverged):
+            self._record_status(FAILED, str(error), error.step)
         elif isinstance(error, Pruned):
-            self._record_status(PRUNED, reason=str(error))
-        elif isinstance(error, Diverged):
-            self._record_status(FAILED, reason=str(error), diverged=error.step)
+            self._record_status(PRUNED, str(error))
         else:
-            self._record_status(FAILED, reason=reason(stop_before(error) or error))
+            self._record_status(FAILED if error else DONE, reason(stop_before(error) or error) if error else None)
         self._lease.release()
         return isinstance(error, Pruned)
 
@@ -132,8 +130,6 @@ class Run:
 
 def _list_overrides(cfg: DictConfig) -> list[str]:
     """Return a run's overrides. For an arm from a list: its name, and overrides not in the name."""
-    arm = cfg.get("arm")
-    if arm is None:
-        return list(cfg.overrides)
-    choices = str(arm).split(", ")
-    return [str(arm), *(override for override in cfg.overrides if override not in choices)]
+    arm = [] if cfg.get("arm") is None else [str(cfg.arm)]
+    choices = arm[0].split(", ") if arm else []
+    return [*arm, *(override for override in cfg.overrides if override not in choices)]

@@ -115,15 +115,13 @@ def _read_references() -> dict[str, list[str]]:
         everywhere = "@package _global_" in text
         if "${" not in text and not everywhere:
             continue  # parsing all files would take longer
-        content = load_yaml(text)
-        for key, value in flatten(content if isinstance(content, dict) else {}).items():
-            siblings = key.rpartition(".")[0] if everywhere or not group else f"{group}.{key}".rpartition(".")[0]
+        for key, value in flatten(load_yaml(text) or {}).items():
+            place = key if everywhere or not group else f"{group}.{key}"
             names = REFERENCE.findall(value) if isinstance(value, str) else []
-            sources = [f"{siblings}{name}" if name.startswith(".") else name for name in names]
+            sources = [f"{place.rpartition('.')[0]}{name}" if name.startswith(".") else name for name in names]
             if everywhere and key != group and not key.startswith(f"{group}."):
                 sources.append(group)
-            listed = references.setdefault(key if everywhere or not group else f"{group}.{key}", [])
-            listed += [source for source in sources if source not in listed]
+            references[place] = [*dict.fromkeys([*references.get(place, []), *sources])]
     return {key: sources for key, sources in references.items() if sources}
 
 
@@ -155,13 +153,12 @@ def sha256_of(path: object) -> str | None:
     given = expanded(path)
     if given.is_dir() and not last_checkpoint(given).is_file():
         return hash_files((file for file in visible_files(given) if file.name not in RECORDS), given)
-    if given.is_dir():
-        given = last_checkpoint(given)
-    if not given.is_file():
+    file = last_checkpoint(given) if given.is_dir() else given
+    if not file.is_file():
         return None
-    configs = [folder / CONFIG for folder in (given.parent, given.parent.parent) if given.suffix == ".ckpt"]
-    read = [given, *(file for file in configs if file.is_file())][:2]
-    return hash_file(given) if len(read) == 1 else content_key(64, files=[hash_file(file) for file in read])
+    configs = [folder / CONFIG for folder in (file.parent, file.parent.parent) if file.suffix == ".ckpt"]
+    config = next(filter(Path.is_file, configs), None)
+    return hash_file(file) if config is None else content_key(64, files=[hash_file(file), hash_file(config)])
 
 
 def refuse_changed_files(node: object, place: str = "") -> None:

@@ -27,11 +27,10 @@ import psutil
 
 from asr_ablations.runs.layout import LEASES
 from asr_ablations.tools.files import read_json
+from asr_verdicts.files import write_json
 
 HEARTBEAT = 5.0  # seconds between two heartbeats
 EXPIRY = 60.0  # seconds without a heartbeat until a holder on another machine counts as dead
-WATCHED = 3 * HEARTBEAT
-"""Seconds for which an apparently expired lease is watched, because any lease looks expired after a clock was set."""
 LEASE_HELD_EXIT_CODE = 75
 """Exit code of a process whose run is leased to another process (EX_TEMPFAIL in sysexits.h)."""
 
@@ -49,58 +48,50 @@ class Lease:
         self._content = b""
         self._lock: int | None = None
         self._stop = threading.Event()
-        self._heartbeat: threading.Thread | None = None
+        self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
 
     def take(self) -> None:
         """Take the lease and hold it. Raises LeaseHeldError if another process holds it."""
         number, current = newest(self._home, self._name)
-        if current is not None and (reason := _describe(current, watch=True)):
+        if current is not None and (reason := _describe(current)):
             raise LeaseHeldError(f"{self._name}: {reason}")
         self._make(self._home / f"{self._name}.{number + 1:06d}")
         # a forked child inherits the lock and would keep it after its parent was killed
         os.register_at_fork(after_in_child=self._forget)
         for below in range(1, number + 1):  # older leases are no longer valid
             (self._home / f"{self._name}.{below:06d}").unlink(missing_ok=True)
-        unfinished = re.compile(rf"\.{re.escape(self._name)}\.([0-9a-f]{{32}}|\d+\.\d+)")
-        for path in self._home.iterdir():  # from processes that ended while taking or releasing the lease
-            if unfinished.fullmatch(path.name):
-                path.unlink(missing_ok=True)
-        self._heartbeat = threading.Thread(target=self._beat, daemon=True, name="lease")
         self._heartbeat.start()
 
     def _make(self, path: Path) -> None:
         """Create the lease file `path`. Raises LeaseHeldError if its number or a higher one exists."""
+        self._forget()
         self._home.mkdir(parents=True, exist_ok=True)
         temporary = self._home / f".{self._name}.{uuid.uuid4().hex}"
-        lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self._lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            content = json.dumps({**_describe_process(), "locked": _lock_file(lock)}).encode()
-            os.write(lock, content)
+            self._content = json.dumps({**_describe_process(), "locked": _lock_file(self._lock)}).encode()
+            os.write(self._lock, self._content)
             os.link(temporary, path)
             if newest(self._home, self._name)[1] != path:  # others took, released and removed leases meanwhile
                 path.unlink(missing_ok=True)
                 raise FileExistsError
-        except (FileExistsError, FileNotFoundError):  # not found: the holder has removed temporary files
-            os.close(lock)
-            raise LeaseHeldError(f"{self._name}: another process was faster") from None
-        except BaseException:
-            os.close(lock)
+        except BaseException as error:
+            self._forget()
+            if isinstance(error, FileExistsError):
+                raise LeaseHeldError(f"{self._name}: another process was faster") from None
             raise
         finally:
             temporary.unlink(missing_ok=True)
-        self._forget()
-        self._path, self._lock, self._content = path, lock, content
+        self._path = path
 
     def release(self) -> None:
         """Release the run for other processes."""
         self._stop.set()
-        if self._heartbeat is not None:
+        if self._heartbeat.is_alive():
             self._heartbeat.join()
         with suppress(OSError):  # the lease then ends with this process
             if self._path is not None and self._path.read_bytes() == self._content:
-                released = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-                released.write_text(json.dumps({**_describe_process(), "released": True}), encoding="utf-8")
-                released.replace(self._path)
+                write_json(self._path, {**_describe_process(), "released": True})
         self._path = None
         self._forget()
 
@@ -119,7 +110,7 @@ class Lease:
                 if current is None:  # the folder of leases was removed, and no other process holds the run
                     self._make(self._path)
                 elif current != self._path or current.read_bytes() != self._content:
-                    return self._lost(_describe(current, watch=False) or "another process has worked on it meanwhile")
+                    return self._lost(_describe(current) or "another process has worked on it meanwhile")
                 os.utime(self._path)
                 last = time.monotonic()
             except LeaseHeldError:
@@ -137,25 +128,23 @@ def newest(home: Path, name: str) -> tuple[int, Path | None]:
 
 
 def owner(folder: Path) -> str | None:
-    """Describe the process that holds this run; None if it is free. Unlike `Lease.take`, checks only once."""
+    """Describe the process that holds this run; None if it is free."""
     _, lease = newest(folder.parent / LEASES, folder.name)
-    return _describe(lease, watch=False) if lease is not None else None
+    return _describe(lease) if lease is not None else None
 
 
-def _describe(lease: Path, watch: bool) -> str | None:
-    """Describe the holder; None if it is gone. watch: whether to wait for a heartbeat if the last one seems old."""
+def _describe(lease: Path) -> str | None:
+    """Describe the holder; None if it is gone."""
     try:
-        holder = read_json(lease)
-        if holder.get("released"):
-            return None
-        description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
-        is_here = bool(holder["locked"]) and holder["boot"] == _read_boot()
-    except FileNotFoundError:
-        return "another process was faster"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # power failures leave empty files
-        return "a lease that cannot be read" if _age(lease) < EXPIRY else None
-    try:
-        alive = _is_locked(lease) if is_here else _has_heartbeat(lease, watch)
+        try:
+            holder = read_json(lease)
+            if holder.get("released"):
+                return None
+            description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
+            is_here = bool(holder["locked"]) and holder["boot"] == _read_boot()
+        except (ValueError, KeyError, TypeError):  # power failures leave empty files
+            description, is_here = "a lease that cannot be read", False
+        alive = _is_locked(lease) if is_here else _has_heartbeat(lease)
     except FileNotFoundError:
         return "another process was faster"
     return description if alive else None
@@ -163,11 +152,10 @@ def _describe(lease: Path, watch: bool) -> str | None:
 
 def _lock_file(file: int) -> bool:
     """Lock an open file for this process, and return whether the file system supports that."""
-    try:
+    with suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _is_locked(lease: Path) -> bool:
@@ -177,28 +165,15 @@ def _is_locked(lease: Path) -> bool:
         except BlockingIOError:
             return True
         except OSError:  # locks worked when the lease was taken
-            return _age(lease) < EXPIRY
+            return _has_heartbeat(lease)
         return False
 
 
-def _has_heartbeat(lease: Path, watch: bool) -> bool:
-    """Return whether the last heartbeat is younger than EXPIRY. If a clock was set, its age is wrong; with `watch`,
-    wait for another heartbeat by the clock of this process.
+def _has_heartbeat(lease: Path) -> bool:
+    """Return whether the last heartbeat is younger than EXPIRY by the file system's clock, which all machines share.
+
+    After a clock was set, a living holder may look dead; it then notices the higher number and stops.
     """
-    if 0 <= _age(lease) < EXPIRY:
-        return True
-    if not watch:
-        return False
-    before, end = lease.stat().st_mtime_ns, time.monotonic() + WATCHED
-    while time.monotonic() < end:
-        time.sleep(min(HEARTBEAT, WATCHED) / 5)
-        if lease.stat().st_mtime_ns != before:
-            return True
-    return False
-
-
-def _age(lease: Path) -> float:
-    """Return the seconds since the last heartbeat, by the file system's clock, which both machines share."""
     probe = lease.with_name(f".now.{uuid.uuid4().hex}")
     try:
         probe.touch()
@@ -206,16 +181,15 @@ def _age(lease: Path) -> float:
         probe.unlink(missing_ok=True)
     except OSError:  # a read-only folder
         now = time.time()
-    return now - lease.stat().st_mtime
+    return 0 <= now - lease.stat().st_mtime < EXPIRY
 
 
 def _read_boot() -> str:
     """Identify the running kernel, which a machine's containers share and which changes at each boot."""
-    try:
+    with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return f"{socket.gethostname()} {psutil.boot_time():.0f}"
+    return f"{socket.gethostname()} {psutil.boot_time():.0f}"
 
 
 def _describe_process() -> dict[str, object]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _read_boot(), "time": time.time()}
+    return {"host": socket.gethostname(), "pid": os.getpid(), "boot": _read_boot()}

@@ -1,12 +1,13 @@
 """Arms as a list, `arms` in a sweep file. Each entry contains its changes to the full model."""
 
-import re
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from asr_verdicts.arms import AnArm, Choice, Named
+from asr_ablations.tools.files import format_override
+from asr_verdicts.arms import Choice
 from asr_verdicts.config import LIST, MACHINE_KEYS, OWN, Config, flatten, within
-from asr_verdicts.confounds import ConfoundedError, Differing, confounds, derived, differing, references, replicated
+from asr_verdicts.confounds import ConfoundedError, Differing, confounds, differing, replicated
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import AnyRun, ConfiguredRun
 
@@ -16,7 +17,6 @@ FULL = "full"  # default name of the arm without changes
 FORM = "a list such as [{}, {norm: none}, {rnn: gru, width: 256}]"
 NOT_VARIED = ("seed", "hydra", "defaults", *MACHINE_KEYS)
 """Keys that cannot distinguish arms: seeds are repeated for every arm, and the others do not change results."""
-PLAIN = re.compile(r"[A-Za-z_][\w./-]*")  # texts that need no quotes in an override
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class ListedArm:
         return [key.lstrip("+~") for key in self.changes]
 
     @property
-    def text(self) -> str:
-        """The arm's changes as readable text."""
-        return " ".join(_words(self.changes)) or "nothing"
+    def overrides(self) -> list[str]:
+        """The overrides for runs of this arm: its name, then its changes."""
+        return [f"{key}={format_override_value(value)}" for key, value in {OWN: self.name, **self.changes}.items()]
 
     @property
-    def overrides(self) -> list[str]:
-        """The overrides for runs of this arm."""
-        return [f"{OWN}={format_override_value(self.name)}", *_words(self.changes)]
+    def text(self) -> str:
+        """The arm's changes as readable text."""
+        return " ".join(self.overrides[1:]) or "nothing"
 
 
 def read_arms(node: object) -> list[ListedArm]:
@@ -49,19 +49,18 @@ def read_arms(node: object) -> list[ListedArm]:
     if not isinstance(node, Sequence) or isinstance(node, str) or len(node) < 2:
         raise UsageError(f"{LIST}={node}: expected {FORM}, with two or more arms")
     arms = [_read_arm(entry) for entry in node]
-    for number, arm in enumerate(arms):
-        for other in arms[:number]:
-            if arm.changes == other.changes:
-                raise UsageError(f"{LIST}: {other.name} and {arm.name} make the same changes; expected different arms")
-            if arm.name == other.name:
-                raise UsageError(f"{LIST}: two arms are called {arm.name}; expected a different {NAME} for each")
+    for other, arm in itertools.combinations(arms, 2):
+        if arm.changes == other.changes:
+            raise UsageError(f"{LIST}: {other.name} and {arm.name} make the same changes; expected different arms")
+        if arm.name == other.name:
+            raise UsageError(f"{LIST}: two arms are called {arm.name}; expected a different {NAME} for each")
     return arms
 
 
 def _read_arm(entry: object) -> ListedArm:
     if not isinstance(entry, Mapping):
         raise UsageError(
-            f"{LIST}: {entry}: expected the keys that the arm changes, as {{norm: none}}, or {{}} for no changes"
+            f"{LIST}: {entry}: expected the keys that the arm changes, as {{norm: none}}, or {{}} for none"
         )
     changes = flatten({str(key): value for key, value in entry.items() if key != NAME})
     for key, value in changes.items():
@@ -78,25 +77,15 @@ def _read_arm(entry: object) -> ListedArm:
     return ListedArm(name or ", ".join(f"{key}={text}" for key, text in texts.items()) or FULL, changes)
 
 
-def _words(changes: Mapping[str, object]) -> list[str]:
-    return [f"{key}={format_override_value(value)}" for key, value in changes.items()]
-
-
 def format_override_value(value: object) -> str:
     """Format a value in Hydra's command-line syntax."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{format_override_value(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, str):
-        plain = PLAIN.fullmatch(value) and value.lower() not in ("null", "true", "false", "nan", "inf")
-        if plain:
-            return value
-        # Hydra reads backslashes literally, except before a quote or at the end
-        return "'" + re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), value) + "'"
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ",".join(map(format_override_value, value)) + "]"
-    return str(value)
+    return format_override("", value)[1:] if isinstance(value, str) else str(value)
 
 
 def find_arm_name(config: Config) -> str | None:
@@ -130,43 +119,15 @@ def check_arm(config: Mapping[str, object]) -> None:
 
 def name_in(overrides: Iterable[str]) -> str | None:
     """Return the arm's name in a run's overrides; None for a sweep without a list."""
-    for word in overrides:
-        key, _, text = word.partition("=")
-        if key == OWN:
-            if not text.startswith("'"):
-                return text
-            escaped = re.compile(r"((?:\\\\)*)(\\'|$)")
-            return escaped.sub(lambda match: match[1][: len(match[1]) // 2] + ("'" if match[2] else ""), text[1:-1])
-    return None
+    from hydra.core.override_parser.overrides_parser import OverridesParser  # compare would load it for nothing
+
+    word = next((word for word in overrides if word.startswith(f"{OWN}=")), None)
+    return None if word is None else str(OverridesParser.create().parse_override(word).value())
 
 
 def listed_arms(runs: Sequence[ConfiguredRun]) -> list[ListedArm]:
     """Return the list from which the runs were made, if any. Raises UsageError for contradictory lists."""
     return merged(run.config[LIST] for run in runs if run.config.get(LIST))
-
-
-def explained(listed: Sequence[ListedArm], runs: Sequence[ConfiguredRun]) -> list[str]:
-    """Return the keys that some arm changes, and keys derived from these."""
-    keys = [key for arm in listed for key in arm.keys]
-    return [*dict.fromkeys([*keys, *sorted(derived(keys, references(runs)))])]
-
-
-def sort_arms(arms: Sequence[AnArm], listed: Sequence[ListedArm]) -> list[AnArm]:
-    """Sort the arms in the order of the list."""
-    names = [arm.name for arm in listed]
-    return sorted(arms, key=lambda arm: names.index(arm.levels[OWN]))
-
-
-def default_baseline(arms: Sequence[Named], listed: Sequence[ListedArm]) -> str:
-    """Return the name of the arm without changes, or else of the first arm."""
-    unchanged = [entry.name for entry in listed if not entry.changes]
-    return next((arm.name for arm in arms if arm.levels[OWN] in unchanged), arms[0].name)
-
-
-def describe_changes(arms: Sequence[Named], listed: Sequence[ListedArm]) -> dict[str, str]:
-    """Return the changes of each arm as text, by the arm's name."""
-    texts = {entry.name: entry.text for entry in listed}
-    return {arm.name: texts[arm.levels[OWN]] for arm in arms}
 
 
 def find_extra_keys(
@@ -182,14 +143,13 @@ def find_extra_keys(
     """
     changes = {entry.name: entry.keys for entry in listed}
     seed_keys = replicated([run for arm in arms for run in arm.runs])
+    other = baseline.levels[OWN]
     overruled: Differing = {}
     for arm in [baseline, *(arm for arm in arms if arm is not baseline)]:
+        name = arm.levels[OWN]
         runs = [*baseline.runs, *(arm.runs if arm is not baseline else [])]
-        name, other = arm.levels[OWN], baseline.levels[OWN]
-        explained_keys = [*changes[other], *changes[name], *factor, *seed_keys]
-        extra_keys = confounds(runs, explained_keys, differing(runs))
-        refused = {key: values for key, values in extra_keys.items() if not within(key, allowed)}
-        if refused:
+        extra_keys = confounds(runs, [*changes[other], *changes[name], *factor, *seed_keys], differing(runs))
+        if refused := {key: values for key, values in extra_keys.items() if not within(key, allowed)}:
             declared = ", ".join(changes[name]) or "nothing"
             reason = f"the arm {name} differs from {other} in more keys than the list changes ({declared}):"
             raise ConfoundedError([], refused, f"the runs of the arm {name} differ:" if name == other else reason)
@@ -197,20 +157,17 @@ def find_extra_keys(
     return overruled
 
 
-def find_named_keys(config: Config) -> list[str]:
-    """Return the keys mentioned in the name of a list's arm: its only one, or those in the name."""
-    for arm in read_arms(config.get(LIST)):
-        if arm.name == find_arm_name(config):
-            return [key for key in arm.keys if len(arm.keys) == 1 or f"{key}=" in arm.name]
-    return []
-
-
-def find_varied_keys(config: Config) -> list[str]:
-    """Return the keys that a list's arms change."""
-    return [key.lstrip("+~") for arm in config.get(LIST) or [] for key in arm if key != NAME]
-
-
 def collect_listed_keys(configs: Mapping[str, Config]) -> tuple[dict[str, list[str]], list[str]]:
     """Return the keys in each arm's name, and the keys changed by any arm. configs: one for each arm, by name."""
-    varied = dict.fromkeys(key for config in configs.values() for key in find_varied_keys(config))
-    return {name: find_named_keys(config) for name, config in configs.items()}, [*varied]
+    lists = {name: read_arms(config.get(LIST)) for name, config in configs.items()}
+    named = {
+        name: [
+            key
+            for arm in listed
+            if arm.name == find_arm_name(configs[name])
+            for key in arm.keys
+            if len(arm.keys) == 1 or f"{key}=" in arm.name
+        ]
+        for name, listed in lists.items()
+    }
+    return named, [*dict.fromkeys(key for listed in lists.values() for arm in listed for key in arm.keys)]

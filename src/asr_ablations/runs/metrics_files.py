@@ -4,6 +4,7 @@ import csv
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from asr_ablations.runs.layout import UTILISATION
 from asr_verdicts.files import Json, write_csv
@@ -69,8 +70,6 @@ def by_second(samples: Sequence[Json]) -> list[Json]:
 
 def _join(group: list[Json]) -> Json:
     """Combine samples: means and sums over all, other values from the last."""
-    if len(group) == 1:
-        return group[0]
     means = {key: _mean([sample[key] for sample in group]) for key in MEANS}
     read = [sample["disk_read_mib"] for sample in group if sample["disk_read_mib"] is not None]
     each = [_mean(percents) for percents in zip(*(sample["gpu_percents"] for sample in group), strict=False)]
@@ -79,7 +78,7 @@ def _join(group: list[Json]) -> Json:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
-    return sum(numbers) / len(numbers) if numbers else None
+    return fmean(numbers) if numbers else None
 
 
 def _parse_sample(line: dict[str, str]) -> Json | None:
@@ -88,7 +87,5 @@ def _parse_sample(line: dict[str, str]) -> Json | None:
         percents = [float(percent) for percent in (line.get("gpu_percents") or "").split()]
     except (TypeError, ValueError):
         return None
-    if numbers["seconds"] is None:
-        return None
     texts = {key: line.get(key) or "" for key in ("phase", "part")}
-    return {**numbers, **texts, "gpu_percents": percents}
+    return None if numbers["seconds"] is None else {**numbers, **texts, "gpu_percents": percents}

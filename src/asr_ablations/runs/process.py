@@ -53,9 +53,9 @@ def command(script: Path, config: Path, devices: int = 1, threads: int | None = 
     return [sys.executable, *torchrun, "-m", "asr_ablations.runs.process", str(script), str(config), *limit]
 
 
-def child_environment() -> dict[str, str]:
-    """Return this process's environment with the package on the path."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))}
+def child_environment(source: Path = SOURCE) -> dict[str, str]:
+    """Return this process's environment with the package in `source` on the path."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(source), os.environ.get("PYTHONPATH")]))}
 
 
 def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:

@@ -7,7 +7,7 @@ import csv
 import errno
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
@@ -56,32 +56,18 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderFile:
-    """A file that a decoder reads."""
-
-    name: str
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TunedValues:
-    """Decoder values that were tuned on a set."""
-
-    set: str
-    trials: int
-    chosen: dict[str, object]
-
-
-@dataclass(frozen=True, kw_only=True)
 class EvaluationRecord:
-    """The result of a decoder on a trained run: the keys of <run>/evaluations/<name>.json needed by comparisons."""
+    """The result of a decoder on a trained run: the keys of <run>/evaluations/<name>.json needed by comparisons.
+
+    files: name and sha256 of each file that the decoder reads. tuning: the set, trials, and chosen values, if any.
+    """
 
     name: str
     decoder: Config
-    files: dict[str, DecoderFile]
+    files: dict[str, dict[str, str]]
     checkpoint: str
     sets: dict[str, SetResult]
-    tuning: TunedValues | None
+    tuning: Config | None
     test_sets: list[str]
     ablation: Config | None = None
 
@@ -95,24 +81,12 @@ class LogProbsRecord:
     device: str
 
 
-@dataclass(frozen=True)
-class AnyKeys:
-    """An object without required keys."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Declared:
     """The keys of a frozen config that are read back."""
 
     overrides: list[str] = field(default_factory=list)
     ablation: Config | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Price:
-    """The key `hardware` of a config."""
-
-    price_per_hour: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,22 +99,25 @@ class Seeded(Declared):
     batch: Config | None = None
     loss: Config | None = None
     decoder: Config | None = None
-    hardware: Price | None = None
+    hardware: Config | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManifestArm:
-    """An arm in a manifest."""
+class Launch:
+    """One start of a sweep: time, command line, ids of its runs, and whether a search proposes them."""
 
-    id: str
+    started: str
+    command: list[str]
+    arms: list[str]
+    search: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepManifest:
     """The keys of a sweep's manifest that are read back."""
 
-    arms: list[ManifestArm] = field(default_factory=list)
-    launches: list[Config] = field(default_factory=list)
+    arms: list[Config] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
     ablation: Config | None = None
     space: Config | None = None
 
@@ -167,7 +144,7 @@ def load_yaml(text: str) -> Any:
 
 
 TEXT_COLUMNS = ("set", "id", "speaker", "reference", "hypothesis", "audio", "unit")
-SECONDS_COLUMNS = ("offset", "duration")
+KINDS: dict[str, type] = {**dict.fromkeys(TEXT_COLUMNS, str), "offset": float, "duration": float}  # others: int
 NEEDED_COLUMNS = (*TEXT_COLUMNS[:5], "words", "substitutions", "deletions", "insertions")
 
 
@@ -195,28 +172,20 @@ def read_recorded(path: Path, kind: type = Declared) -> Config:
         parse(kind, content)
     if (key := interpolation_in(content)) is not None:
         raise UnreadableFileError(path, f"{key} contains an interpolation (${{…}}); a recorded config holds values")
-    plain = {key: part for key, part in content.items() if key != "ablation"}
-    for _, part, is_key in _walk(plain):
-        if is_key and not isinstance(part, str):
-            raise UnreadableFileError(path, f"a key is {part!r}; expected a text")
     return content
 
 
-def interpolation_in(content: object) -> str | None:
+def interpolation_in(content: object, place: str = "") -> str | None:
     """Return the dotted key of the first interpolation in the keys or values of a config; None without any."""
-    return next((place for place, part, _ in _walk(content) if isinstance(part, str) and "${" in part), None)
-
-
-def _walk(content: object, place: str = "") -> Iterator[tuple[str, object, bool]]:
-    """Yield (dotted key, part, is_key) for every key, and for every value that is not a container."""
     if not isinstance(content, (dict, list)):
-        yield place, content, False
-        return
+        return place if "${" in str(content) else None
     for name, part in content.items() if isinstance(content, dict) else enumerate(content):
         below = f"{place}.{name}".lstrip(".")
-        if isinstance(content, dict):
-            yield below, name, True
-        yield from _walk(part, below)
+        if "${" in str(name):
+            return below
+        if (inner := interpolation_in(part, below)) is not None:
+            return inner
+    return None
 
 
 def read_overrides(folder: Path) -> list[str]:
@@ -228,36 +197,35 @@ def read_overrides(folder: Path) -> list[str]:
 
 def read_status(folder: Path) -> Status:
     """Return a run's status with reason, process, host, start and seconds."""
-    return _read_record(folder / layout.STATUS, Status)
+    return read_record(folder / layout.STATUS, Status)
 
 
 def read_summary(folder: Path) -> Summary:
     """Return a run's final rates, sizes and times."""
-    return _read_record(folder / layout.SUMMARY, Summary)
+    return read_record(folder / layout.SUMMARY, Summary)
 
 
 def read_environment(folder: Path) -> Environment:
     """Return a run's machine, code and versions."""
-    return _read_record(folder / layout.ENVIRONMENT, Environment)
+    return read_record(folder / layout.ENVIRONMENT, Environment)
 
 
 def read_data(folder: Path) -> DataRecord:
     """Return the content of each set of a run's corpus."""
-    return _read_record(folder / layout.DATA, DataRecord)
+    return read_record(folder / layout.DATA, DataRecord)
 
 
 def read_model(folder: Path) -> str | None:
     """Return the text diagram of a run's model; None if the run has none, as from W&B."""
     path = folder / layout.MODEL
-    if not path.exists():
-        return None
-    with readable(path):
+    with suppress(FileNotFoundError), readable(path):
         return path.read_text(encoding="utf-8")
+    return None
 
 
 def read_progress(folder: Path) -> Progress:
     """Return the latest epoch, loss and WER of a running run."""
-    return _read_record(folder / layout.PROGRESS, Progress)
+    return read_record(folder / layout.PROGRESS, Progress)
 
 
 def read_sweep(folder: Path) -> Config:
@@ -267,15 +235,7 @@ def read_sweep(folder: Path) -> Config:
 
 def read_standing(folder: Path) -> Config:
     """Return the state of each arm of a planned sweep after its latest look. folder: the sweep's."""
-    return _read_object(folder / layout.STANDING, AnyKeys)
-
-
-def read_looks(folder: Path) -> list[Config]:
-    """Return the looks of comparisons at a sweep or at a run's evaluations. folder: of the sweep or evaluations."""
-    recorded = _read_object(folder / layout.LOOKS, AnyKeys).get("looks")
-    if not isinstance(recorded, list) or not all(isinstance(look, dict) for look in recorded):
-        raise UnreadableFileError(folder / layout.LOOKS, "it lacks a list of looks")
-    return recorded
+    return _read_object(folder / layout.STANDING)
 
 
 def read_metrics(folder: Path) -> list[dict[str, float | None]]:
@@ -286,53 +246,55 @@ def read_metrics(folder: Path) -> list[dict[str, float | None]]:
         return [{key: float(value) if value else None for key, value in row.items()} for row in rows]
 
 
-def read_losses(folder: Path) -> list[str]:
-    """Return the training loss of every step as text, which is exact."""
+def _read_steps(folder: Path) -> list[tuple[str, float]]:
+    """Return the training loss of every step as text, and the gradient norm, nan if not recorded."""
     path = folder / layout.LOSSES
     with readable(path):
-        rows = list(_read_rows(path, ("loss",)))
-        for row in rows:
-            float(row["loss"])
-            float(row.get("gradient_norm") or "nan")
-        return [row["loss"] for row in rows]
+        steps = [(row["loss"], float(row.get("gradient_norm") or "nan")) for row in _read_rows(path, ("loss",))]
+        for loss, _ in steps:
+            float(loss)
+        return steps
+
+
+def read_losses(folder: Path) -> list[str]:
+    """Return the training loss of every step as text, which is exact."""
+    return [loss for loss, _ in _read_steps(folder)]
 
 
 def read_gradient_norms(folder: Path) -> list[float]:
     """Return the gradient norm at every step, nan if not recorded; empty without the file, as from W&B."""
-    path = folder / layout.LOSSES
-    if not path.exists():
-        return []
-    with readable(path):
-        return [float(row.get("gradient_norm") or "nan") for row in _read_rows(path)]
+    with suppress(FileNotFoundError):
+        return [norm for _, norm in _read_steps(folder)]
+    return []
 
 
 def read_utterances(path: Path) -> list[UtteranceRow]:
     """Return the rows of an utterance table: utterances.csv, or an evaluation's table. Counts are whole numbers."""
     with readable(path):
-        rows = [{key: _convert(key, value) for key, value in row.items()} for row in _read_rows(path, NEEDED_COLUMNS)]
+        rows = [
+            {column: KINDS.get(column, int)(value) for column, value in row.items()}
+            for row in _read_rows(path, NEEDED_COLUMNS)
+        ]
     return cast(list[UtteranceRow], rows)
 
 
 def read_evaluation(path: Path) -> EvaluationRecord:
     """Return the record of an evaluation, <run>/evaluations/<name>.json."""
-    return _read_record(path, EvaluationRecord)
+    return read_record(path, EvaluationRecord)
 
 
 def read_log_probs(path: Path) -> LogProbsRecord:
     """Return the record next to a file of log-probabilities, <run>/logprobs/<set>-<key>.json."""
-    return _read_record(path, LogProbsRecord)
+    return read_record(path, LogProbsRecord)
 
 
-def _convert(column: str, value: str) -> str | float | int:
-    return value if column in TEXT_COLUMNS else float(value) if column in SECONDS_COLUMNS else int(value)
-
-
-def _read_record(path: Path, kind: type[T]) -> T:
+def read_record(path: Path, kind: type[T]) -> T:
+    """Return the object in a JSON file as a dataclass."""
     with readable(path):
         return parse(kind, read_json(path))
 
 
-def _read_object(path: Path, kind: type) -> Config:
+def _read_object(path: Path, kind: type = dict) -> Config:
     """Return the whole object in a file that has the required keys."""
     with readable(path):
         content = read_json(path)
@@ -340,7 +302,7 @@ def _read_object(path: Path, kind: type) -> Config:
     return content
 
 
-def _read_rows(path: Path, columns: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
+def _read_rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """Yield the rows of a table that has these columns."""
     with path.open(newline="", encoding="utf-8") as file:
         lines = csv.reader(file)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rich.progress import track
 
@@ -59,9 +59,9 @@ def list_edits(run: Record) -> list[str]:
     """Return a line for each change of a run's files since the run; none for evaluations, whose decoder is added."""
     if run.folder.parent.name == layout.EVALUATIONS:
         return []
-    lines, recorded, fingerprint = [], run.environment.id, run.environment.data_fingerprint
-    if recorded is not None and fingerprint is not None and run.environment.behaviour == BEHAVIOUR:
-        lines += [EDITED] if identity_of(determining(run.config), fingerprint) != recorded else []
+    lines, recorded = [], run.environment
+    if recorded.id and recorded.data_fingerprint is not None and recorded.behaviour == BEHAVIOUR:
+        lines += [EDITED] if identity_of(determining(run.config), recorded.data_fingerprint) != recorded.id else []
     typed = run.config.get("overrides")  # compared as lines, because a value may contain line breaks
     if typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides:
         lines.append(RENAMED)
@@ -84,26 +84,26 @@ def load(folders: Sequence[Path]) -> Records:
     """
     records: dict[Path, Record] = {}
     unfinished: dict[Path, Unfinished] = {}
-    sweeps = [folder for folder in folders if folder.name != layout.EVALUATIONS]
+    paths: list[Path] = []
     for folder in folders:
         if folder.name == layout.EVALUATIONS:
             records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
-    manifest = cache(_read_manifest)  # read once, because a search may have hundreds of arms
+        else:
+            paths += _find_run_folders(folder)
+    manifest = cache(_Manifest)  # read once, because a search may have hundreds of arms
     changed: dict[str, set[str]] = {}
-    paths, terminal = [path for folder in sweeps for path in _find_run_folders(folder)], console(stderr=True)
+    terminal = console(stderr=True)
     for path in track(paths, "reading runs", console=terminal, transient=True, disable=not terminal.is_terminal):
-        place = path.resolve()
+        place, ended = path.resolve(), fate_of(path)
         if place in records or place in unfinished:
             continue
-        ended = fate_of(path)
         if ended.state != "done" and ended.state != "diverged":
             unfinished[place] = _describe_unfinished(place, ended.state, ended.reason)
             continue
         try:
             run = _read(path, ended, manifest(place.parent))
         except UsageError as error:
-            reason = f"damaged: {error}".replace(f"{path}/", "")
-            unfinished[place] = _describe_unfinished(place, "damaged", reason)
+            unfinished[place] = _describe_unfinished(place, "damaged", f"damaged: {error}".replace(f"{path}/", ""))
             continue
         sweep = path.parent.resolve()
         if (declared := manifest(sweep).declared) is not None:
@@ -126,19 +126,14 @@ def load(folders: Sequence[Path]) -> Records:
 
 def read_run(folder: Path) -> Record:
     """Return the record of a finished or diverged run. Raises UsageError if its files are incomplete."""
-    return _read(folder, fate_of(folder), _read_manifest(folder.resolve().parent))
+    return _read(folder, fate_of(folder), _Manifest(folder.resolve().parent))
 
 
-class _Manifest(NamedTuple):
+class _Manifest:
     """The runs proposed by a search, the place of each run by its id, and the newest declaration, if any."""
 
-    searched: frozenset[str]
-    places: dict[str, int]
-    declared: Config | None
-
-
-def _read_manifest(sweep: Path) -> _Manifest:
-    return _Manifest(searched_arms(sweep), places(sweep), newest_declaration(sweep))
+    def __init__(self, sweep: Path) -> None:
+        self.searched, self.places, self.declared = searched_arms(sweep), places(sweep), newest_declaration(sweep)
 
 
 def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
@@ -219,25 +214,24 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
     results = [file for file in folder.glob("*.json") if file.name != LOOKS]
     files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not files:
-        raise UsageError(
-            f"{folder}: holds no evaluations; create one: {typed('evaluate', format_override('run', folder.parent))}"
-        )
+        command = typed("evaluate", format_override("run", folder.parent))
+        raise UsageError(f"{folder}: holds no evaluations; create one: {command}")
     evaluations = [read_evaluation(file) for file in files]
-    names = [evaluation.name for evaluation in evaluations]
-    labels = _label(names, [_describe_decoder(evaluation) for evaluation in evaluations], [file.stem for file in files])
-    declared = [evaluation.ablation for evaluation in evaluations]
-    ablation = declared[0] if all(question == declared[0] for question in declared) else None
-    config = {**run.config, "ablation": ablation}  # replaces the training's
+    decoders = [_describe_decoder(evaluation) for evaluation in evaluations]
+    labels = _label([evaluation.name for evaluation in evaluations], decoders, [file.stem for file in files])
+    first = evaluations[0].ablation
+    ablation = first if all(evaluation.ablation == first for evaluation in evaluations) else None
     id_ = run.model.partition("/")[0]
     others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
     records = []
-    for file, evaluation, label in zip(files, evaluations, labels, strict=True):
+    for file, evaluation, decoder, label in zip(files, evaluations, decoders, labels, strict=True):
         utterances = read_utterances(utterances_of(file))
         refuse_partial(utterances_of(file), utterances, evaluation.sets)
+        added = {"ablation": ablation, "decoder": decoder, "checkpoint": evaluation.checkpoint}
         record = replace(
             run,
             folder=file.with_suffix(""),
-            config={**config, "decoder": _describe_decoder(evaluation), "checkpoint": evaluation.checkpoint},
+            config={**run.config, **added},
             overrides=[*others, f"decoder={label}"],
             summary=replace(run.summary, sets=evaluation.sets, test_sets=evaluation.test_sets),
             metrics=[],
@@ -250,11 +244,8 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
 
 def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping[str, SetResult]) -> None:
     """Raise UnreadableFileError if the utterance table has missing or repeated rows compared with the summary."""
-    ids: dict[str, list[str]] = {}
-    for row in utterances:
-        ids.setdefault(row["set"], []).append(row["id"])
     for name, result in sets.items():
-        rows, expected = ids.get(name, []), result.utterances
+        rows, expected = [row["id"] for row in utterances if row["set"] == name], result.utterances
         if expected is not None and len(rows) != expected:
             raise UnreadableFileError(path, f"it has {len(rows)} rows of {name}, but the summary counts {expected}")
         if len({*rows}) != len(rows):
@@ -263,11 +254,11 @@ def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping
 
 def _describe_decoder(evaluation: EvaluationRecord) -> Config:
     """Return the decoder's config. Files appear by content and tuned values by tuning, so that seeds form one arm."""
-    files = {key: f"{file.name} {file.sha256[:8]}" for key, file in evaluation.files.items()}
-    tuning = evaluation.tuning
-    how = f"tuned on {tuning.set} in {tuning.trials} trials" if tuning else ""
-    tuned = dict.fromkeys(tuning.chosen, how) if tuning else {}
-    return {**evaluation.decoder, **files, **tuned}
+    files = {key: f"{file['name']} {file['sha256'][:8]}" for key, file in evaluation.files.items()}
+    if (tuning := evaluation.tuning) is None:
+        return {**evaluation.decoder, **files}
+    how = f"tuned on {tuning['set']} in {tuning['trials']} trials"
+    return {**evaluation.decoder, **files, **dict.fromkeys(tuning["chosen"], how)}
 
 
 def _label(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
@@ -289,21 +280,17 @@ def damage(folder: Path) -> str | None:
 
     Raises UsageError if a file cannot be read now, for example without permission, as it may be intact.
     """
-    if not folder.is_dir():
-        return None
     try:
         status = status_of(folder)
         if status is not None and fate(status, folder).state in RESULTS:
             read_run(folder)
-            return None
-        if not _has_begun(folder, status):
-            return None
-        for name, read in ((layout.CONFIG, read_config), (layout.ENVIRONMENT, read_environment)):
-            if status is not None or (folder / name).exists():
-                read(folder)
-        for path in filter(Path.exists, (folder / name for name in GROWING)):
-            with readable(path), path.open(newline="", encoding="utf-8") as file:
-                list(csv.DictReader(file))
+        elif _has_begun(folder, status):
+            for name, read in ((layout.CONFIG, read_config), (layout.ENVIRONMENT, read_environment)):
+                if status is not None or (folder / name).exists():
+                    read(folder)
+            for path in filter(Path.exists, (folder / name for name in GROWING)):
+                with readable(path), path.open(newline="", encoding="utf-8") as file:
+                    list(csv.DictReader(file))
     except FileNotFoundError as error:
         return f"{folder}: {Path(str(error.filename)).name} is missing"
     except UsageError as error:

@@ -1,6 +1,7 @@
 """Seed noise of a corpus, measured on earlier sweeps as differences in error rate between seeds."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from asr_ablations.runs.layout import runs_in
@@ -40,12 +41,11 @@ def noise_of_set(
     sweeps = sorted(path for path in outputs.iterdir() if path.is_dir()) if outputs.is_dir() else []
     runs = (run for sweep in sweeps if sweep.resolve() not in but for run in runs_in(sweep))
     for run in (run for run in runs if not KEPT_ASIDE.search(run.name)):
-        try:
+        with suppress(FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
             data = read_data(run)
             if data.hash(name) != sha256 or fate_of(run).state != "done":
                 continue
-            rate = read_summary(run).value(name, metric)
-            if rate is None:
+            if (rate := read_summary(run).value(name, metric)) is None:
                 continue
             config = read_config(run)
             arm = content_but_seed(Record(run, config, [], data=data, environment=read_environment(run)))
@@ -53,17 +53,14 @@ def noise_of_set(
                 plan = read_plan(run.parent)
                 most[run.parent] = 0 if plan is None else plan.most
             arms.setdefault(arm, {}).setdefault(int(config["seed"]), (rate, run.parent))
-        except (FileNotFoundError, UnreadableFileError, KeyError, TypeError, ValueError):
-            continue
     # an arm was stopped early if all its runs belong to planned sweeps, and it has fewer seeds than each plan allows
     allowed = {arm: min(most[sweep] for _, sweep in seeds.values()) for arm, seeds in arms.items()}
     groups = [list(seeds.values()) for arm, seeds in arms.items() if len(seeds) > 1 and len(seeds) >= allowed[arm]]
     if not groups:
         return None
     deviation = pooled_deviation([[rate for rate, _ in group] for group in groups], 1 / total if total else 0.0)
-    rates = [rate for group in groups for rate, _ in group]
-    counted = {sweep for group in groups for _, sweep in group}
-    return SeedNoise(deviation, sum(rates) / len(rates), len(rates), len(groups), len(counted))
+    rates, counted = zip(*(run for group in groups for run in group), strict=True)
+    return SeedNoise(deviation, sum(rates) / len(rates), len(rates), len(groups), len({*counted}))
 
 
 def content_but_seed(run: Record) -> str:

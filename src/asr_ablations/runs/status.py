@@ -56,10 +56,9 @@ def status_of(folder: Path) -> Status | None:
 def fate_of(folder: Path) -> Fate:
     """Determine how the run in this folder ended."""
     try:
-        status = status_of(folder)
+        return fate(status_of(folder), folder)
     except UnreadableFileError as error:
         return Fate("damaged", f"damaged: {error.path.name} cannot be read")
-    return fate(status, folder)
 
 
 def fate(status: Status | None, folder: Path) -> Fate:
@@ -67,18 +66,16 @@ def fate(status: Status | None, folder: Path) -> Fate:
     if status is None:
         return Fate("missing", "did not start")
     name, why = status.status, status.reason or "no reason given"
-    if name == DONE:
-        return Fate("done")
     if name == RUNNING:
         holder = owner(folder)
         return Fate("running", f"still running: {holder}") if holder else Fate("interrupted", "ended without a message")
-    if name == PRUNED:
-        return Fate("pruned", f"pruned: {why}")
-    if name == FAILED and (step := status.diverged) is not None:
-        return Fate("diverged", why, step)
+    if name == FAILED and status.diverged is not None:
+        return Fate("diverged", why, status.diverged)
     if name == FAILED and why.startswith("interrupted"):
         return Fate("interrupted", why)
-    return Fate("failed", f"{name}: {why}")
+    if name == DONE:
+        return Fate("done")
+    return Fate("pruned" if name == PRUNED else "failed", f"{name}: {why}")
 
 
 def why_unfinished(folder: Path) -> str | None:

@@ -2,36 +2,27 @@
 
 import copy
 import hashlib
-import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from asr_ablations.runs.layout import LEASES, LOOKS, SWEEP
-from asr_ablations.runs.reader import UnreadableFileError, interpolation_in, read_looks, read_standing, read_sweep
+from asr_ablations.runs.reader import UnreadableFileError, interpolation_in, read_record, read_standing, read_sweep
 from asr_ablations.tools.machine import one_at_a_time
+from asr_ablations.tools.typed_json import parse
 from asr_verdicts.arms import by_arm, find_arm
 from asr_verdicts.config import Config, by_content, determining, differences
 from asr_verdicts.files import write_json
-from asr_verdicts.plan import PlannedArm, VerdictPlan
+from asr_verdicts.plan import VerdictPlan
 
 
-class Launch(TypedDict):
-    """One start of a sweep: time, command line, ids of its runs, and whether a search proposes them."""
-
-    started: str
-    command: list[str]
-    arms: list[str]
-    search: bool
-
-
-def launches(sweep: Path) -> list[Launch]:
+def launches(sweep: Path) -> list[Config]:
     """Return a sweep's launches, oldest first; none without a readable manifest."""
-    recorded: list[Launch] = _read_key(sweep, "launches", [])
-    return recorded if all(launch.keys() >= Launch.__annotations__.keys() for launch in recorded) else []
+    recorded: list[Config] = _read_key(sweep, "launches", [])
+    return recorded
 
 
 def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
@@ -50,14 +41,8 @@ def newest_declaration(sweep: Path) -> Config | None:
 
 def searched_arms(sweep: Path) -> frozenset[str]:
     """Return the ids of the runs that a search proposed before any other launch declared them."""
-    proposed: set[str] = set()
-    earlier: set[str] = set()
-    for launch in launches(sweep):
-        new = {*launch["arms"]} - earlier
-        earlier |= new
-        if launch["search"]:
-            proposed |= new
-    return frozenset(proposed)
+    first = {arm: launch["search"] for launch in reversed(launches(sweep)) for arm in launch["arms"]}
+    return frozenset(arm for arm, is_searched in first.items() if is_searched)
 
 
 def places(sweep: Path) -> dict[str, int]:
@@ -104,16 +89,19 @@ def evidence(ids: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
 
 
+@dataclass(frozen=True)
+class Looks:
+    """All looks at a sweep or evaluations, in order."""
+
+    looks: list[Look]
+
+
 def looks(folder: Path) -> list[Look]:
     """Return the looks at a sweep or evaluations, in order. Raises UnreadableFileError for a damaged history."""
     try:
-        recorded = read_looks(folder)
+        return read_record(folder / LOOKS, Looks).looks
     except FileNotFoundError:
         return []
-    try:
-        return [Look(**{field.name: look[field.name] for field in fields(Look)}) for look in recorded]
-    except (KeyError, TypeError) as error:
-        raise UnreadableFileError(folder / LOOKS, f"a look lacks {error}") from error
 
 
 def record_look(folder: Path, look: Look) -> str | None:
@@ -123,11 +111,9 @@ def record_look(folder: Path, look: Look) -> str | None:
         with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waiting for another comparison"):
             recorded = looks(folder)
             if look.question not in {other.question for other in recorded}:
-                write_json(folder / LOOKS, {"looks": [asdict(entry) for entry in [*recorded, look]]})
-    except UnreadableFileError as error:
-        return f"this look was not recorded: {error}"
-    except OSError as error:
-        return f"this look was not recorded: {folder / LOOKS}: {os.strerror(error.errno or 0)}"
+                write_json(folder / LOOKS, asdict(Looks([*recorded, look])))
+    except (UnreadableFileError, OSError) as error:
+        return f"this look was not recorded in {folder / LOOKS}: {error}"
     return None
 
 
@@ -149,19 +135,19 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
 
     config: the run's, resolved.
     """
-    try:
+    plan = None
+    with suppress(UnreadableFileError):
         plan = read_plan(folder.parent)
-        look = None if plan is None else plan.look_of(int(config["seed"]))
-        if plan is None or look is None:
-            return None
-        content = arm_content(config, plan.belongs)
-        arm = next((arm.name for arm in plan.arms if arm.content == content), None)
-    except UnreadableFileError:
+    if plan is None or (look := plan.look_of(int(config["seed"]))) is None:
         return None
+    content = arm_content(config, plan.belongs)
     state = "open"  # before the first look
-    with suppress(FileNotFoundError, UnreadableFileError, KeyError, TypeError):
-        state = str(read_standing(folder.parent)["arms"][arm]["state"])
-    return None if arm is None else PlannedRun(look, len(plan.looks), arm, state)
+    for arm in plan.arms:
+        if arm.content == content:
+            with suppress(FileNotFoundError, UnreadableFileError, KeyError, TypeError):
+                state = str(read_standing(folder.parent)["arms"][arm.name]["state"])
+            return PlannedRun(look, len(plan.looks), arm.name, state)
+    return None
 
 
 def arm_content(config: Config, belongs: Iterable[str]) -> Config:
@@ -178,9 +164,6 @@ def arm_content(config: Config, belongs: Iterable[str]) -> Config:
 KEY = "plan"  # in the manifest
 
 
-DESCRIBING = ("made", "seen", "notes", "hours")  # fields that may differ between equal plans
-
-
 def read_plan(sweep: Path) -> VerdictPlan | None:
     """Return a sweep's plan, or None. Raises UnreadableFileError if it is damaged, so that runs remain planned."""
     try:
@@ -190,30 +173,25 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
     if recorded is None:
         return None
     try:
-        values = {
-            field.name: recorded[field.name]
-            for field in fields(VerdictPlan)
-            if field.name in recorded or field.default is MISSING
-        }
-        arms = [PlannedArm(**{field.name: arm[field.name] for field in fields(PlannedArm)}) for arm in values["arms"]]
-        arms = [replace(arm, content=by_content(arm.content)) for arm in arms]
-        baseline = find_arm(values["baseline"], arms)
-        if baseline is None:
-            raise ValueError(f"baseline {values['baseline']}")
-        questions = list(by_arm(dict.fromkeys(values["contrasts"]), arms))
-        plan = VerdictPlan(**{**values, "arms": arms, "baseline": baseline.name, "contrasts": questions})
+        plan = parse(VerdictPlan, recorded)
+        arms = [replace(arm, content=by_content(arm.content)) for arm in plan.arms]
+        if (baseline := find_arm(plan.baseline, arms)) is None:
+            raise ValueError(f"baseline {plan.baseline}")
         if not plan.looks or sorted({*plan.looks}) != plan.looks or len(plan.seeds) < plan.most:
             raise ValueError(f"looks {plan.looks} of {len(plan.seeds)} seeds")
-        return plan
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        questions = list(by_arm(dict.fromkeys(plan.contrasts), arms))
+        return replace(plan, arms=arms, baseline=baseline.name, contrasts=questions)
+    except ValueError as error:
         raise UnreadableFileError(sweep / SWEEP, f"its plan is damaged: {error}") from error
+
+
+DESCRIBING = ("made", "seen", "notes", "hours")  # fields that may differ between equal plans
 
 
 def changes(earlier: VerdictPlan, now: VerdictPlan) -> list[str]:
     """List the differences of two plans, one per line. The content of an arm counts, not its overrides or machine."""
     old, new = (
-        {key: value for key, value in plan.as_json().items() if key not in DESCRIBING} for plan in (earlier, now)
+        {**plan.as_json(), **dict.fromkeys(DESCRIBING), "arms": {arm.name: arm.content for arm in plan.arms}}
+        for plan in (earlier, now)
     )
-    for values, plan in ((old, earlier), (new, now)):  # by name, so that a difference names the arm
-        values["arms"] = {arm.name: arm.content for arm in plan.arms}
     return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -37,16 +36,10 @@ def launch_ranks(words: list[str]) -> NoReturn:
             sys.exit(128 + stop.sigval)
         except ChildFailedError as error:
             rank, failure = error.get_first_failure()
-            if failure.exitcode >= 0:
-                sys.exit(failure.exitcode)
-            if speaks():
-                print(f"error: rank {rank} was killed by {_name(-failure.exitcode)}", file=sys.stderr)
-            sys.exit(1)
+            if failure.exitcode < 0 and speaks():
+                print(f"error: rank {rank} was killed by {failure.signal_name()}", file=sys.stderr)
+            sys.exit(max(1, failure.exitcode))
     sys.exit()
-
-
-def _name(number: int) -> str:
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ import os
 import ssl
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener, getproxies
 
 from asr_ablations.runs.checkpoint import first_line
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"  # the logger's name in a config
 Mode = Literal["online", "offline", "disabled", "shared"]
-WITHOUT_SERVER = ("offline", "dryrun", "disabled")  # modes without a server; dryrun is an older name
+WITHOUT_SERVER = ("offline", "disabled")  # modes without a server
 PATIENCE_FIRST = 15  # seconds for W&B's server to answer at all before a run starts
 PATIENCE = 30  # seconds for an answering server to start a run; W&B's default is 90
 PATIENCE_AT_END = 300
@@ -42,7 +44,7 @@ def mode() -> Mode:
     chosen = os.environ.get("WANDB_MODE")
     if not chosen:
         return "online" if _has_login() else "offline"
-    if chosen not in (*get_args(Mode), "dryrun", "run"):  # the last two are older names
+    if chosen not in get_args(Mode):
         raise choices("WANDB_MODE", chosen, get_args(Mode))
     return cast(Mode, chosen)
 
@@ -57,11 +59,10 @@ def _has_login() -> bool:
     """Return whether the environment or netrc has an API key, without contacting a server."""
     if os.environ.get("WANDB_API_KEY"):
         return True
-    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0].split(":")[0]
-    try:
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    with suppress(OSError, netrc.NetrcParseError):
         return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
+    return False
 
 
 def begin(*, offline: bool = False, resume: str | None = None, **options: object) -> "wandb.Run":
@@ -78,8 +79,7 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
         resume = None
     try:
         settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE, finish_timeout_raises=True)
-        if "WANDB_FINISH_TIMEOUT" not in os.environ:
-            settings.finish_timeout = PATIENCE_AT_END
+        settings.finish_timeout = float(os.environ.get("WANDB_FINISH_TIMEOUT", PATIENCE_AT_END))
         wandb.setup(wandb.Settings(silent=True))  # a run's own setting does not silence its login and end
         if chosen not in WITHOUT_SERVER and (reason := why_silent(PATIENCE_FIRST)) is not None:
             raise wandb.errors.CommError(reason)
@@ -117,15 +117,13 @@ def why_silent(patience: float) -> str | None:
     opener = build_opener(ProxyHandler({**getproxies(), **proxies}))
     try:
         opener.open(f"{settings.base_url}/graphql", timeout=patience).close()
-    except HTTPError:  # an answer
-        return None
     except OSError as error:
         reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLError):  # W&B's client may know a certificate that Python does not know
-            return None
-        return f"{settings.base_url}: {getattr(reason, 'strerror', None) or reason}"
+        # any answer will do, and W&B's client may know a certificate that Python does not know
+        if not isinstance(error, HTTPError) and not isinstance(reason, ssl.SSLError):
+            return f"{settings.base_url}: {getattr(reason, 'strerror', None) or reason}"
     except (HTTPException, ValueError):  # left to W&B's client
-        return None
+        pass
     return None
 
 

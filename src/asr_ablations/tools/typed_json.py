@@ -8,7 +8,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-NAMES: dict[object, str] = {str: "a text", int: "a whole number", float: "a number", dict: "an object", list: "a list"}
+NAMES: dict[object, str] = {
+    **{str: "a text", bool: "true or false", int: "a whole number", float: "a number"},
+    **{dict: "an object", list: "a list"},
+}
 
 
 def parse(kind: type[T], content: object) -> T:
@@ -56,7 +59,7 @@ def _read_hints(kind: type) -> dict[str, tuple[object, bool]]:
 
 def _check(content: object, kind: Any, place: str) -> Any:
     """Return the content if it is of a plain type. A boolean is neither a number nor a text."""
-    if isinstance(content, bool) or not isinstance(content, (int, float) if kind is float else kind):
+    if isinstance(content, bool) != (kind is bool) or not isinstance(content, (int, float) if kind is float else kind):
         raise ValueError(f"{place or 'it'} is not {NAMES[kind]}")
     return content
 
