@@ -17,8 +17,7 @@ import pytest
 import soundfile
 
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.page import embedded, render, write_page
-from asr_ablations.report.page.content import content
+from asr_ablations.report.page import content, embedded, render, write_page
 from asr_ablations.report.page.utterances import recording, worst
 from asr_ablations.report.training_report import report_comparison
 from asr_verdicts.comparison import Comparison
@@ -306,6 +305,7 @@ def test_figures_stand_with_their_tables(browser: Any, tmp_path: Path) -> None:
         "scaling": ("Scaling", scaled(whole)),
         "time_to_accuracy": ("Until the median", whole),
         "seeds": ("Error rates of", whole),
+        "utilisation": ("Seconds per epoch", whole),
     }
     for name, (heading, compared) in headings.items():
         shown = visit(browser, drawn(compared, tmp_path / name, [name, "differences"]), curves=name != "search")
@@ -340,21 +340,6 @@ def test_an_arm_is_switched_off_and_on_with_the_keyboard(visited: SimpleNamespac
     assert [line["name"] for line in curves(page)] == before
 
 
-def test_smoothing_makes_curves_smoother(visited: SimpleNamespace) -> None:
-    page = visited.page
-
-    def roughness() -> float:
-        y = curves(page)[0]["y"]
-        return sum(abs(a - 2 * b + c) for a, b, c in zip(y, y[1:], y[2:], strict=False))
-
-    before = roughness()
-    page.focus("#smoothing")
-    for _ in range(12):
-        page.keyboard.press("ArrowRight")
-    assert page.inner_text("#smoothed") == "0.6"
-    assert roughness() < before / 2
-
-
 @pytest.mark.parametrize(("axis", "last"), [("epoch", 20), ("step", 800), ("audio", 40), ("time", 95.4)])
 def test_the_axis_is_what_was_chosen(visited: SimpleNamespace, axis: str, last: float) -> None:
     visited.page.select_option("#axis", axis)
@@ -367,18 +352,6 @@ def test_other_values_and_each_seed(visited: SimpleNamespace) -> None:
     assert len(curves(visited.page)) == 9
     visited.page.check("#log")
     assert visited.page.evaluate("document.getElementById('curves').layout.yaxis.type") == "log"
-
-
-def test_the_machine_is_a_curve_of_the_first_seed_over_time(visited: SimpleNamespace) -> None:
-    """Another axis is not offered; each GPU is a value of its own beside the mean."""
-    page = visited.page
-    for metric in ("machine/gpu_percent", "machine/gpu_0", "machine/gpu_1"):
-        page.select_option("#metric", metric)
-        assert [line["name"] for line in curves(page)] == ["rnn=lstm", "rnn=gru", "rnn=rnn"]
-        assert page.locator("#axis option").all_inner_texts() == ["time in seconds"]
-        assert curves(page)[0]["x"][-1] == 99
-    page.select_option("#metric", "validation/dev-clean/wer")
-    assert page.locator("#axis option").count() == 4
 
 
 def test_audio_plays(visited: SimpleNamespace) -> None:
@@ -400,9 +373,8 @@ def test_dark_and_light(browser: Any, visited: SimpleNamespace, file: Path) -> N
 
     dark = visit(browser, file, scheme="dark").page
     assert background(dark) != background(visited.page)
-    light = background(visited.page)
-    visited.page.click("#theme")
-    assert background(visited.page) == background(dark) != light
+    visited.page.emulate_media(color_scheme="dark")
+    assert background(visited.page) == background(dark)
     dark.close()
 
 
@@ -418,7 +390,7 @@ def test_every_control_is_reached_by_the_tab_key(visited: SimpleNamespace) -> No
     for _ in itertools.repeat(None, 90):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.closest('[id]')?.id"))
-    assert reached >= {"theme", "answer", "metric", "axis", "seeds", "smoothing", "log", "arms"}
+    assert reached >= {"answer", "metric", "axis", "seeds", "log", "arms"}
 
 
 def test_markup_in_names_is_shown_as_text(browser: Any, tmp_path: Path) -> None:

@@ -140,11 +140,14 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
 
     validated = {validation_set(run) for _, run in runs}
     last = [correlate(f"last weights, WER on {name}", read_last(name)) for name in test_sets if name not in validated]
-    best = correlate("lowest of all validations", lambda run: (_find_lowest(run, LOSS), _find_lowest(run, WER)))
+    best = correlate(
+        "lowest of all validations", lambda run: (lowest_validation(run, LOSS), lowest_validation(run, WER))
+    )
     return [measured for measured in (*last, best) if measured.points]
 
 
-def _find_lowest(run: Record, metric: Metric) -> float | None:
+def lowest_validation(run: Record, metric: Metric) -> float | None:
+    """Return the lowest value at any validation; None without any."""
     return min(validation_values(run, metric), default=None)
 
 
