@@ -34,28 +34,26 @@ LONGEST = 40.0
 
 def worst(comparison: Comparison) -> list[dict[str, object]]:
     """Return the test utterances with the highest WER over all runs; among equal rates, longer ones come first."""
-    rows_by_utterance: dict[tuple[str, str], list[UtteranceRow]] = defaultdict(list)
-    first: dict[tuple[str, str], Record] = {}
+    spoken: dict[tuple[str, str], list[tuple[Record, UtteranceRow]]] = defaultdict(list)
     for run in comparison.runs:
         for row in run.utterances:
             if row["set"] in comparison.sets:
-                rows_by_utterance[row["set"], row["id"]].append(row)
-                first.setdefault((row["set"], row["id"]), run)
-    ordered = sorted(rows_by_utterance.items(), key=lambda item: (-_measure(item[1]), -item[1][0]["words"], item[0]))
+                spoken[row["set"], row["id"]].append((run, row))
+    rated = [(total_errors([row for _, row in of_runs], "wer").rate, key) for key, of_runs in spoken.items()]
+    rated.sort(key=lambda item: (-item[0], -spoken[item[1]][0][1]["words"], item[1]))
     bytes_left = AUDIO_BYTES
     utterances = []
-    for (set_, id_), rows in ordered[:SHOWN]:
-        sound = recording(first[set_, id_], rows[0], bytes_left)
+    for rate, key in rated[:SHOWN]:
+        run, row = spoken[key][0]
+        sound = recording(run, row, bytes_left)
         bytes_left -= len(str(sound["audio"] or ""))
-        utterances.append({
-            "set": set_,
-            "id": id_,
-            "speaker": rows[0].get("speaker"),
-            "rate": _measure(rows),
-            **sound,
-            "recognised": [words for arm in comparison.arms if (words := _align_hypothesis(arm, set_, id_))],
-        })  # fmt: skip
+        recognised = [words for arm in comparison.arms if (words := _align_hypothesis(arm, *key))]
+        utterances.append({**_describe(row), "rate": rate, **sound, "recognised": recognised})
     return utterances
+
+
+def _describe(row: UtteranceRow) -> dict[str, object]:
+    return {"set": row["set"], "id": row["id"], "speaker": row.get("speaker")}
 
 
 def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
@@ -81,16 +79,12 @@ def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
 
 def _align_hypothesis(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
     """Return the hypothesis of the arm's first seed, word by word; None if it lacks the utterance."""
-    rows = [row for run in arm.runs[:1] for row in run.utterances if (row["set"], row["id"]) == (set_, id_)]
-    if not rows:
-        return None
-    pairs = align(str(rows[0]["reference"]).split(), str(rows[0]["hypothesis"]).split())
-    return {"arm": arm.name, "seed": arm.runs[0].seed, "rate": _measure(rows), "pairs": pairs}
-
-
-def _measure(rows: Sequence[UtteranceRow]) -> float:
-    """Return the word error rate over all rows."""
-    return total_errors(rows, "wer").rate
+    for run in arm.runs[:1]:
+        for row in run.utterances:
+            if (row["set"], row["id"]) == (set_, id_):
+                pairs = align(str(row["reference"]).split(), str(row["hypothesis"]).split())
+                return {"arm": arm.name, "seed": run.seed, "rate": recorded_errors(row).rate, "pairs": pairs}
+    return None
 
 
 def confusion_sections(comparison: Comparison) -> list[Section]:
@@ -107,12 +101,11 @@ def confusion_sections(comparison: Comparison) -> list[Section]:
 
 
 def inspected_utterances(comparison: Comparison, inspected: Sequence[Inspected]) -> list[dict[str, object]]:
+    """Return the utterances of a single run that its model has seen, with their pictures."""
     return [
         {
+            **_describe(seen.row),
             "kind": seen.kind,
-            "set": seen.row["set"],
-            "id": seen.row["id"],
-            "speaker": seen.row.get("speaker"),
             "rate": recorded_errors(seen.row).rate,
             "pairs": seen.pairs,
             "picture": as_address(seen),
