@@ -29,13 +29,9 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     the latest look and the state of each question. If W&B's server fails before receiving everything, the whole run is
     stored in a file to be sent later. Raises UsageError for a value that W&B refuses.
     """
-    options: Json = {
-        "project": project,
-        "group": comparison.title,
-        "job_type": "comparison",
-        "name": f"comparison-{comparison.title}",
-        "dir": str(folder),
-    }
+    name = f"comparison-{comparison.title}"
+    options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
+    options["dir"] = str(folder)
     run = begin(**options)
     lines = [f"W&B: {run.url}"] if run.url else []
     received = _log(run, comparison, folder)
@@ -55,9 +51,10 @@ def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
     try:
         for section in sections(comparison):
             name = slug(re.split(", | to | of the ", section.heading.lower())[0])
-            rows = section.rows or [[line] for line in section.lines]
-            head: list[str | int] = [*section.head] if section.rows else ["line"]
-            run.log({f"comparison/{name}": wandb.Table(columns=head, data=rows)})
+            rows, head = (
+                (section.rows, section.head) if section.rows else ([[line] for line in section.lines], ["line"])
+            )
+            run.log({f"comparison/{name}": wandb.Table(columns=[*head], data=rows)})
         if (page := folder / "index.html").exists():
             run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
     except refusals():
@@ -86,10 +83,9 @@ def log_afterwards(
     logger = find_logger(config.get("logger"))
     if logger is None:
         return None
-    config = config if decoder is None else {**config, "decoder": decoder}
+    config |= {} if decoder is None else {"decoder": decoder}
     options: Json = {
-        "project": logger.get("project"),
-        "entity": logger.get("entity"),
+        **{key: logger.get(key) for key in ("project", "entity")},
         "group": str(config.get("sweep")),
         "job_type": job_type,
         "name": name,
@@ -99,18 +95,15 @@ def log_afterwards(
     }
     try:
         online = begin(**options)
-        if not _log_results(online, results):
-            _log_results(begin(**options, id=online.id, offline=True), results)
+        online.summary.update(in_percent(results))
+        if not end(online):
+            offline = begin(**options, id=online.id, offline=True)
+            offline.summary.update(in_percent(results))
+            end(offline)
     except UsageError as error:
         print(f"not logged: {error}", file=sys.stderr)
         return None
     return sync_command([run])
-
-
-def _log_results(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
-    """Log results and end the W&B run. Return whether the server, or offline a file, has received them."""
-    experiment.summary.update(in_percent(results))
-    return end(experiment)
 
 
 def find_logger(node: object) -> Json | None:
