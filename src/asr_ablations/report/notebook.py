@@ -59,9 +59,8 @@ class Runs:
 
     def _run(self, name: str) -> Record:
         if name not in self.names:
-            raise UsageError(
-                f"{name}: there is no such run; expected {', '.join(self.names) or 'none, as none has ended'}"
-            )
+            expected = ", ".join(self.names) or "a run, but none has ended"
+            raise UsageError(f"{name}: there is no such run; expected {expected}")
         return self._all[self.names.index(name)]
 
     def __len__(self) -> int:
