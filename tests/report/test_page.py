@@ -17,8 +17,8 @@ import pytest
 import soundfile
 
 from asr_ablations.report.figures import write_figures
+from asr_ablations.report.inspection import recording, worst
 from asr_ablations.report.page import content, embedded, render, write_page
-from asr_ablations.report.page.utterances import recording, worst
 from asr_ablations.report.training_report import report_comparison
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.record import Record, SetResult
@@ -96,17 +96,6 @@ def test_text_of_a_run_cannot_leave_the_data(handmade: Comparison) -> None:
     assert data["question"] == MARKUP
     (rates,) = [each for each in data["sections"] if each["heading"].startswith("Error rates of")]
     assert rates["rows"][0][:4] == [first.name, MARKUP, "1", "nan"]
-
-
-def test_arms_with_the_same_model_share_its_drawing(tmp_path: Path) -> None:
-    compared = comparison(tmp_path)
-    assert content(report_comparison(compared))["networks"] == []  # records without a drawing
-    for arm, text in zip(compared.arms, ("a  1\n", MARKUP, "a  1\n"), strict=False):
-        (arm.runs[0].folder / "model.txt").write_text(text, encoding="utf-8")
-    first, second, *others = [arm.name for arm in compared.arms]
-    networks = content(report_comparison(compared))["networks"]
-    assert networks == [{"arms": [first, *others[:1]], "drawing": "a  1\n"}, {"arms": [second], "drawing": MARKUP}]
-    assert Elements(render(report_comparison(compared))).tags.count("pre") == 0
 
 
 @pytest.mark.parametrize("value", [MARKUP, [float("inf")], {"a": np.float32(1.5)}, "\ud800", {"b": Path("x")}])
@@ -191,19 +180,12 @@ def test_a_record_brings_no_recording_into_the_page_that_is_none_of_its_corpus(
 
 def test_recordings_keep_to_their_share_of_the_page(handmade: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     address = worst(handmade)[0]["audio"]
-    monkeypatch.setattr("asr_ablations.report.page.utterances.AUDIO_BYTES", int(2.5 * len(address)))
+    monkeypatch.setattr("asr_ablations.report.inspection.AUDIO_BYTES", int(2.5 * len(address)))
     assert sum(bool(shown["audio"]) for shown in worst(handmade)) == 2
 
 
 def section(compared: Comparison, heading: str) -> dict[str, Any]:
     return next(each for each in content(report_comparison(compared))["sections"] if each["heading"] == heading)
-
-
-def test_the_config_table_shows_what_differs(handmade: Comparison) -> None:
-    shown = section(handmade, "Config keys that differ")
-    assert {row[0] for row in shown["rows"]} == {"rnn._target_", "seed"}
-    assert shown["head"] == ["key", "rnn=lstm", "rnn=gru", "rnn=rnn"]
-    assert shown["rows"][1] == ["seed", *["0, 1, 2"] * 3]
 
 
 def test_environments_that_are_the_same_are_shown_once(handmade: Comparison) -> None:

@@ -6,11 +6,13 @@ from functools import partial
 
 from asr_ablations.comparison.arm_differences import differences_of_arms
 from asr_ablations.comparison.derived_tables import (
+    BANDS,
     gradients,
     loss_against_wer,
     lowest_validation,
     noise_sources,
     ranked,
+    word_frequencies,
 )
 from asr_ablations.comparison.time_to_accuracy import (
     TimeToAccuracy,
@@ -21,7 +23,6 @@ from asr_ablations.comparison.time_to_accuracy import (
     validation_values,
 )
 from asr_ablations.comparison.training_times import WARNING, EpochTimes, Scaling, epoch_times, ran_together, scaling
-from asr_ablations.comparison.word_frequencies import BANDS, word_frequencies
 from asr_verdicts.arms import is_search
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json

@@ -7,15 +7,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from asr_ablations.report.curves import AXES, curve, metric_names
-from asr_ablations.report.inspection import Inspected
-from asr_ablations.report.page.utterances import confusion_sections, inspected_utterances, worst
-from asr_ablations.runs.reader import read_model
+from asr_ablations.report.inspection import Inspected, confusion_sections, inspected_utterances, worst
 from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.config import flatten
@@ -42,8 +41,6 @@ PICTURES = {
 """The figure shown in a section, by the start of its heading."""
 POINTS = 300
 """Maximum number of points of a curve."""
-UNSHOWN = ("overrides", "outputs", "sweep", "ablation", "logger", "workers", "progress")
-"""Config keys that only concern the machine or a run's name."""
 
 
 def write_page(
@@ -92,8 +89,7 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
     comparison = report.comparison
     drawn = {path.stem: _embed(path) for path in figures if path.suffix == ".svg"}
     metrics, findings = _title_metrics(comparison), finding_lines(comparison)
-    sections = [*report.sections, *confusion_sections(comparison)]
-    sections += [*_build_config_sections(comparison), *_build_environment_sections(comparison)]
+    sections = [*report.sections, *confusion_sections(comparison), *_build_environment_sections(comparison)]
     above = [*NOTES, *(section.heading for section in sections if findings and section.lines == findings)]
     below = [section for section in sections if section.heading not in above]
     return {
@@ -118,7 +114,6 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
         ],
         "worst": worst(comparison),
         "inspected": inspected_utterances(comparison, inspected),
-        "networks": _collect_networks(comparison),
     }
 
 
@@ -156,49 +151,23 @@ def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, lis
     return series
 
 
-def _build_config_sections(comparison: Comparison) -> list[Section]:
-    """Show the keys whose values differ between the runs' resolved configs, with each arm's values."""
-    flat = {arm.name: [_flatten_texts(run.config) for run in arm.runs] for arm in comparison.arms}
-    everything = [config for configs in flat.values() for config in configs]
-    rows = []
-    for key in sorted({key for config in everything for key in config if key.split(".")[0] not in UNSHOWN}):
-        values = [list(dict.fromkeys(config.get(key, "—") for config in configs)) for configs in flat.values()]
-        if len({value for of_arm in values for value in of_arm}) > 1:
-            rows.append([key, *(", ".join(of_arm) for of_arm in values)])
-    return [Section("Config keys that differ", ["key", *flat], rows)] if rows else []
-
-
-def _collect_networks(comparison: Comparison) -> list[dict[str, object]]:
-    """Return each different model diagram with its arms, using the first seed of each arm."""
-    drawings: dict[str, list[str]] = {}
-    for arm in comparison.arms:
-        text = read_model(arm.runs[0].folder) if arm.runs else None
-        if text is not None:
-            drawings.setdefault(text, []).append(arm.name)
-    return [{"arms": names, "drawing": text} for text, names in drawings.items()]
-
-
-def _flatten_texts(node: dict[str, object]) -> dict[str, str]:
-    """Return the leaves of a config or environment as text, by dotted key."""
-    leaves = flatten(node).items()
-    return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in leaves}
-
-
 def _build_environment_sections(comparison: Comparison) -> list[Section]:
     """Show each different environment with its runs; nothing for systems without runs."""
-    environments: dict[str, dict[str, str]] = {}
+    runs: dict[str, list[str]] = {}
     for run in () if comparison.scored else comparison.runs:
-        values = _flatten_texts({
+        environment = {
             "versions": run.environment.versions,
             "hardware": as_json(run.environment.hardware),
             "commit": run.environment.code.commit,
             "uncommitted changes": bool(run.environment.code.dirty_diff),
-        })  # fmt: skip
-        same = environments.setdefault(json.dumps(values, sort_keys=True), {**values, "runs": ""})
-        same["runs"] += f"{same['runs'] and ', '}{run.folder.name}"
-    keys = dict.fromkeys(key for values in environments.values() for key in values)
-    rows = [[key, *(values.get(key, "") for values in environments.values())] for key in keys]
-    head = ["", *(values.get("hardware.processor", "unknown machine") for values in environments.values())]
+        }
+        texts = {
+            key: value if isinstance(value, str) else json.dumps(value) for key, value in flatten(environment).items()
+        }
+        runs.setdefault(json.dumps(texts), []).append(run.folder.name)
+    columns = [{**json.loads(texts), "runs": ", ".join(names)} for texts, names in runs.items()]
+    rows = [[key, *(column.get(key, "") for column in columns)] for key in dict.fromkeys(chain(*columns))]
+    head = ["", *(column.get("hardware.processor", "unknown machine") for column in columns)]
     return [Section("Environment", head, rows)] if rows else []
 
 

@@ -87,13 +87,7 @@ function utterances() {
   }));
 }
 
-function networks() {
-  at("s-networks").hidden = !data.networks.length;
-  at("networks").replaceChildren(...data.networks.map((network) => element("details", {},
-    element("summary", {}, network.arms.join("; ")), element("pre", { class: "scroll", tabindex: "0" }, network.drawing))));
-}
-
-for (const part of [head, answer, controls, sections, utterances, networks]) part();
+for (const part of [head, answer, controls, sections, utterances]) part();
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
   at("curves").replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures next to this file show them as well.`));
