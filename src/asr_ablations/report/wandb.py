@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,16 +32,27 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     name = f"comparison-{comparison.title}"
     options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
     options["dir"] = str(folder)
-    run = begin(**options)
+    run, received = _send(options, lambda run: _log(run, comparison, folder))
     lines = [f"W&B: {run.url}"] if run.url else []
-    received = _log(run, comparison, folder)
-    if not (end(run) and received):
+    if not received:
         lines = ["W&B has not received everything: its server does not answer"]
-        _log(run := begin(**options, id=run.id, offline=True), comparison, folder)
-        end(run)
     if later := sync_command([folder]):
         lines.append(f"W&B later: {later}")
     return "\n".join(lines)
+
+
+def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run", bool]:
+    """Log in a W&B run with these options, and again in a file if its server has not received everything. `log` returns
+    whether the server took it. Return the first run, and whether the server has received it.
+    """
+    run = begin(**options)
+    received = log(run)
+    if not (end(run) and received):
+        offline = begin(**options, id=run.id, offline=True)
+        log(offline)
+        end(offline)
+        return run, False
+    return run, True
 
 
 def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
@@ -94,12 +105,7 @@ def log_afterwards(
         "dir": str(run),
     }
     try:
-        online = begin(**options)
-        online.summary.update(in_percent(results))
-        if not end(online):
-            offline = begin(**options, id=online.id, offline=True)
-            offline.summary.update(in_percent(results))
-            end(offline)
+        _send(options, lambda run: run.summary.update(in_percent(results)) is None)
     except UsageError as error:
         print(f"not logged: {error}", file=sys.stderr)
         return None
@@ -108,11 +114,11 @@ def log_afterwards(
 
 def find_logger(node: object) -> Json | None:
     """Return the W&B logger in a config, or None."""
-    if isinstance(node, dict):
-        if node.get("_target_") == LOGGER:
-            return node
-        return next((logger for inner in node.values() if (logger := find_logger(inner)) is not None), None)
-    return None
+    if not isinstance(node, dict):
+        return None
+    if node.get("_target_") == LOGGER:
+        return node
+    return next((logger for inner in node.values() if (logger := find_logger(inner)) is not None), None)
 
 
 def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:
