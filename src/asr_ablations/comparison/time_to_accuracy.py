@@ -201,7 +201,9 @@ def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[Json]:
     rows = []
     for axis in EQUAL_AXES:
         budget = spent_by_all([points for of_arm in curves.values() for points in of_arm], axis)
-        for name, of_arm in curves.items() if budget is not None else ():
+        if budget is None:
+            continue
+        for name, of_arm in curves.items():
             values = [value for points in of_arm if (value := at_budget(points, axis, budget)) is not None]
             if values:
                 mean, deviation = mean_and_deviation(values)

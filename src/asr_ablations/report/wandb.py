@@ -104,8 +104,13 @@ def log_afterwards(
         "config": {**plain_config(config), "identity": read_environment(run).id, **more},
         "dir": str(run),
     }
+
+    def log(experiment: "wandb.Run") -> bool:
+        experiment.summary.update(in_percent(results))
+        return True
+
     try:
-        _send(options, lambda run: run.summary.update(in_percent(results)) is None)
+        _send(options, log)
     except UsageError as error:
         print(f"not logged: {error}", file=sys.stderr)
         return None

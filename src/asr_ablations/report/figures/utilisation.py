@@ -79,7 +79,9 @@ def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:
         measures["audio s per s"] = lambda panel: panel.plot(
             speed.x, smooth(speed.y, SMOOTHED_SAMPLES), color="#0072b2", linewidth=1.3
         )
-    shaded = {label: partial(_draw_shaded, rows, draw) for label, draw in measures.items()}
+    shaded: dict[str, Callable[[Axes], object]] = {
+        label: partial(_draw_shaded, rows, draw) for label, draw in measures.items()
+    }
     return {**shaded, "use in %, batches": partial(_draw_batches, batches)} if batches else shaded
 
 
