@@ -107,14 +107,13 @@ def find_agreements(verdict: Verdict, claims: Sequence[Claim], arms: Sequence[Ar
     Returns for each claim the expected effects, the outcome (agrees, disagrees, cannot tell or not comparable, with
     more words), and the conditions that the runs do not meet.
     """
-    contrast = verdict
-    runs = [run for arm in arms if arm.name in contrast.question.weights for run in arm.results]
+    runs = [run for arm in arms if arm.name in verdict.question.weights for run in arm.results]
     agreements = []
     for claim in claims:
-        if effects := claim.expected.get(contrast.question.name):
+        if effects := claim.expected.get(verdict.question.name):
             unmet = claim.not_comparable or "; ".join(find_unmet(claim.where, runs))
             about = f"not comparable: the claim is about {claim.about or unmet}"
-            outcome = about if unmet else judge(contrast, effects, arms)
+            outcome = about if unmet else judge(verdict, effects, arms)
             agreements.append((" or ".join(map(str, effects)), outcome, unmet))
     return agreements
 
@@ -184,10 +183,11 @@ def reaches_size(effect: Effect, low: float, high: float) -> bool:
 def describe_literature(commentary: Commentary, comparison: Comparison) -> list[str]:
     """List claims, published rates next to measured ones, and the agreement of verdicts with claims."""
     source = f" ({commentary.source})" if commentary.source else ""
-    lines = []
-    for claim in commentary.claims:
-        if claim.says:
-            lines.append(f"claim{source}: {claim.says}{f'. It is about {claim.about}' if claim.about else ''}")
+    lines = [
+        f"claim{source}: {claim.says}{f'. It is about {claim.about}' if claim.about else ''}"
+        for claim in commentary.claims
+        if claim.says
+    ]
     wer = {(row["arm"], row["set"]): value_of(row, "wer") for row in rate_rows(comparison)}
     for arm, rates in commentary.rates.items():
         for set_, rate in rates.items():
@@ -199,6 +199,6 @@ def describe_literature(commentary: Commentary, comparison: Comparison) -> list[
             measured = f"expected {expected}, measured {verdict.outcome}: {outcome}{f' ({unmet})' if unmet else ''}"
             lines.append(f"{verdict.arm}: {measured}")
     questions = list(dict.fromkeys(verdict.question.name for verdict in comparison.verdicts))
-    for name in sorted({name for claim in commentary.claims for name in claim.expected}.difference(questions)):
-        lines.append(f"ablation.expected: {name} is not a question here; expected one of {', '.join(questions)}")
-    return lines
+    wrong = sorted({name for claim in commentary.claims for name in claim.expected}.difference(questions))
+    expected = f"is not a question here; expected one of {', '.join(questions)}"
+    return [*lines, *(f"ablation.expected: {name} {expected}" for name in wrong)]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asr_ablations.comparison.rank_correlation import spearman
+from asr_ablations.comparison.derived_tables import spearman
 from asr_ablations.runs.seed_noise import content_but_seed
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
@@ -67,19 +67,20 @@ def format_noise(comparisons: Sequence[Comparison]) -> list[str]:
     ]
     # by the first run's test set, because each seed can have its own fold
     by_set = group(results, lambda one: (one.comparison.runs[0].data.hash(one.comparison.set), one.comparison.metric))
-    deviations = [row for of_set in by_set for row in format_deviations(of_set)]
-    correlations = [row for of_set in by_set for row in format_correlations(of_set)]
-    by_loss = group([one for one in results if math.isfinite(one.loss)], find_loss)
-    ranks = [row for of_loss in by_loss for row in format_ranks(of_loss)]
-    deviation, correlation, rank = EXPLANATIONS
-    return [
-        *(["## Noise of seeds", deviation, table(DEVIATIONS, deviations)] if deviations else []),
-        *([correlation, table(CORRELATIONS, correlations)] if correlations else []),
-        *(["## Validation loss against error rate", rank, table(RANKS, ranks)] if ranks else []),
-    ]
+    by_loss = group((one for one in results if math.isfinite(one.loss)), find_loss)
+    tables = (
+        ("## Noise of seeds", DEVIATIONS, map(format_deviations, by_set)),
+        ("", CORRELATIONS, map(format_correlations, by_set)),
+        ("## Validation loss against error rate", RANKS, map(format_ranks, by_loss)),
+    )
+    parts = []
+    for (heading, columns, rows_of_sets), explanation in zip(tables, EXPLANATIONS, strict=True):
+        if rows := list(filter(None, rows_of_sets)):
+            parts += [*filter(None, [heading]), explanation, table(columns, rows)]
+    return parts
 
 
-def group(results: Sequence[Result], key: Callable[[Result], Hashable]) -> list[list[Result]]:
+def group(results: Iterable[Result], key: Callable[[Result], Hashable]) -> list[list[Result]]:
     """Group results by key, in the order of their first results."""
     groups: dict[Hashable, list[Result]] = {}
     for result in results:
@@ -120,8 +121,8 @@ def describe_units(verdicts: Iterable[Verdict]) -> str:
     return next((f"{one.speakers} {one.unit}" for one in estimates if one is not None and one.speakers), "")
 
 
-def format_deviations(results: Sequence[Result]) -> list[list[str]]:
-    """Return the row of a test set, or no row if no arm has two seeds."""
+def format_deviations(results: Sequence[Result]) -> list[str]:
+    """Return the row of a test set; empty if no arm has two seeds."""
     arms = [(name, [one.rate for one in of_arm]) for name, of_arm in group_arms(results) if len(of_arm) > 1]
     if not arms:
         return []
@@ -134,7 +135,7 @@ def format_deviations(results: Sequence[Result]) -> list[list[str]]:
     ends = [f"{metric.text(deviation)} ({name}, {seeds} seeds)" for deviation, name, seeds in ordered] or ["–"]
     name, rates = max(arms, key=lambda arm: len(arm[1]))
     runs = sum(len(rates) for _, rates in arms)
-    row = [
+    return [
         label(results, set_),
         f"{run.value(set_, 'utterances') or 0:,.0f}",
         *(str(count) for count in (runs, len(arms), runs - len(arms))),
@@ -143,11 +144,10 @@ def format_deviations(results: Sequence[Result]) -> list[list[str]]:
         ends[-1],
         f"{metric.spread(float(np.mean(rates)), float(np.std(rates, ddof=1)))} ({name}, {len(rates)} seeds)",
     ]
-    return [row]
 
 
-def format_correlations(results: Sequence[Result]) -> list[list[str]]:
-    """Return the row of a test set, or no row if no two arms of a sweep share enough seeds."""
+def format_correlations(results: Sequence[Result]) -> list[str]:
+    """Return the row of a test set; empty if no two arms of a sweep share enough seeds."""
     correlations = []
     for sweep in group(results, lambda one: one.comparison.title):
         arms = group(sorted(sweep, key=lambda one: one.arm.name), lambda one: one.arm.name)
@@ -164,11 +164,11 @@ def format_correlations(results: Sequence[Result]) -> list[list[str]]:
     low, median, high = np.quantile([value for value, _ in correlations], [0.25, 0.5, 0.75])
     ends = [f"{value:+.2f} ({names})" for value, names in (correlations[0], correlations[-1])]
     name = label(results, results[0].comparison.set)
-    return [[name, str(len(correlations)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]]
+    return [name, str(len(correlations)), f"{median:+.2f}", f"{low:+.2f} to {high:+.2f}", *ends]
 
 
-def format_ranks(results: Sequence[Result]) -> list[list[str]]:
-    """Return the row of runs with comparable losses (Ambroszczyk2019 §2.1), or no row for fewer than FEWEST_RUNS."""
+def format_ranks(results: Sequence[Result]) -> list[str]:
+    """Return the row of runs with comparable losses (Ambroszczyk2019 §2.1); empty for fewer than FEWEST_RUNS."""
     arms = [[(one.loss, one.rate) for one in of_arm] for _, of_arm in group_arms(results)]
     points = [point for arm in arms for point in arm]
     of_runs = format_spearman(points)
@@ -180,7 +180,7 @@ def format_ranks(results: Sequence[Result]) -> list[list[str]]:
     median = f"{np.median(values):+.2f} ({len(values)} arm{'s' if len(values) > 1 else ''})" if values else "–"
     run, comparison = results[0].run, results[0].comparison
     sets = f"{validation_set(run)}, {find_metric(comparison.metric).label} on {comparison.set}"
-    return [[label(results, sets), str(len(points)), of_runs, str(len(arms)), format_spearman(means), median]]
+    return [label(results, sets), str(len(points)), of_runs, str(len(arms)), format_spearman(means), median]
 
 
 def format_spearman(points: Sequence[tuple[float, float]]) -> str:

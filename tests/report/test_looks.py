@@ -11,7 +11,7 @@ import wandb
 from rich.console import Console
 
 from asr_ablations.report.figures import write_figures
-from asr_ablations.report.page.content import content
+from asr_ablations.report.page import content
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.report.wandb import log_comparison
 from asr_verdicts.comparison import Comparison, compare

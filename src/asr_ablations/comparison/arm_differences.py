@@ -60,26 +60,21 @@ def keys_text(keys: Keys) -> str:
     """Return the values of arm and baseline; for a class its name, or its source if the names are equal. If an option
     is null on one side, the class on the other side is shown.
     """
-    parts = [
-        _format_key(key, *values)
-        for key, values in keys.items()
-        if not (key.endswith(f".{SOURCE}") and key.removesuffix(SOURCE) + TARGET in keys)
-        and f"{key}.{TARGET}" not in keys
-    ]
+    parts = []
+    for key, values in keys.items():
+        parent, _, last = key.rpartition(".")
+        if f"{key}.{TARGET}" in keys or (last == SOURCE and f"{parent}.{TARGET}" in keys):
+            continue
+        label = {SOURCE: f"source of {parent}", TARGET: parent}.get(last, key)
+        new, base = (_format_value(value, last) for value in values)
+        parts.append(f"{label} {new} for {base}")
     return ", ".join(parts) or "nothing"
 
 
-def _format_key(key: str, new: object, base: object) -> str:
-    if key.endswith(f".{SOURCE}"):
-        new, base = (value[:8] if isinstance(value, str) else value for value in (new, base))
-        return f"source of {key.removesuffix(f'.{SOURCE}')} {_format_value(new)} for {_format_value(base)}"
-    if key.endswith(f".{TARGET}"):
-        new, base = (str(value).rpartition(".")[2] if isinstance(value, str) else value for value in (new, base))
-        key = key.removesuffix(f".{TARGET}")
-    return f"{key} {_format_value(new)} for {_format_value(base)}"
-
-
-def _format_value(value: object) -> str:
+def _format_value(value: object, last: str) -> str:
+    """Format a value of a key with this last part: a class by its name, a source by the beginning of its hash."""
+    if isinstance(value, str):
+        value = {SOURCE: value[:8], TARGET: value.rpartition(".")[2]}.get(last, value)
     return "none" if value is MISSING else value_text(value)
 
 
@@ -129,36 +124,31 @@ def _diff(arm: Mapping[str, object], base: Mapping[str, object], follows: set[st
     }
 
 
-def _drop_class_keys(keys: Keys) -> Keys:
-    """Leave out names of classes, and keys that only depend on the class."""
-    return {key: values for key, values in keys.items() if not key.rpartition(".")[2].startswith("_")}
-
-
-def _select_brought(keys: Keys) -> Keys:
-    """Return the values that the arm sets. Keys that its option lacks are not part of another arm's difference."""
-    return {key: values for key, values in _drop_class_keys(keys).items() if values[0] is not MISSING}
+def _names_class(key: str) -> bool:
+    """Return whether a key names a class, or only depends on the class."""
+    return key.rpartition(".")[2].startswith("_")
 
 
 def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
-    """Return the arms whose difference is a proper part of this arm's, largest first."""
-    whole = _select_brought(differ[name]).items()
-    parts = {
-        other: len(part)
-        for other, keys in differ.items()
-        if other != name and (part := _select_brought(keys)) and part.items() < whole
+    """Return the arms whose difference is a proper part of this arm's, largest first.
+
+    Keys that an arm's option lacks are not part of another arm's difference, and neither are names of classes.
+    """
+    brought = {
+        arm: {key: values for key, values in keys.items() if not _names_class(key) and values[0] is not MISSING}
+        for arm, keys in differ.items()
     }
-    return sorted(parts, key=lambda other: -parts[other])
+    parts = [arm for arm, part in brought.items() if part and part.items() < brought[name].items()]
+    return sorted(parts, key=lambda arm: -len(brought[arm]))
 
 
 def _find_unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
     """Return the keys that the arm's name does not mention. It mentions a typed key, and for a group the option and the
     keys that only this option has. A key with different values in both arms counts if it is the whole difference.
     """
-    alone = len(_drop_class_keys(keys)) == 1
-    return [key for key, values in keys.items() if not _is_said(key, values, typed, alone)]
+    alone = sum(not _names_class(key) for key in keys) == 1
 
+    def is_said(key: str) -> bool:
+        return key in typed or (within(key, typed) and (alone or MISSING in keys[key] or _names_class(key)))
 
-def _is_said(key: str, values: tuple[object, object], typed: Sequence[str], alone: bool) -> bool:
-    if key in typed:
-        return True
-    return within(key, typed) and (alone or MISSING in values or key.rpartition(".")[2].startswith("_"))
+    return [key for key in keys if not is_said(key)]

@@ -1,5 +1,7 @@
-"""Tables derived from a comparison: sources of noise, gradients, loss against WER, and the runs of a search."""
+"""Tables derived from a comparison: sources of noise, gradients, loss against WER, search, and word frequencies."""
 
+import bisect
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from asr_ablations.comparison.rank_correlation import Correlation, spearman
 from asr_ablations.comparison.time_to_accuracy import validation_values
 from asr_ablations.runs.reader import read_gradient_norms
 from asr_ablations.runs.sweep_history import logarithmic
@@ -17,7 +18,9 @@ from asr_verdicts.identical_arms import count_once
 from asr_verdicts.metrics import LOSS, WER, Metric, different_losses, validation_set
 from asr_verdicts.one_arm import final_values
 from asr_verdicts.record import Record
+from asr_verdicts.statistics.distributions import normal_bound
 from asr_verdicts.statistics.intervals import Range
+from asr_verdicts.statistics.mapsswe import error_places
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,37 @@ def _measure_gradients(name: str, run: Record) -> Gradients | None:
 
 
 @dataclass(frozen=True)
+class Correlation:
+    """A correlation from −1 to 1 with its 95 % interval and the number of pairs."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
+    """Return Spearman's rank correlation; None with fewer than four pairs, or if one side is constant.
+
+    The interval is Fisher's, with the variance 1.06 / (n − 3) for ranks (Fieller, Hartley & Pearson 1957).
+    """
+    n = len(x)
+    if n < 4 or min(np.ptp(x), np.ptp(y)) == 0:
+        return None
+    value = float(np.clip(np.corrcoef(_rank(x), _rank(y))[0, 1], -1, 1))
+    if abs(value) > 1 - 1e-12:
+        return Correlation(value, value, value, n)
+    half = normal_bound(0.025) * math.sqrt(1.06 / (n - 3))
+    return Correlation(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half), n)
+
+
+def _rank(values: Sequence[float]) -> np.ndarray:
+    """Return ranks from 1; equal values share the mean of their ranks."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])
+
+
+@dataclass(frozen=True)
 class Point:
     """A run's validation loss in nats and WER as a fraction."""
 
@@ -140,11 +174,14 @@ def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[Loss
 
     validated = {validation_set(run) for _, run in runs}
     last = [correlate(f"last weights, WER on {name}", read_last(name)) for name in test_sets if name not in validated]
-    best = correlate("lowest of all validations", lambda run: (_find_lowest(run, LOSS), _find_lowest(run, WER)))
+    best = correlate(
+        "lowest of all validations", lambda run: (lowest_validation(run, LOSS), lowest_validation(run, WER))
+    )
     return [measured for measured in (*last, best) if measured.points]
 
 
-def _find_lowest(run: Record, metric: Metric) -> float | None:
+def lowest_validation(run: Record, metric: Metric) -> float | None:
+    """Return the lowest value at any validation; None without any."""
     return min(validation_values(run, metric), default=None)
 
 
@@ -166,20 +203,16 @@ def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
 
     Diverged runs are left out.
     """
-    tried = [
-        (arm, run)
-        for arm in comparison.arms
-        for run in arm.runs
-        if run.searched and run.summary.best_validation_wer is not None
-    ]
+    runs = [(arm, run) for arm in comparison.arms for run in arm.runs if run.searched]
+    tried = [(arm, run, rate) for arm, run in runs if (rate := run.summary.best_validation_wer) is not None]
     if len(tried) < 2:
         return []
-    rates = [float(rate) for _, run in tried if (rate := run.summary.best_validation_wer) is not None]
-    drawn = frozenset().union(*(logarithmic(run.folder.parent) for _, run in tried))
+    rates = [float(rate) for _, _, rate in tried]
+    drawn = frozenset().union(*(logarithmic(run.folder.parent) for _, run, _ in tried))
     return [
         Hyperparameter(key, _parse_numbers(texts), rates, rates.index(min(rates)), key in drawn)
         for key in comparison.design.layout.factor
-        if len(set(texts := [arm.levels.get(key, "") for arm, _ in tried])) > 1
+        if len(set(texts := [arm.levels.get(key, "") for arm, *_ in tried])) > 1
     ]
 
 
@@ -197,10 +230,58 @@ def _parse_numbers(texts: list[str]) -> list[float] | list[str]:
         return texts
 
 
-def variance_ratio_interval(
-    ratio: float, degrees: float, degrees_below: float, level: float = 0.95
-) -> tuple[float, float]:
-    """Return the interval (Fisher's F) of the ratio of two normal variables' variances. ratio: the measured ratio."""
-    tail = (1 - level) / 2
-    low, high = (ratio / float(special.fdtri(degrees, degrees_below, mass)) for mass in (1 - tail, tail))
+def variance_ratio_interval(ratio: float, degrees: float, degrees_below: float) -> tuple[float, float]:
+    """Return the 95 % interval (Fisher's F) of a ratio of two normal variables' variances, from the measured one."""
+    low, high = (ratio / float(special.fdtri(degrees, degrees_below, mass)) for mass in (0.975, 0.025))
     return low, high
+
+
+MOST = (0, 2, 9)
+"""Maximum occurrences in training for the words of each band except the last (Ambroszczyk2019 §2.2)."""
+BANDS = ("never", "once or twice", "3 to 9 times", "more often")
+
+
+@dataclass(frozen=True)
+class WordFrequencies:
+    """An arm on a set. words: number of reference words in each of BANDS, mean over runs. wrong: the fraction of these
+    that is wrong or missing in an alignment with the fewest errors; nan without words.
+    """
+
+    arm: str
+    set: str
+    words: list[float]
+    wrong: list[float]
+
+
+def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequencies]:
+    """Return a row per arm and set if its runs recorded the words' frequencies in training. Empty if training has all
+    words at least three times, as in the built-in corpus with 300 words.
+    """
+    rows = []
+    for name, arm in itertools.product(sets, arms):
+        counted = [counts for run in arm.runs if (counts := _count_words(run, name)) is not None]
+        if counted and len(counted) == len(arm.runs):
+            words, wrong = np.sum(counted, axis=0)
+            shares = np.divide(wrong, words, out=np.full(len(BANDS), np.nan), where=words > 0)
+            rows.append(WordFrequencies(arm.name, name, (words / len(counted)).tolist(), shares.tolist()))
+    return rows if any(row.words[0] or row.words[1] for row in rows) else []
+
+
+def _count_words(run: Record, name: str) -> np.ndarray | None:
+    """Return words and wrong words of a run on a set (2, bands); None if training frequencies are unknown."""
+    rows = [row for row in run.utterances if row["set"] == name]
+    training_counts = run.data.training_counts
+    if not rows or training_counts is None:
+        return None
+    bands = {word: bisect.bisect_left(MOST, count) for word, count in training_counts.items()}
+    counts = np.zeros((2, len(BANDS)))
+    for row in rows:
+        words = row["reference"].split()
+        if not bands.keys() >= set(words):
+            return None
+        for word in words:
+            counts[0, bands[word]] += 1
+        for place in error_places(row["reference"], row["hypothesis"]):
+            if place % 2:  # a word of the reference; an insertion has an even place
+                counts[1, bands[words[place // 2]]] += 1
+    return counts

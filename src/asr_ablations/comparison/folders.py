@@ -47,8 +47,7 @@ def compare_folders(folders: Sequence[Path], options: Options) -> Comparison:
     plan = read_plan(folders[0]) if len(folders) == 1 else None
     seen = evidence(_list_models(records))
     comparison = compare(records, options, title, gather(folders, records), lay_out(records, options, plan))
-    look_warnings = [] if comparison.course.sets else _keep_look(folders[0], seen, comparison)
-    return with_warnings(comparison, look_warnings)
+    return with_warnings(comparison, [] if comparison.course.sets else _keep_look(folders[0], seen, comparison))
 
 
 def with_warnings(comparison: Comparison, more: Sequence[str] = ()) -> Comparison:
@@ -103,18 +102,17 @@ def _compare_with_declaration(folders: Sequence[Path], models: Sequence[str]) ->
 
 def _keep_look(folder: Path, seen: str, comparison: Comparison) -> list[str]:
     """Record this look if verdicts were shown; return a warning if that fails."""
-    contrasts = comparison.verdicts
-    if not any(contrast.p is not None for contrast in contrasts):
+    if all(verdict.p is None for verdict in comparison.verdicts):
         return []
+    first = comparison.verdicts[0]
     look = Look(
         when=iso(time.time()),
         arms={arm.name: len(arm.results) for arm in comparison.arms},
         runs=seen,
         complete=comparison.evidence.complete,
         baseline=comparison.baseline,
-        metric=contrasts[0].metric,
-        set=contrasts[0].set,
+        metric=first.metric,
+        set=first.set,
         procedure=comparison.evidence.procedure.name,
     )
-    look_warnings = record_look(folder, look)
-    return [look_warnings] if look_warnings else []
+    return list(filter(None, [record_look(folder, look)]))

@@ -10,7 +10,7 @@ from asr_verdicts.confounds import derived, references
 from asr_verdicts.declaration import declaration
 from asr_verdicts.design import Layout, Options, differing_beyond_seeds, fill_layout, find_or_check_factor
 from asr_verdicts.plan import VerdictPlan
-from asr_verdicts.record import AnyRun, Record, Records, Unfinished
+from asr_verdicts.record import AnyRun, Record, Records
 
 
 def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout[Arm] | None:
@@ -29,26 +29,19 @@ def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Lay
 def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[str]]:
     """Return a plan's arms with runs in seed order, and warnings about runs outside the plan."""
     arms, taken = [], set()
+    results = [*records.runs, *records.diverged]
     for planned in plan.arms:
-        matches = [run for run in [*records.runs, *records.diverged] if _belongs(run.config, planned.content, plan)]
         seeds: dict[int, Record] = {}
-        for run in matches:
-            if run.seed in plan.seeds and not run.searched:
+        for run in results:
+            if run.seed in plan.seeds and not run.searched and _belongs(run.config, planned.content, plan):
                 seeds.setdefault(run.seed, run)
-        chosen = [seeds[seed] for seed in sorted(seeds)]
+        chosen = [run for _, run in sorted(seeds.items())]
+        finished = [run for run in chosen if run.diverged_at is None]
+        diverged = [run for run in chosen if run.diverged_at is not None]
         absent = [run for run in records.unfinished if run.config and _belongs(run.config, planned.content, plan)]
         taken |= {id(run) for run in [*chosen, *absent]}
-        arms.append(
-            Arm(
-                planned.name,
-                [run for run in chosen if run.diverged_at is None],
-                [run for run in chosen if run.diverged_at is not None],
-                absent,
-                planned.levels,
-            )
-        )
-    rest: list[Record | Unfinished] = [*records.runs, *records.diverged, *records.unfinished]
-    others = [run.folder.name for run in rest if id(run) not in taken]
+        arms.append(Arm(planned.name, finished, diverged, absent, planned.levels))
+    others = [run.folder.name for run in [*results, *records.unfinished] if id(run) not in taken]
     names = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     return arms, [f"{names}: no run of the plan, left out"] if others else []
 

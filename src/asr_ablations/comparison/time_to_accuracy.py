@@ -1,15 +1,17 @@
 """The cost of a run until it reaches an accuracy, its accuracy at a given cost, and ratios of times."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal, NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
+from asr_verdicts.files import Json
 from asr_verdicts.metrics import Metric, validation_set
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.distributions import t_bound
@@ -20,16 +22,9 @@ from asr_verdicts.statistics.sample import mean_and_deviation
 VALIDATIONS = 3
 """e in Baunsgaard2020 §4.1.2: the median of e validations must reach the target, so that luck does not suffice."""
 
-Axis = Literal["seconds", "steps", "audio_hours", "epochs"]
-"""The costs of a training."""
-AXES: dict[Axis, str] = {
-    "seconds": "time/seconds",
-    "steps": "step",
-    "audio_hours": "time/audio_hours",
-    "epochs": "epoch",
-}
-"""Columns of metrics.csv for the axes; steps and epochs are counted from 0 there."""
-EQUAL_AXES: tuple[Axis, ...] = ("steps", "audio_hours", "seconds")
+AXES = {"seconds": "time/seconds", "steps": "step", "audio_hours": "time/audio_hours", "epochs": "epoch"}
+"""The costs of a training, with their columns in metrics.csv; steps and epochs are counted from 0 there."""
+EQUAL_AXES = ("steps", "audio_hours", "seconds")
 
 
 class Ratio(NamedTuple):
@@ -68,12 +63,11 @@ def ratio_text(ratio: Ratio | Range | None) -> str:
     return f"{ratio.value:.2f}{interval}"
 
 
-@dataclass(frozen=True)
-class Validation:
-    """A metric's value at a validation, and the costs up to then; None if not recorded."""
+class Validation(NamedTuple):
+    """A metric's value at a validation, and the costs up to then, by axis; None if not recorded."""
 
     value: float
-    spent: Mapping[Axis, float | None]
+    spent: dict[str, float | None]
 
 
 def validations(
@@ -82,16 +76,16 @@ def validations(
     """Return all validations that logged `key`, from the rows of metrics.csv. hours: of audio per epoch, used for rows
     without them.
     """
-    rows = ((value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value))
-    return [Validation(value, _read_costs(row, hours)) for value, row in rows]
+    logged = [(value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value)]
+    return [Validation(value, _read_costs(row, hours)) for value, row in logged]
 
 
-def _read_costs(row: Mapping[str, float | None], hours: float | None) -> dict[Axis, float | None]:
-    steps, epochs = (None if (last := row.get(AXES[axis])) is None else last + 1 for axis in ("steps", "epochs"))
-    audio = row.get(AXES["audio_hours"])
-    if audio is None and epochs is not None and hours is not None:
-        audio = hours * epochs
-    return {"seconds": row.get(AXES["seconds"]), "steps": steps, "audio_hours": audio, "epochs": epochs}
+def _read_costs(row: Mapping[str, float | None], hours: float | None) -> dict[str, float | None]:
+    spent = {axis: row.get(column) for axis, column in AXES.items()}
+    spent |= {axis: count + 1 for axis in ("steps", "epochs") if (count := spent[axis]) is not None}
+    if spent["audio_hours"] is None and hours and spent["epochs"]:
+        spent["audio_hours"] = hours * spent["epochs"]
+    return spent
 
 
 def curve(run: Record, metric: Metric) -> list[Validation]:
@@ -159,27 +153,22 @@ def times_to_accuracy(comparison: Comparison) -> list[TimeToAccuracy]:
 
 def times_of_arms(arms: Sequence[Arm], metric: Metric, targets: Sequence[float]) -> list[TimeToAccuracy]:
     """Return every run of some arms, such as platforms, at every target."""
-    curves = [curve(run, metric) for arm in arms for run in arm.runs]
-    ordered = sorted(targets, reverse=True) if targets else choose_targets(curves)
-    return [_time(arm, run, metric, target, not targets) for target in ordered for arm in arms for run in arm.runs]
+    curves = [(arm, run, curve(run, metric)) for arm in arms for run in arm.runs]
+    ordered = sorted(targets, reverse=True) if targets else choose_targets([points for _, _, points in curves])
+    times = []
+    for target, (arm, run, points) in itertools.product(ordered, curves):
+        reached = time_to_accuracy(points, target)
+        spent = reached.spent if reached else dict.fromkeys(AXES)
+        price, seconds = price_per_hour(run), spent["seconds"]
+        cost = None if price is None or seconds is None else seconds / 3600 * price
+        times.append(TimeToAccuracy(arm.name, run.seed, metric.name, target, **spent, cost=cost, chosen=not targets))
+    return times
 
 
-def _time(arm: Arm, run: Record, metric: Metric, target: float, chosen: bool) -> TimeToAccuracy:
-    reached = time_to_accuracy(curve(run, metric), target)
-    spent: Mapping[Axis, float | None] = dict.fromkeys(AXES) if reached is None else reached.spent
-    price, seconds = (run.config.get("hardware") or {}).get("price_per_hour"), spent["seconds"]
-    return TimeToAccuracy(
-        arm.name,
-        run.seed,
-        metric.name,
-        target,
-        spent["seconds"],
-        spent["steps"],
-        spent["audio_hours"],
-        spent["epochs"],
-        cost=None if price is None or seconds is None else seconds / 3600 * float(price),
-        chosen=chosen,
-    )
+def price_per_hour(run: Record) -> float | None:
+    """Return the machine's price from the run's config; None without it."""
+    price = (run.config.get("hardware") or {}).get("price_per_hour")
+    return None if price is None else float(price)
 
 
 def untimed_warnings(comparison: Comparison) -> list[str]:
@@ -198,26 +187,16 @@ def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, targ
     """Return the arm's mean time to a target over the baseline's. None if a seed of either did not reach it: the mean
     of the successful seeds would be too optimistic.
     """
-    seconds = [
-        [time.seconds for time in times if time.arm == name and time.target == target] for name in (arm, baseline)
-    ]
-    complete = [[each for each in of_arm if each is not None] for of_arm in seconds if None not in of_arm]
-    return ratio_of_times(*complete, itself=arm == baseline) if len(complete) == 2 else None
+    at_target = [time for time in times if time.target == target]
+    seconds = [[time.seconds or 0.0 for time in at_target if time.arm == name] for name in (arm, baseline)]
+    return ratio_of_times(*seconds, itself=arm == baseline)  # None for a time of 0
 
 
-class EqualCost(TypedDict):
-    """An arm's metric at validation when each run had spent `budget` on an axis: mean and deviation over n seeds."""
+def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[Json]:
+    """Return each arm's metric at validation at the largest budget spent by every run, on each axis.
 
-    arm: str
-    axis: Axis
-    budget: float
-    mean: float
-    deviation: float | None
-    n: int
-
-
-def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[EqualCost]:
-    """Return the metric at validation at the largest budget spent by every run, on each axis."""
+    A row has arm, axis, budget, and mean and deviation over n seeds.
+    """
     curves = {arm.name: [curve(run, metric) for run in arm.runs] for arm in arms}
     rows = []
     for axis in EQUAL_AXES:
@@ -228,18 +207,18 @@ def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[EqualCost]:
             values = [value for points in of_arm if (value := at_budget(points, axis, budget)) is not None]
             if values:
                 mean, deviation = mean_and_deviation(values)
-                row = EqualCost(arm=name, axis=axis, budget=budget, mean=mean, deviation=deviation, n=len(values))
-                rows.append(row)
+                row = {"arm": name, "axis": axis, "budget": budget, "mean": mean, "deviation": deviation}
+                rows.append({**row, "n": len(values)})
     return rows
 
 
-def at_budget(curve: Sequence[Validation], axis: Axis, budget: float) -> float | None:
+def at_budget(curve: Sequence[Validation], axis: str, budget: float) -> float | None:
     """Return the value of the last validation within the budget; None if there is none."""
     within = [point.value for point in curve if (spent := point.spent[axis]) is not None and spent <= budget]
     return within[-1] if within else None
 
 
-def spent_by_all(curves: Sequence[Sequence[Validation]], axis: Axis) -> float | None:
+def spent_by_all(curves: Sequence[Sequence[Validation]], axis: str) -> float | None:
     """Return the largest cost that every curve has reached; None if a curve did not record it."""
     ends = [curve[-1].spent[axis] if curve else None for curve in curves]
     return min((end for end in ends if end is not None), default=None) if None not in ends else None

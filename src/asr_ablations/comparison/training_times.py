@@ -1,14 +1,15 @@
 """Training seconds per epoch, scaling over processes (Ambroszczyk2019 §2.1, §2.5), and which times are comparable."""
 
+import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 
-from asr_ablations.comparison.time_to_accuracy import Ratio, ratio_of_times
+from asr_ablations.comparison.time_to_accuracy import Ratio, price_per_hour, ratio_of_times
 from asr_verdicts.arms import Arm
 from asr_verdicts.config import within
 from asr_verdicts.confounds import value_text
@@ -53,30 +54,31 @@ def steady_seconds(run: Record) -> float | None:
 
 def epoch_times(arms: Sequence[Arm], baseline: str) -> list[EpochTimes]:
     """Return a row for each arm with recorded times."""
-    means = {arm.name: _read_seconds(arm.runs) for arm in arms}
-    return [_summarise_arm(arm, means, baseline) for arm in arms if means[arm.name]]
+    means = {arm.name: _list_steady_seconds(arm.runs) for arm in arms}
+    rows = []
+    for arm in arms:
+        recorded = [seconds for run in arm.runs if (seconds := epoch_seconds(run))]
+        if not recorded:
+            continue
+        later = [seconds[1:] or seconds for seconds in recorded]
+        degrees = sum(len(seconds) - 1 for seconds in later)
+        squares = sum(float(np.var(seconds)) * len(seconds) for seconds in later)
+        mean, over_runs = mean_and_deviation(means[arm.name])
+        row = EpochTimes(
+            arm=arm.name,
+            runs=len(recorded),
+            epochs=sum(map(len, later)),
+            first=float(np.mean([first for first, *_ in recorded])) if min(map(len, recorded)) > 1 else None,
+            mean=mean,
+            over_epochs=math.sqrt(squares / degrees) if degrees else None,
+            over_runs=over_runs,
+            ratio=ratio_of_times(means[arm.name], means.get(baseline, []), itself=arm.name == baseline),
+        )
+        rows.append(row)
+    return rows
 
 
-def _summarise_arm(arm: Arm, means: Mapping[str, list[float]], baseline: str) -> EpochTimes:
-    recorded = [seconds for run in arm.runs if (seconds := epoch_seconds(run))]
-    apart = all(len(seconds) > 1 for seconds in recorded)
-    mean, over_runs = mean_and_deviation(means[arm.name])
-    later = [seconds[1:] or seconds for seconds in recorded]
-    degrees = sum(len(seconds) - 1 for seconds in later)
-    squares = sum(float(np.var(seconds)) * len(seconds) for seconds in later)
-    return EpochTimes(
-        arm=arm.name,
-        runs=len(recorded),
-        epochs=sum(map(len, later)),
-        first=float(np.mean([seconds[0] for seconds in recorded])) if apart else None,
-        mean=mean,
-        over_epochs=math.sqrt(squares / degrees) if degrees else None,
-        over_runs=over_runs,
-        ratio=ratio_of_times(means[arm.name], means.get(baseline, []), itself=arm.name == baseline),
-    )
-
-
-def _read_seconds(runs: Sequence[Record]) -> list[float]:
+def _list_steady_seconds(runs: Sequence[Record]) -> list[float]:
     return [seconds for run in runs if (seconds := steady_seconds(run)) is not None]
 
 
@@ -107,10 +109,6 @@ class Scaling:
     price: float | None
 
 
-Runs = dict[int, list[Record]]
-"""Runs by number of processes."""
-
-
 def scaling(arms: Sequence[Arm]) -> list[Scaling]:
     """Return all series with several numbers of processes, sorted by number; empty without any.
 
@@ -121,7 +119,9 @@ def scaling(arms: Sequence[Arm]) -> list[Scaling]:
     series = _group_series(runs, ()) or _group_series(runs, BATCH)
     names = _name_series([next(iter(by_count.values()))[0] for by_count in series])
     return [
-        _make(name, count, by_count) for name, by_count in zip(names, series, strict=True) for count in sorted(by_count)
+        _measure_scaling(name, count, runs, by_count[min(by_count)])
+        for name, by_count in zip(names, series, strict=True)
+        for count, runs in sorted(by_count.items())
     ]
 
 
@@ -138,13 +138,14 @@ def processes(run: Record) -> int:
 def device(run: Record) -> str:
     """Return GPU or CPU."""
     gpus = run.config.get("gpus", "auto")
-    available = run.environment.hardware.gpus
-    return "GPU" if (available if gpus == "auto" else int(gpus)) else "CPU"
+    return "GPU" if (run.environment.hardware.gpus if gpus == "auto" else int(gpus)) else "CPU"
 
 
-def _group_series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[Runs]:
-    """Group runs that only differ in number of processes, seed and `apart_from`; keep groups with several numbers."""
-    groups: dict[str, Runs] = {}
+def _group_series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[dict[int, list[Record]]]:
+    """Group runs that only differ in number of processes, seed and `apart_from`, by that number; keep groups with
+    several numbers.
+    """
+    groups: dict[str, dict[int, list[Record]]] = {}
     for run in runs:
         alike = json.dumps([device(run), _select_content(run, apart_from)], sort_keys=True)
         groups.setdefault(alike, {}).setdefault(processes(run), []).append(run)
@@ -169,14 +170,13 @@ def _spell_batch(run: Record) -> str:
     return f"{times}{batch.get('size')} utterances" if batch.get("size") else f"{times}{batch.get('seconds')} s"
 
 
-def _make(series: str, count: int, by_count: Runs) -> Scaling:
-    runs, fewest = by_count[count], min(by_count)
-    seconds, base = _read_seconds(runs), _read_seconds(by_count[fewest])
+def _measure_scaling(series: str, count: int, runs: Sequence[Record], fewest: Sequence[Record]) -> Scaling:
+    seconds = _list_steady_seconds(runs)
     mean, deviation = mean_and_deviation(seconds)
-    speed_up = ratio_of_times(base, seconds, itself=count == fewest)
+    speed_up = ratio_of_times(_list_steady_seconds(fewest), seconds, itself=runs is fewest)
     assert speed_up is not None  # runs without times are in no series
     speeds = [speed for run in runs if (speed := run.summary.audio_hours_per_second)]
-    prices = [price for run in runs if (price := (run.config.get("hardware") or {}).get("price_per_hour")) is not None]
+    prices = [price for run in runs if (price := price_per_hour(run)) is not None]
     return Scaling(
         series=series,
         device=device(runs[0]),
@@ -187,7 +187,7 @@ def _make(series: str, count: int, by_count: Runs) -> Scaling:
         deviation=deviation,
         audio_hours_per_second=float(np.mean(speeds)) if speeds else None,
         speed_up=speed_up,
-        efficiency=speed_up.value * fewest / count,
+        efficiency=speed_up.value * processes(fewest[0]) / count,
         price=mean / 3600 * float(np.mean(prices)) if len(prices) == len(runs) else None,
     )
 
@@ -203,27 +203,19 @@ def ran_together(arms: Sequence[Arm]) -> bool:
     Other load on a machine changes times by far more than most choices do. Runs without a recorded start, as at W&B,
     are assumed to be comparable.
     """
-    runs = {arm.name: [run for run in arm.runs if run.environment.started] for arm in arms}
+    started = [[run for run in arm.runs if run.environment.started] for arm in arms]
     return all(
         any(_is_close(run, other) for other in others)
-        for name, runs_of_arm in runs.items()
-        for run in runs_of_arm
-        for rest, others in runs.items()
-        if rest != name and others
+        for runs, others in itertools.permutations(started, 2)
+        for run in runs
+        if others
     )
 
 
 def _is_close(run: Record, other: Record) -> bool:
     if run.environment.resumed or other.environment.resumed:
         return False  # a resumed run has two starts
-    return abs(_read_start(run) - _read_start(other)) <= HOUR and _describe_machine(run) == _describe_machine(other)
-
-
-def _read_start(run: Record) -> float:
-    assert run.environment.started is not None
-    return datetime.fromisoformat(run.environment.started).timestamp()
-
-
-def _describe_machine(run: Record) -> tuple[object, ...]:
-    hardware = run.environment.hardware
-    return hardware.processor, hardware.cores, hardware.threads, tuple(hardware.gpus)
+    starts = [datetime.fromisoformat(str(each.environment.started)).timestamp() for each in (run, other)]
+    machines = [each.environment.hardware for each in (run, other)]
+    same = len({(each.processor, each.cores, each.threads, *each.gpus) for each in machines}) == 1
+    return same and abs(starts[0] - starts[1]) <= HOUR

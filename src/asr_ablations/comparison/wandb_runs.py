@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import tempfile
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -50,11 +52,8 @@ WITHOUT_UTTERANCES = (
 )
 TRAINING = (None, "", "train")
 """W&B job types of runs that can be arms; older runs have none."""
-
-
 STATES: dict[str, UnfinishedState] = {"running": "running", "killed": "interrupted", "preempting": "interrupted"}
 """W&B states of runs without a result; all others are failures."""
-
 
 ApiRun: TypeAlias = Any
 """A run from wandb.Api, with id, name, state, job_type, config, summary, scan_history(), logged_artifacts()."""
@@ -64,46 +63,39 @@ def fetch(path: str) -> tuple[Records, Evidence]:
     """Return the runs of entity/project/group and their evidence. Raises UsageError for paths of other forms, and if
     W&B refuses.
     """
-    parts = path.split("/")
-    if len(parts) != 3 or not all(parts):
+    if not re.fullmatch("[^/]+/[^/]+/[^/]+", path):
         raise UsageError(f"wandb={path}: expected wandb=entity/project/group")
     import wandb
 
-    entity, project, group = parts
+    project, _, group = path.rpartition("/")
     settings = wandb.Settings(silent=True)  # otherwise it reports a downloaded file for every run
     if "WANDB__GRAPHQL_RETRY_MAX" not in os.environ:
         settings.x_graphql_retry_max = RETRIES
     wandb.setup(settings)
     try:
-        runs = list(wandb.Api().runs(f"{entity}/{project}", filters={"group": group}))
-        if not runs:
-            raise UsageError(f"wandb={path}: there are no runs in this group")
+        runs = list(wandb.Api().runs(project, filters={"group": group}))
         records = from_runs(runs)
-        return records, evidence_of(runs, records)
-    except UsageError:
-        raise
-    except Exception as error:
-        if not isinstance(error, (ValueError, *refusals())):  # ValueError if there is no such project
-            raise
+    except (ValueError, *refusals()) as error:  # ValueError if there is no such project
         raise UsageError(f"wandb={path}: {' '.join(str(error).split())}") from error
+    if not runs:
+        raise UsageError(f"wandb={path}: there are no runs in this group")
+    return records, evidence_of(runs, records)
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
     """Return records of finished and diverged trainings, and the states of others. Evaluations and comparisons are not
     arms. Verdicts about runs without an artifact of utterances rest on seeds only.
     """
-    records: dict[bool, list[Record]] = {True: [], False: []}
-    unfinished: list[Unfinished] = []
-    for run in trainings(runs):
-        record = to_record(run)
-        if run.state == "finished" or record.diverged_at is not None:
-            records[record.diverged_at is not None].append(record)
-        else:
-            state = STATES.get(str(run.state), "failed")
-            unfinished.append(Unfinished(record.folder, state, str(run.state), record.config, record.overrides))
-    results = [*records[False], *records[True]]
-    lacking = [] if all(record.utterances for record in records[False]) else [WITHOUT_UTTERANCES]
-    return Records(records[False], records[True], unfinished, [UNCHECKED, *lacking] if results else [])
+    read = [(run, to_record(run)) for run in trainings(runs)]
+    diverged = [record for _, record in read if record.diverged_at is not None]
+    finished = [record for run, record in read if record.diverged_at is None and run.state == "finished"]
+    unfinished = [
+        Unfinished(record.folder, STATES.get(str(run.state), "failed"), str(run.state), record.config, record.overrides)
+        for run, record in read
+        if record.diverged_at is None and run.state != "finished"
+    ]
+    lacking = [] if all(record.utterances for record in finished) else [WITHOUT_UTTERANCES]
+    return Records(finished, diverged, unfinished, [UNCHECKED, *lacking] if finished or diverged else [])
 
 
 def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
@@ -197,23 +189,20 @@ def _download_utterances(run: ApiRun) -> list[UtteranceRow]:
 def _read_summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
     """Return the logged parts of summary.json: final/<set>/<metric> and the best validation WER."""
     sets: dict[str, dict[str, float]] = {}
-    for row in history:
-        for key, value in row.items():
-            kind, _, rest = key.partition("/")
-            name, _, rate = rest.rpartition("/")
-            if kind == "final" and rate in METRICS:
-                sets.setdefault(name, {})[rate] = float(value)
+    for key, value in ChainMap(*reversed(history)).items():
+        kind, _, rest = key.partition("/")
+        name, _, rate = rest.rpartition("/")
+        if kind == "final" and rate in METRICS:
+            sets.setdefault(name, {})[rate] = float(value)
     data = config.get("data") or {}
     key = f"validation/{next(iter(data.get('validation') or []), None)}/wer"
-    validation = [float(row[key]) for row in history if row.get(key) is not None]
-    tests = list(data.get("test") or sets)
-    epochs = [int(row["epoch"]) + 1 for row in history if row.get("epoch") is not None]
+    validation, epochs = ([row[name] for row in history if row.get(name) is not None] for name in (key, "epoch"))
     return Summary(
         id=run.id,
         sets={name: parse(SetResult, rates) for name, rates in sets.items() if "wer" in rates},
-        test_sets=tests,
-        best_validation_wer=min(validation, default=None),
-        epochs=max(epochs, default=None),
+        test_sets=list(data.get("test") or sets),
+        best_validation_wer=min(map(float, validation), default=None),
+        epochs=int(max(epochs)) + 1 if epochs else None,
     )
 
 

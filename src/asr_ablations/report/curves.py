@@ -1,8 +1,8 @@
 """Curves of runs over epochs, steps, audio or time, and bands over several seeds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,13 +15,10 @@ from asr_verdicts.record import Record
 
 Values = NDArray[np.float64]
 
-AXES = {
-    "epoch": "epochs",
-    "step": "steps",
-    "audio": "hours of audio trained",
-    "time": "time in seconds",
-}
+AXES = {"epoch": "epochs", "step": "steps", "audio": "hours of audio trained", "time": "time in seconds"}
 """The axes of a curve, with units."""
+COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
+"""Columns of metrics.csv whose names differ from the axis."""
 SMOOTHED_STEPS = 10
 """Standard deviation of the Gaussian filter over steps, as in Baunsgaard2020 figure 7a."""
 SMOOTHED_SAMPLES = 3
@@ -30,20 +27,19 @@ POINTS = 2000
 """Maximum number of points of a line, because a run may have 100,000 steps."""
 STRETCHES = 500
 """Maximum number of points of a gradient line. Each is the largest norm in a group of steps, so peaks stay visible."""
-COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
-"""Columns of metrics.csv whose names differ from the axis."""
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """Points x (N,), y (N,), sorted by x and without gaps."""
 
     x: Values
     y: Values
 
 
-@dataclass(frozen=True)
-class Band:
+EMPTY = Curve(np.zeros(0), np.zeros(0))
+
+
+class Band(NamedTuple):
     """Mean and range of several curves, point by point (N,); x is averaged as well."""
 
     x: Values
@@ -93,7 +89,7 @@ def throughput_curve(run: Record) -> Curve:
     rows = [r for r in samples if r["audio_hours"] is not None and r["phase"] != "evaluate"]
     seconds, hours = (np.array([row[key] for row in rows], float) for key in ("seconds", "audio_hours"))
     if len(rows) < 2 or np.any(np.diff(seconds) <= 0):
-        return _make_empty()
+        return EMPTY
     return Curve(seconds[1:], 3600 * np.diff(hours) / np.diff(seconds))
 
 
@@ -102,8 +98,7 @@ def band(curves: Sequence[Curve]) -> Band | None:
     lines = [curve for curve in curves if len(curve.y)]
     if not lines:
         return None
-    x = np.array([*zip_longest(*(line.x for line in lines), fillvalue=np.nan)])
-    y = np.array([*zip_longest(*(line.y for line in lines), fillvalue=np.nan)])
+    x, y = (np.array([*zip_longest(*side, fillvalue=np.nan)]) for side in zip(*lines, strict=True))
     return Band(np.nanmean(x, 1), np.nanmean(y, 1), np.nanmin(y, 1), np.nanmax(y, 1))
 
 
@@ -135,24 +130,16 @@ def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Cu
     ends: dict[float, float] = {}
     for row in run.metrics:
         position, step = _read_number(row, column), _read_number(row, "step")
-        if position is not None and step is not None and not _is_within_epoch(row):
+        is_within_epoch = row.get("train/loss_step") is not None  # Lightning also logs every few steps
+        if position is not None and step is not None and not is_within_epoch:
             ends[step + 1] = position + (axis == "epoch")
     if not ends:
-        return _make_empty()
+        return EMPTY
     x = np.interp(steps, [0, *sorted(ends)], [0, *(ends[step] for step in sorted(ends))])
     return Curve(x, np.array(values, float))
-
-
-def _is_within_epoch(row: Mapping[str, float | None]) -> bool:
-    """Return whether a row belongs to a step. Lightning logs every few steps, and at the end of each epoch."""
-    return row.get("train/loss_step") is not None
 
 
 def _read_number(row: Mapping[str, float | None], key: str) -> float | None:
     """Return the finite number in a column, or None."""
     value = row.get(key)
     return value if value is not None and np.isfinite(value) else None
-
-
-def _make_empty() -> Curve:
-    return Curve(np.zeros(0), np.zeros(0))

@@ -1,24 +1,31 @@
-"""Inspection of a single run: chosen utterances drawn over time with the model's output, and confusion tables."""
+"""Utterances in detail: the worst with recordings, confusions, and those of a single run as its model sees them."""
 
 import base64
 import io
+import math
 import os
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import soundfile
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rapidfuzz.distance import Levenshtein
 
+from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_verdicts.error_counts import Pair, align, recorded_errors
+from asr_verdicts.arms import Arm
+from asr_verdicts.comparison import Comparison
+from asr_verdicts.error_counts import Pair, align, recorded_errors, total_errors
 from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
 from asr_verdicts.plotting import LOOK, PAGE, panels, save
 from asr_verdicts.record import Record, UtteranceRow
+from asr_verdicts.report.section import Section
 
 
 class OutsideCorpusError(UsageError):
@@ -29,21 +36,28 @@ def recorded_audio(run: Record, row: UtteranceRow) -> Path:
     """Return an utterance's audio file with links resolved. Raises OutsideCorpusError if it is outside data.root of the
     run's config, or if that folder contains the user's home folder.
     """
-    path = Path(row["audio"]).resolve()
+    path, home = Path(row["audio"]).resolve(), Path(os.path.expanduser("~")).resolve()
     data = run.config.get("data")
     named = data.get("root") if isinstance(data, dict) else None
     root = Path(os.path.expanduser(str(named or "."))).resolve()  # Path raises an error for an unknown ~user
     if not path.is_relative_to(root):
         raise OutsideCorpusError(f"{path}: not read, because it is outside the run's corpus, data.root={root}")
-    if Path(os.path.expanduser("~")).resolve().is_relative_to(root):
+    if home.is_relative_to(root):
         raise OutsideCorpusError(f"{path}: not read, because data.root={root} contains more than a corpus")
     return path
 
 
-SHOWN = 15
+CONFUSIONS = 15
 """Number of confusions in a table, the most frequent first."""
 NOTHING, SPACE = "–", "␣"
 """Signs for a missing word or letter, and for a space."""
+
+WORST = 10
+"""Number of the worst utterances on a page."""
+AUDIO_BYTES = 600_000
+"""Maximum size of all recordings on a page, so that it can be sent by mail; further recordings are left out."""
+LONGEST = 40.0
+"""Maximum seconds of a recording, because a damaged record may contain any duration."""
 
 ROW = 1.8
 """Height of a panel in inches; each utterance has two panels."""
@@ -76,13 +90,10 @@ def choose_utterances(rows: Iterable[UtteranceRow]) -> dict[str, UtteranceRow]:
     ordered = sorted(rows, key=lambda row: (recorded_errors(row).rate, -row["words"], row["id"]))
     if not ordered:
         return {}
-    highest = recorded_errors(ordered[-1]).rate
-    worst = next(row for row in ordered if recorded_errors(row).rate == highest)
-    picked: dict[str, UtteranceRow] = {}
-    for kind, row in {"worst": worst, "median": ordered[len(ordered) // 2], "best": ordered[0]}.items():
-        if all(row is not other for other in picked.values()):
-            picked[kind] = row
-    return picked
+    worst = max(ordered, key=lambda row: recorded_errors(row).rate)  # the first, and so longest, of equal ones
+    kinds = {"worst": worst, "median": ordered[len(ordered) // 2], "best": ordered[0]}
+    first_kinds = {id(row): kind for kind, row in reversed(kinds.items())}
+    return {kind: row for kind, row in kinds.items() if first_kinds[id(row)] == kind}
 
 
 def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
@@ -125,19 +136,19 @@ def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
     """Return the errors in the hypothesis as spans in seconds with "reference → hypothesis". A deletion spans the time
     between the neighbouring words.
     """
-    spans, number, last = [], 0, 0.0
+    errors, last, spans = [], 0.0, deque(seen.spans)
     for reference, hypothesis in seen.pairs:
-        if hypothesis is None:
-            following = seen.spans[number][0] if number < len(seen.spans) else float(seen.row["duration"])
-            spans.append(((last, max(last, following)), f"{reference} → {NOTHING}"))
-            continue
-        if number >= len(seen.spans):  # a decoder may write words that the model's output does not contain
+        if hypothesis is not None and not spans:  # a decoder may write words that the model's output does not contain
             break
-        span = seen.spans[number]
+        if hypothesis is None:
+            following = spans[0][0] if spans else float(seen.row["duration"])
+            span = last, max(last, following)
+        else:
+            span = spans.popleft()
+            last = span[1]
         if reference != hypothesis:
-            spans.append((span, f"{reference or NOTHING} → {hypothesis}"))
-        number, last = number + 1, span[1]
-    return spans
+            errors.append((span, f"{reference or NOTHING} → {hypothesis or NOTHING}"))
+    return errors
 
 
 def word_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
@@ -148,19 +159,19 @@ def word_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
 
 def letter_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
     """Return the most frequent wrong pairs of letters, with their counts."""
-    wrong: list[Pair] = []
-    for row in rows:
-        reference, hypothesis = str(row["reference"]), str(row["hypothesis"])
-        for kind, i, j in Levenshtein.editops(reference, hypothesis):
-            letters = reference[int(i)] if kind != "insert" else None, hypothesis[int(j)] if kind != "delete" else None
-            wrong.append(letters)
-    return _count_pairs(wrong)
+    texts = [(str(row["reference"]), str(row["hypothesis"])) for row in rows]
+    return _count_pairs(
+        (reference[int(i)] if kind != "insert" else None, hypothesis[int(j)] if kind != "delete" else None)
+        for reference, hypothesis in texts
+        for kind, i, j in Levenshtein.editops(reference, hypothesis)
+    )
 
 
 def _count_pairs(pairs: Iterable[Pair]) -> list[list[str]]:
-    counts = Counter(pairs)
-    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))[:SHOWN]
-    return [[_format_symbol(a), _format_symbol(b), str(count)] for (a, b), count in frequent]
+    frequent = sorted(Counter(pairs).items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))[
+        :CONFUSIONS
+    ]
+    return [[*map(_format_symbol, pair), str(count)] for pair, count in frequent]
 
 
 def _format_symbol(text: str | None) -> str:
@@ -184,26 +195,19 @@ def as_address(seen: Inspected) -> str:
 
 def _draw_figure(seen: Inspected) -> Figure:
     figure, (spectrum, posteriors) = panels(1, 2, width=PAGE, height=ROW, sharex=True)
-    seconds = float(seen.row["duration"])
-    _draw_spectrum(spectrum, seen, seconds)
+    seconds, bins = float(seen.row["duration"]), seen.features.shape[1]
+    spectrum.imshow(seen.features.T, origin="lower", aspect="auto", extent=(0, seconds, 0, bins), cmap="Greys")
+    spectrum.set_ylabel("feature, normalised")
+    spectrum.grid(False)
     _draw_posteriors(posteriors, seen, seconds)
     for (begin, end), text in error_spans(seen):
         for panel in (spectrum, posteriors):
             panel.axvspan(begin, max(end, begin + 0.02), color=ERROR, alpha=0.22, linewidth=0)
-        spectrum.annotate(
-            text, ((begin + end) / 2, 1), xycoords=("data", "axes fraction"), rotation=25, fontsize=7, color=ERROR,
-            ha="left", va="bottom",
-        )  # fmt: skip
+        look: Json = {"rotation": 25, "fontsize": 7, "color": ERROR, "ha": "left", "va": "bottom"}
+        spectrum.annotate(text, ((begin + end) / 2, 1), xycoords=("data", "axes fraction"), **look)
     posteriors.set_xlabel("time in seconds; shaded: errors in the hypothesis")
     posteriors.set_xlim(0, seconds)
     return figure
-
-
-def _draw_spectrum(panel: Axes, seen: Inspected, seconds: float) -> None:
-    bins = seen.features.shape[1]
-    panel.imshow(seen.features.T, origin="lower", aspect="auto", extent=(0, seconds, 0, bins), cmap="Greys")
-    panel.set_ylabel("feature, normalised")
-    panel.grid(False)
 
 
 def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
@@ -214,12 +218,92 @@ def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
     panel.grid(False)
     if not rows:
         return
-    shown = probabilities[:, rows].T
-    extent = (0, seconds, -0.5, len(rows) - 0.5)
-    panel.imshow(shown, origin="lower", aspect="auto", extent=extent, cmap="Blues", vmin=0, vmax=1)
+    look: Json = {"origin": "lower", "aspect": "auto", "cmap": "Blues", "vmin": 0, "vmax": 1}
+    panel.imshow(probabilities[:, rows].T, extent=(0, seconds, -0.5, len(rows) - 0.5), **look)
     panel.set_yticks(range(len(rows)), [seen.symbols[row] for row in rows], fontsize=7)
-    best = seen.log_probs.argmax(axis=1)
-    place = {row + 1: number for number, row in enumerate(rows)}
-    frames = [frame for frame in range(len(best)) if best[frame] in place]
-    times = (np.array(frames) + 0.5) * seen.step
-    panel.plot(times, [place[int(best[frame])] for frame in frames], ".", color="#333333", markersize=3)
+    best = seen.log_probs.argmax(axis=1) - 1
+    frames = np.flatnonzero(np.isin(best, rows))
+    panel.plot((frames + 0.5) * seen.step, np.searchsorted(rows, best[frames]), ".", color="#333333", markersize=3)
+
+
+def worst(comparison: Comparison) -> list[dict[str, object]]:
+    """Return the test utterances with the highest WER over all runs; among equal rates, longer ones come first."""
+    spoken: dict[tuple[str, str], list[tuple[Record, UtteranceRow]]] = defaultdict(list)
+    for run in comparison.runs:
+        for row in run.utterances:
+            if row["set"] in comparison.sets:
+                spoken[row["set"], row["id"]].append((run, row))
+    rated = [(total_errors([row for _, row in of_runs], "wer").rate, key) for key, of_runs in spoken.items()]
+    rated.sort(key=lambda item: (-item[0], -spoken[item[1]][0][1]["words"], item[1]))
+    bytes_left = AUDIO_BYTES
+    utterances = []
+    for rate, key in rated[:WORST]:
+        run, row = spoken[key][0]
+        sound = recording(run, row, bytes_left)
+        bytes_left -= len(str(sound["audio"] or ""))
+        recognised = [words for arm in comparison.arms if (words := _align_hypothesis(arm, *key))]
+        utterances.append({**_describe(row), "rate": rate, **sound, "recognised": recognised})
+    return utterances
+
+
+def _describe(row: UtteranceRow) -> dict[str, object]:
+    return {"set": row["set"], "id": row["id"], "speaker": row.get("speaker")}
+
+
+def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
+    """Return an utterance's recording: `audio` is a data: address with MP3, which every browser plays. It is None if
+    the file is missing or not audio, or if the address exceeds `limit` characters. `silent` is the reason if the file
+    is outside the run's corpus.
+    """
+    try:
+        path, offset = recorded_audio(run, row), float(row.get("offset") or 0)
+        whole, rate = audio.header(path)  # refuses pipes, from which reading might never end
+        to_the_end = math.isinf(duration := float(row["duration"]))  # manifests of other toolkits may omit it
+        seconds = min(whole / rate - offset if to_the_end else duration, LONGEST)
+        samples = audio.read(path, offset, seconds, row.get("channel", audio.AVERAGED))
+        file = io.BytesIO()
+        soundfile.write(file, samples, SAMPLE_RATE, format="MP3", subtype="MPEG_LAYER_III", compression_level=0.9)
+    except OutsideCorpusError:
+        return {"audio": None, "silent": "its file is outside of data.root"}
+    except (KeyError, TypeError, ValueError, OSError, UsageError, soundfile.LibsndfileError):
+        return {"audio": None}
+    address = "data:audio/mpeg;base64," + base64.b64encode(file.getvalue()).decode()
+    return {"audio": address if len(samples) and len(address) <= limit else None}
+
+
+def _align_hypothesis(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
+    """Return the hypothesis of the arm's first seed, word by word; None if it lacks the utterance."""
+    for run in arm.runs[:1]:
+        for row in run.utterances:
+            if (row["set"], row["id"]) == (set_, id_):
+                pairs = align(str(row["reference"]).split(), str(row["hypothesis"]).split())
+                return {"arm": arm.name, "seed": run.seed, "rate": recorded_errors(row).rate, "pairs": pairs}
+    return None
+
+
+def confusion_sections(comparison: Comparison) -> list[Section]:
+    """Return tables of confused words and letters if the comparison has a single run."""
+    rows = [row for run in comparison.runs for row in run.utterances if row["set"] in comparison.sets]
+    if len(comparison.runs) != 1 or not rows:
+        return []
+    note = ["The most frequent wrong pairs in the test sets; – means nothing, ␣ a space."]
+    head = ["reference", "recognised as", "times"]
+    return [
+        Section("Confused words", head, word_confusions(rows), note),
+        Section("Confused letters", head, letter_confusions(rows), note),
+    ]
+
+
+def inspected_utterances(comparison: Comparison, inspected: Sequence[Inspected]) -> list[dict[str, object]]:
+    """Return the utterances of a single run that its model has seen, with their pictures."""
+    return [
+        {
+            **_describe(seen.row),
+            "kind": seen.kind,
+            "rate": recorded_errors(seen.row).rate,
+            "pairs": seen.pairs,
+            "picture": as_address(seen),
+            **recording(comparison.runs[0], seen.row, AUDIO_BYTES),
+        }
+        for seen in inspected
+    ]

@@ -10,22 +10,17 @@ from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record, Records, UtteranceRow
 
-Path_ = str | Path
-
 
 class Runs:
     """The runs in one or more folders, as returned by `open`. A run has the name of its folder."""
 
     def __init__(self, folders: Sequence[Path], records: Records) -> None:
         self.folders, self.records = list(folders), records
+        self._all = [*records.runs, *records.diverged]
 
     @property
     def names(self) -> list[str]:
         return [run.folder.name for run in self._all]
-
-    @property
-    def _all(self) -> list[Record]:
-        return [*self.records.runs, *self.records.diverged]
 
     def table(self) -> Table:
         """A row per run and test set: name, overrides, seed, rates as fractions, counts, parameters, train seconds."""
@@ -63,29 +58,24 @@ class Runs:
         return Result(compare_folders(self.folders, Options(baseline, [], metric, set)))
 
     def _run(self, name: str) -> Record:
-        matches = [run for run in self._all if run.folder.name == name]
-        if not matches:
-            raise UsageError(
-                f"{name}: there is no such run; expected {', '.join(self.names) or 'a run, but none has ended'}"
-            )
-        return matches[0]
+        if name not in self.names:
+            expected = ", ".join(self.names) or "a run, but none has ended"
+            raise UsageError(f"{name}: there is no such run; expected {expected}")
+        return self._all[self.names.index(name)]
 
     def __len__(self) -> int:
         return len(self._all)
 
     def __repr__(self) -> str:
-        unfinished = len(self.records.unfinished)
-        return f"{len(self)} runs of {', '.join(map(str, self.folders))}" + (
-            f", {unfinished} unfinished" * bool(unfinished)
-        )
+        return f"{len(self)} runs of {', '.join(map(str, self.folders))}, {len(self.records.unfinished)} unfinished"
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
 
 
-def open(*folders: Path_) -> Runs:
+def open(*folders: str | Path) -> Runs:
     """Open runs from the folders of sweeps or single runs. Raises UsageError if there are none."""
     if not folders:
         raise UsageError("open(): expected a folder of runs, as in open('outputs/rnn_type')")
-    paths = [Path(folder) for folder in folders]
+    paths = [*map(Path, folders)]
     return Runs(paths, load_records(paths))

@@ -2,9 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 
 from asr_ablations.comparison.arm_differences import differences_of_arms
-from asr_ablations.comparison.derived_tables import Gradients, gradients, loss_against_wer, noise_sources, ranked
+from asr_ablations.comparison.derived_tables import (
+    BANDS,
+    gradients,
+    loss_against_wer,
+    lowest_validation,
+    noise_sources,
+    ranked,
+    word_frequencies,
+)
 from asr_ablations.comparison.time_to_accuracy import (
     TimeToAccuracy,
     at_equal_cost,
@@ -14,8 +23,7 @@ from asr_ablations.comparison.time_to_accuracy import (
     validation_values,
 )
 from asr_ablations.comparison.training_times import WARNING, EpochTimes, Scaling, epoch_times, ran_together, scaling
-from asr_ablations.comparison.word_frequencies import BANDS, WordFrequencies, word_frequencies
-from asr_verdicts.arms import Arm, is_search
+from asr_verdicts.arms import is_search
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
 from asr_verdicts.metrics import LOSS, WER, Metric, find_metric
@@ -31,19 +39,14 @@ from asr_verdicts.report.sections import (
     rate_sections,
     shown_columns,
 )
-from asr_verdicts.table_columns import RATE_COLUMNS, Column, rate_rows, validation_rows
+from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows
 
 TRAINING_LOSS = "train/loss_epoch"
 """A column of metrics.csv: the mean over an epoch's batches, in nats."""
 TRAIN_SECONDS = "train_seconds"
 TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
 """Columns that depend on the machine and its load."""
-REACHED_TIMES = ("seconds", "cost")
 SPENT_TIMES = ("hours", "untimed", "hours_saved", "hours_taken_over")
-
-
-def _take_last(values: Sequence[float]) -> float | None:
-    return values[-1] if values else None
 
 
 def training_loss(run: Record) -> float | None:
@@ -51,8 +54,12 @@ def training_loss(run: Record) -> float | None:
     return _take_last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
 
 
-def _build_validation_column(which: str, metric: Metric, read: Callable[[Record], float | None]) -> Column:
-    key, heading = f"{which}_validation_{metric.name}", f"{which} validation {metric.heading}"
+def _take_last(values: Sequence[float]) -> float | None:
+    return values[-1] if values else None
+
+
+def _mean_column(key: str, heading: str, metric: Metric, read: Callable[[Record], float | None]) -> Column:
+    heading = f"{heading} {metric.heading}"
     return Column(key, lambda run, _: read(run), heading, metric=metric, deviation=True, always=metric is WER)
 
 
@@ -62,35 +69,13 @@ TRAINING_COLUMNS = (
     Column("steps", lambda run, _: run.summary.steps, "steps", 1),
     Column("audio_hours", lambda run, _: run.summary.audio_hours_seen, "audio h", 2),
     Column(TRAIN_SECONDS, lambda run, _: run.summary.seconds.get("train"), "train s", 1, deviation=True),
-    Column(
-        "training_loss",
-        lambda run, _: training_loss(run),
-        f"training {LOSS.heading}",
-        metric=LOSS,
-        deviation=True,
-        always=False,
-    ),
-    _build_validation_column("best", WER, lambda run: run.summary.best_validation_wer),
-    _build_validation_column("last", WER, lambda run: _take_last(validation_values(run, WER))),
-    _build_validation_column("best", LOSS, lambda run: min(validation_values(run, LOSS), default=None)),
-    _build_validation_column("last", LOSS, lambda run: _take_last(validation_values(run, LOSS))),
+    _mean_column("training_loss", "training", LOSS, training_loss),
+    _mean_column("best_validation_wer", "best validation", WER, lambda run: run.summary.best_validation_wer),
+    _mean_column("last_validation_wer", "last validation", WER, lambda run: _take_last(validation_values(run, WER))),
+    _mean_column("best_validation_loss", "best validation", LOSS, lambda run: lowest_validation(run, LOSS)),
+    _mean_column("last_validation_loss", "last validation", LOSS, lambda run: _take_last(validation_values(run, LOSS))),
 )
-"""Columns in file order; the training loss is shown if any run has it."""
-
-NOTES = {
-    "noise": "The last weights on {set}. Share: of the variance of {baseline}, with a 95 % interval. Shares need not "
-    "add up to 1, because sources interact.",
-    "words": "The share of the references' words that is wrong or missing, and their number; means over runs.",
-    "loss": "Over all runs of all arms. Near 1, validation loss ranks the runs like WER. The interval treats runs as "
-    "independent, although seeds of one arm are similar.",
-    "search": "No verdicts: each choice has one run, and a search prefers lucky runs. To find out whether the best "
-    "is better, run it with fresh seeds in a separate sweep.",
-    "chosen": "The targets were chosen from these curves: every run reached the first, half of the runs the second, "
-    "only the best run the last. They were not declared in advance, so they describe but do not confirm.",
-    "epochs": "Training batches only, without validation and checkpoints. The first epoch fills caches and tunes "
-    "kernels, so means and deviations exclude it. In brackets: 95 % over seeds.",
-}
-"""Lines below the tables."""
+"""Columns in file order; the losses are shown if any run has them."""
 
 
 def keys_section(comparison: Comparison) -> Section:
@@ -110,7 +95,10 @@ def noise_section(comparison: Comparison) -> Section:
             f"sd, {WER.amount}": lambda row: WER.text(row.deviation),
             "share (95 %)": lambda row: "1" if row.share is None else ratio_text(row.share),
         },
-        [NOTES["noise"].format(set=comparison.set, baseline=comparison.baseline)],
+        [
+            f"The last weights on {comparison.set}. Share: of the variance of {comparison.baseline}, with a 95 % "
+            "interval. Shares need not add up to 1, because sources interact."
+        ],
     )
 
 
@@ -121,20 +109,23 @@ def search_section(comparison: Comparison) -> Section:
     tried = ranked(comparison.arms) if is_search(comparison.arms) else []
     keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
     metric, name = find_metric(comparison.metric), comparison.set
-
-    def add_key(key: str) -> Callable[[tuple[Arm, Record]], str]:
-        return lambda row: _round(row[0].levels.get(key, ""))
-
-    columns: dict[str, Callable[[tuple[Arm, Record]], str]] = {key: add_key(key) for key in keys}
-    columns["validation"] = lambda row: (
-        "diverged" if row[1].diverged_at is not None else WER.text(row[1].summary.best_validation_wer)
-    )
-    if name:
-        columns[name] = lambda row: metric.text(row[1].value(name, metric.name))
-    columns["epochs"] = lambda row: number(row[1].summary.epochs)
+    rows = [
+        [
+            *(_round(arm.levels.get(key, "")) for key in keys),
+            "diverged" if run.diverged_at is not None else WER.text(run.summary.best_validation_wer),
+            *([metric.text(run.value(name, metric.name))] if name else []),
+            number(run.summary.epochs),
+        ]
+        for arm, run in tried
+    ]
     note = f" {name}: {metric.heading} of the last weights." if name else ""
-    minimised = f"Validation: the best {WER.heading}, which the search minimises.{note}"
-    return tabulate("Runs of the search", tried, columns, [minimised, NOTES["search"]])
+    lines = [
+        f"Validation: the best {WER.heading}, which the search minimises.{note}",
+        "No verdicts: each choice has one run, and a search prefers lucky runs. To find out whether the best is "
+        "better, run it with fresh seeds in a separate sweep.",
+    ]
+    head = list(dict.fromkeys([*keys, "validation", *([name] if name else []), "epochs"]))
+    return Section("Runs of the search", head, rows, lines if rows else [])
 
 
 def _round(value: str) -> str:
@@ -147,39 +138,37 @@ def _round(value: str) -> str:
 
 def training_section(comparison: Comparison) -> Section:
     """Show parameters, epochs, times and validation results of each arm; empty for systems trained elsewhere."""
-    measured = {row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}
-    if not any(row[column.key] is not None for row in measured.values() for column in TRAINING_COLUMNS):
+    measured = [*{row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}.values()]
+    if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
         return Section("Training")
-    columns = shown_columns(TRAINING_COLUMNS, [*measured.values()])
-    timed = ran_together(comparison.arms)
-    rows = [
-        [
-            str(row["arm"]),
-            str(row["n"]),
-            *(cell_text(row, column) if timed or column.key != TRAIN_SECONDS else "–" for column in columns),
-        ]
-        for row in measured.values()
-    ]
-    head = ["arm", "n", *(column.heading for column in columns)]
-    return Section("Training", head, rows, [] if timed else [f"train s: {WARNING}."])
+    columns, timed = shown_columns(TRAINING_COLUMNS, measured), ran_together(comparison.arms)
+    cells: dict[str, Callable[[TableRow], str]] = {
+        column.heading: partial(cell_text, column=column) if timed or column.key != TRAIN_SECONDS else lambda _: "–"
+        for column in columns
+    }
+    identity: dict[str, Callable[[TableRow], str]] = {
+        "arm": lambda row: str(row["arm"]),
+        "n": lambda row: str(row["n"]),
+    }
+    return tabulate("Training", measured, identity | cells, [] if timed else [f"train s: {WARNING}."])
 
 
 def frequency_section(comparison: Comparison) -> Section:
     """Show wrong words by their frequency in training, with a row per arm and set (Ambroszczyk2019 §2.2)."""
-
-    def add_band(place: int) -> Callable[[WordFrequencies], str]:
-        return lambda row: f"{100 * row.wrong[place]:.1f} % of {row.words[place]:,.0f}" if row.words[place] else "–"
-
-    return tabulate(
-        "Wrong words by how often training has them",
-        word_frequencies(comparison.arms, comparison.sets),
-        {
-            "arm": lambda row: row.arm,
-            "set": lambda row: row.set,
-            **{band: add_band(place) for place, band in enumerate(BANDS)},
-        },
-        [NOTES["words"]],
-    )
+    rows = [
+        [
+            row.arm,
+            row.set,
+            *(
+                f"{100 * wrong:.1f} % of {words:,.0f}" if words else "–"
+                for wrong, words in zip(row.wrong, row.words, strict=True)
+            ),
+        ]
+        for row in word_frequencies(comparison.arms, comparison.sets)
+    ]
+    note = "The share of the references' words that is wrong or missing, and their number; means over runs."
+    heading = "Wrong words by how often training has them"
+    return Section(heading, ["arm", "set", *BANDS], rows, [note] if rows else [])
 
 
 def loss_section(comparison: Comparison) -> Section:
@@ -193,36 +182,38 @@ def loss_section(comparison: Comparison) -> Section:
             "rank correlation": lambda row: "NA" if row[1] is None else f"{row[1].value:.2f}",
             "95 %": lambda row: "NA" if row[1] is None else f"{row[1].low:.2f} to {row[1].high:.2f}",
         },
-        [NOTES["loss"]],
+        [
+            "Over all runs of all arms. Near 1, validation loss ranks the runs like WER. The interval treats runs as "
+            "independent, although seeds of one arm are similar."
+        ],
     )
-
-
-GRADIENT_COLUMNS: Mapping[str, Callable[[Gradients], str]] = {
-    "arm": lambda row: row.arm,
-    "seed": lambda row: str(row.seed),
-    "steps": lambda row: number(row.steps),
-    "median": lambda row: f"{row.median:.3g}",
-    "95 %": lambda row: f"{row.high:.3g}",
-    "largest": lambda row: f"{row.largest:.3g}",
-    "at step": lambda row: number(row.largest_at),
-    "not finite": lambda row: number(row.not_finite),
-    "diverged at step": lambda row: "" if row.diverged_at is None else number(row.diverged_at),
-}
 
 
 def gradient_section(comparison: Comparison) -> Section:
     """Show gradient norms for the first seed of each arm and all diverged runs (Ambroszczyk2019 §2.6)."""
-    heading = "Norm of the gradient before clipping, first seed and diverged runs"
-    return tabulate(heading, gradients(comparison.arms), GRADIENT_COLUMNS)
+    return tabulate(
+        "Norm of the gradient before clipping, first seed and diverged runs",
+        gradients(comparison.arms),
+        {
+            "arm": lambda row: row.arm,
+            "seed": lambda row: str(row.seed),
+            "steps": lambda row: number(row.steps),
+            "median": lambda row: f"{row.median:.3g}",
+            "95 %": lambda row: f"{row.high:.3g}",
+            "largest": lambda row: f"{row.largest:.3g}",
+            "at step": lambda row: number(row.largest_at),
+            "not finite": lambda row: number(row.not_finite),
+            "diverged at step": lambda row: "" if row.diverged_at is None else number(row.diverged_at),
+        },
+    )
 
 
 def time_to_accuracy_section(comparison: Comparison) -> Section:
     """Show means over an arm's seeds and ratios to the baseline's; NA if a seed did not reach the target."""
     metric, reached = comparison.design.metric, times_to_accuracy(comparison)
     timed = ran_together(comparison.arms)
-    groups: dict[tuple[str, float], list[TimeToAccuracy]] = {}
-    for time in reached:
-        groups.setdefault((time.arm, time.target), []).append(time)
+    pairs = dict.fromkeys((time.arm, time.target) for time in reached)
+    groups = [[time for time in reached if (time.arm, time.target) == pair] for pair in pairs]
 
     def compare(times: list[TimeToAccuracy]) -> str:
         ratio = relative_time(reached, times[0].arm, comparison.baseline, times[0].target)
@@ -240,10 +231,13 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
     }
     if any(time.cost is not None for time in reached):
         columns["cost"] = lambda times: mean([time.cost for time in times], 4)
-    notes = [NOTES["chosen"]] if any(time.chosen for time in reached) else []
+    chosen = (
+        "The targets were chosen from these curves: every run reached the first, half of the runs the second, only the "
+        "best run the last. They were not declared in advance, so they describe but do not confirm."
+    )
+    notes = [chosen] if any(time.chosen for time in reached) else []
     notes += [] if timed else [f"time /: {WARNING}."]
-    heading = f"Until the median of three validations was at a {metric.label}"
-    return tabulate(heading, [*groups.values()], columns, notes)
+    return tabulate(f"Until the median of three validations was at a {metric.label}", groups, columns, notes)
 
 
 UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
@@ -276,7 +270,11 @@ def epochs_section(comparison: Comparison) -> Section:
         "sd over seeds": lambda times: number(times.over_runs, 1),
         f"time / {comparison.baseline} (95 %)": lambda times: ratio_text(times.ratio),
     }
-    return tabulate("Seconds per epoch", epoch_times(comparison.arms, comparison.baseline), columns, [NOTES["epochs"]])
+    note = (
+        "Training batches only, without validation and checkpoints. The first epoch fills caches and tunes kernels, so "
+        "means and deviations exclude it. In brackets: 95 % over seeds."
+    )
+    return tabulate("Seconds per epoch", epoch_times(comparison.arms, comparison.baseline), columns, [note])
 
 
 def scaling_section(comparison: Comparison) -> Section:
@@ -311,15 +309,10 @@ def report_comparison(comparison: Comparison) -> Report:
     if comparison.scored:
         return report_verdicts(comparison)
     noise, ranking = noise_section(comparison), search_section(comparison)
-    return Report(
-        comparison,
-        sections(comparison),
-        rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS]),
-        _build_content(comparison),
-        _build_timing(comparison),
-        answer=[noise] if noise.rows else [],
-        ranking=ranking if ranking.rows else None,
-    )
+    rows = rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
+    content, timing = _build_contents(comparison, rows)
+    answer = [noise] if noise.rows else []
+    return Report(comparison, sections(comparison), rows, content, timing, answer, ranking if ranking.rows else None)
 
 
 def sections(comparison: Comparison) -> list[Section]:
@@ -344,39 +337,34 @@ def sections(comparison: Comparison) -> list[Section]:
     return [section for section in every if section.rows or section.lines]
 
 
-def _build_content(comparison: Comparison) -> Json:
-    """Return the content of comparison.json, which excludes times."""
+def _build_contents(comparison: Comparison, rows: Sequence[TableRow]) -> tuple[Json, Json]:
+    """Return the contents of comparison.json, which excludes times, and of timing.json: times and values derived from
+    them, such as costs, ratios, and rates at equal seconds.
+    """
     spent = spent_by(comparison)
-    validated = validation_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
+    reached = [asdict(time) for time in times_to_accuracy(comparison)]
     equal = at_equal_cost(comparison.arms, comparison.design.metric)
-    return {
+    validated = validation_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])
+    content = {
         **verdict_content(comparison),
-        "rows": [_without(TIMES, row) for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])],
+        "rows": [_without(TIMES, row) for row in rows],
         "validated": [_without(TIMES, row) for row in validated],
-        "reached": [_without(REACHED_TIMES, asdict(time)) for time in times_to_accuracy(comparison)],
+        "reached": [_without(("seconds", "cost"), time) for time in reached],
         "equal": [row for row in equal if row["axis"] != "seconds"],
         "noise_sources": [asdict(row) for row in noise_sources(comparison)],
         "loss_against_wer": [asdict(each) for each in loss_against_wer(comparison.arms, comparison.sets)],
         "gradient_norm": [asdict(row) for row in gradients(comparison.arms)],
         "spent": None if spent is None else _without((*SPENT_TIMES, "plan"), vars(spent)),
     }
-
-
-def _build_timing(comparison: Comparison) -> Json:
-    """Return the content of timing.json: times and derived values such as costs, ratios, and rates at equal seconds."""
-    arms = {row["arm"]: row for row in rate_rows(comparison, [*RATE_COLUMNS, *TRAINING_COLUMNS])}
-    equal = at_equal_cost(comparison.arms, comparison.design.metric)
-    spent = spent_by(comparison)
-    return {
-        "arms": [{key: row[key] for key in ("arm", *TIMES)} for row in arms.values()],
-        "reached": [
-            _without(("steps", "audio_hours", "epochs"), asdict(time)) for time in times_to_accuracy(comparison)
-        ],
+    timing = {
+        "arms": [{key: row[key] for key in ("arm", *TIMES)} for row in {row["arm"]: row for row in rows}.values()],
+        "reached": [_without(("steps", "audio_hours", "epochs"), time) for time in reached],
         "equal": [row for row in equal if row["axis"] == "seconds"],
         "epochs": [asdict(times) for times in epoch_times(comparison.arms, comparison.baseline)],
         "scaling": [asdict(row) for row in scaling(comparison.arms)],
         "spent": None if spent is None else {key: getattr(spent, key) for key in SPENT_TIMES},
     }
+    return content, timing
 
 
 def _without(keys: Sequence[str], row: Mapping[str, object]) -> Json:

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -29,23 +29,30 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     the latest look and the state of each question. If W&B's server fails before receiving everything, the whole run is
     stored in a file to be sent later. Raises UsageError for a value that W&B refuses.
     """
-    options: Json = {
-        "project": project,
-        "group": comparison.title,
-        "job_type": "comparison",
-        "name": f"comparison-{comparison.title}",
-        "dir": str(folder),
-    }
-    run = begin(**options)
+    name = f"comparison-{comparison.title}"
+    options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
+    options["dir"] = str(folder)
+    run, received = _send(options, lambda run: _log(run, comparison, folder))
     lines = [f"W&B: {run.url}"] if run.url else []
-    received = _log(run, comparison, folder)
-    if not (end(run) and received):
+    if not received:
         lines = ["W&B has not received everything: its server does not answer"]
-        _log(run := begin(**options, id=run.id, offline=True), comparison, folder)
-        end(run)
     if later := sync_command([folder]):
         lines.append(f"W&B later: {later}")
     return "\n".join(lines)
+
+
+def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run", bool]:
+    """Log in a W&B run with these options, and again in a file if its server has not received everything. `log` returns
+    whether the server took it. Return the first run, and whether the server has received it.
+    """
+    run = begin(**options)
+    received = log(run)
+    if not (end(run) and received):
+        offline = begin(**options, id=run.id, offline=True)
+        log(offline)
+        end(offline)
+        return run, False
+    return run, True
 
 
 def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
@@ -55,9 +62,10 @@ def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
     try:
         for section in sections(comparison):
             name = slug(re.split(", | to | of the ", section.heading.lower())[0])
-            rows = section.rows or [[line] for line in section.lines]
-            head: list[str | int] = [*section.head] if section.rows else ["line"]
-            run.log({f"comparison/{name}": wandb.Table(columns=head, data=rows)})
+            rows, head = (
+                (section.rows, section.head) if section.rows else ([[line] for line in section.lines], ["line"])
+            )
+            run.log({f"comparison/{name}": wandb.Table(columns=[*head], data=rows)})
         if (page := folder / "index.html").exists():
             run.log({"comparison/page": wandb.Html(page.read_text(encoding="utf-8"), inject=False)})
     except refusals():
@@ -86,10 +94,9 @@ def log_afterwards(
     logger = find_logger(config.get("logger"))
     if logger is None:
         return None
-    config = config if decoder is None else {**config, "decoder": decoder}
+    config |= {} if decoder is None else {"decoder": decoder}
     options: Json = {
-        "project": logger.get("project"),
-        "entity": logger.get("entity"),
+        **{key: logger.get(key) for key in ("project", "entity")},
         "group": str(config.get("sweep")),
         "job_type": job_type,
         "name": name,
@@ -97,29 +104,26 @@ def log_afterwards(
         "config": {**plain_config(config), "identity": read_environment(run).id, **more},
         "dir": str(run),
     }
+
+    def log(experiment: "wandb.Run") -> bool:
+        experiment.summary.update(in_percent(results))
+        return True
+
     try:
-        online = begin(**options)
-        if not _log_results(online, results):
-            _log_results(begin(**options, id=online.id, offline=True), results)
+        _send(options, log)
     except UsageError as error:
         print(f"not logged: {error}", file=sys.stderr)
         return None
     return sync_command([run])
 
 
-def _log_results(experiment: "wandb.Run", results: Mapping[str, object]) -> bool:
-    """Log results and end the W&B run. Return whether the server, or offline a file, has received them."""
-    experiment.summary.update(in_percent(results))
-    return end(experiment)
-
-
 def find_logger(node: object) -> Json | None:
     """Return the W&B logger in a config, or None."""
-    if isinstance(node, dict):
-        if node.get("_target_") == LOGGER:
-            return node
-        return next((logger for inner in node.values() if (logger := find_logger(inner)) is not None), None)
-    return None
+    if not isinstance(node, dict):
+        return None
+    if node.get("_target_") == LOGGER:
+        return node
+    return next((logger for inner in node.values() if (logger := find_logger(inner)) is not None), None)
 
 
 def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.rank_correlation import Correlation, spearman
+from asr_ablations.comparison.derived_tables import Correlation, spearman
 from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, paired_estimate, upper
 from asr_verdicts.statistics.intervals import shared_variance, speaker_interval
 from asr_verdicts.statistics.procedures import FixedLength

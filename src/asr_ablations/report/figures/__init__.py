@@ -5,9 +5,7 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from asr_ablations.report.figures.search import draw_search
-from asr_ablations.report.figures.training_curves import draw_by
-from asr_ablations.report.figures.training_times import draw_scaling, draw_time_to_accuracy
+from asr_ablations.report.figures.training import draw_by, draw_scaling, draw_search, draw_time_to_accuracy
 from asr_ablations.report.figures.utilisation import draw_utilisation
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.errors import choices
@@ -15,9 +13,10 @@ from asr_verdicts.metrics import CER, CER_LONGER, LOSS, WER
 from asr_verdicts.report import figures as of_verdicts
 from asr_verdicts.report.figures import Draw
 
+AXES = ("epoch", "step", "time")
 CURVES: dict[str, Draw] = {
     f"{metric.name}_by_{axis}": partial(draw_by, metric, axis)
-    for axis in ("epoch", "step", "time")
+    for axis in AXES
     for metric in (WER, CER, LOSS, CER_LONGER)
 }
 FIGURES: dict[str, Draw] = {
@@ -38,18 +37,16 @@ def check_figures(names: Iterable[str]) -> list[str]:
     wanted = list(names)
     for name in wanted:
         if name not in FIGURES:
-            near = get_close_matches(name, FIGURES, n=1, cutoff=0.5)
-            nearest = f"{near[0]} (the nearest), or one of " if near else ""
-            raise choices("figures", name, f"{nearest}{', '.join(FIGURES)}")
+            nearest = [f"{near} (the nearest), or one of " for near in get_close_matches(name, FIGURES, 1, 0.5)]
+            raise choices("figures", name, "".join([*nearest, ", ".join(FIGURES)]))
     return wanted
 
 
 def write_figures(comparison: Comparison, folder: Path, names: Iterable[str] = ()) -> list[Path]:
-    """Write these figures, by default all that the runs have data for, as PNG, SVG and PDF; return their paths."""
-    wanted = list(names) or [name for name in FIGURES if _is_default(name, comparison)]
+    """Write these figures, by default all that the runs have data for, as PNG, SVG and PDF; return their paths.
+
+    Curves of the longer CER, which is rarely used, are drawn by default only if it is compared.
+    """
+    rare = () if comparison.metric == CER_LONGER.name else tuple(f"{CER_LONGER.name}_by_{axis}" for axis in AXES)
+    wanted = list(names) or [name for name in FIGURES if name not in rare]
     return of_verdicts.write_figures(comparison, folder, {name: FIGURES[name] for name in wanted})
-
-
-def _is_default(name: str, comparison: Comparison) -> bool:
-    """Return whether to draw a figure by default; curves of rarely used metrics only if the metric is compared."""
-    return not name.startswith(f"{CER_LONGER.name}_by_") or comparison.metric == CER_LONGER.name

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from asr_ablations.report.curves import SMOOTHED_SAMPLES, Curve, smooth, throughput_curve
+from asr_ablations.report.curves import SMOOTHED_SAMPLES, smooth, throughput_curve
 from asr_ablations.runs.metrics_files import by_second, read_utilisation
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.files import Json
@@ -64,49 +64,50 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "utilisation")
 
 
-def _list_measures(run: Record) -> dict[str, Callable[[Axes], None]]:
+def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:
     """Return a run's panels by label, each with its drawing function; empty without samples."""
     rows, speed, batches = by_second(read_utilisation(run.folder)), throughput_curve(run), window(run)
     if len(rows) < 2:
         return {}
-    measures: dict[str, Callable[[Axes], None]] = {
-        "use in %": partial(_draw_use, rows),
-        "memory in GiB": partial(_draw_shaded, rows, MEMORY),
+    measures: dict[str, Callable[[Axes], object]] = {
+        "use in %": lambda panel: _draw_use(rows, panel),
+        "memory in GiB": lambda panel: _draw_lines(panel, rows, MEMORY),
     }
     if any(row["gpu_power_watts"] is not None for row in rows):
-        measures["power in W"] = partial(_draw_shaded, rows, POWER)
+        measures["power in W"] = lambda panel: _draw_lines(panel, rows, POWER)
     if len(speed.y):
-        measures["audio s per s"] = partial(_draw_speed, rows, speed)
-    if batches:
-        measures["use in %, batches"] = partial(_draw_batches, batches)
-    return measures
+        measures["audio s per s"] = lambda panel: panel.plot(
+            speed.x, smooth(speed.y, SMOOTHED_SAMPLES), color="#0072b2", linewidth=1.3
+        )
+    shaded: dict[str, Callable[[Axes], object]] = {
+        label: partial(_draw_shaded, rows, draw) for label, draw in measures.items()
+    }
+    return {**shaded, "use in %, batches": partial(_draw_batches, batches)} if batches else shaded
 
 
 def _draw_use(rows: Sequence[Json], panel: Axes) -> None:
-    _draw_each_gpu(panel, rows)
-    _draw_shaded(rows, PERCENT, panel)
+    """Draw the load, with a thin line per GPU unless there is a single one, which equals the mean."""
+    gpus = max(len(row["gpu_percents"]) for row in rows)
+    for gpu in range(gpus if gpus > 1 else 0):
+        points = [(row["seconds"], row["gpu_percents"][gpu]) for row in rows if len(row["gpu_percents"]) > gpu]
+        shade = str(0.2 + 0.06 * (gpu % 8))
+        panel.plot(*zip(*points, strict=True), label=f"GPU {gpu}", linestyle=LINES[gpu % 8], color=shade, linewidth=0.7)
+    _draw_lines(panel, rows, PERCENT)
     panel.set_ylim(0, 103)
 
 
-def _draw_shaded(rows: Sequence[Json], columns: Mapping[str, tuple[str, str, str]], panel: Axes) -> None:
-    """Draw columns over time, in grey outside training. A sample describes the time since the previous one."""
-    _draw_lines(panel, rows, columns)
+def _draw_shaded(rows: Sequence[Json], draw: Callable[[Axes], object], panel: Axes) -> None:
+    """Draw over time, in grey outside training. A sample describes the time since the previous one."""
+    draw(panel)
     for before, row in pairwise(rows):
         if row["phase"] != "train":
             grey = "#e6e6e6" if row["phase"] in ("validate", "decode") else "#c9c9c9"
             panel.axvspan(before["seconds"], row["seconds"], color=grey, linewidth=0, zorder=0)
 
 
-def _draw_speed(rows: Sequence[Json], speed: Curve, panel: Axes) -> None:
-    panel.plot(speed.x, smooth(speed.y, SMOOTHED_SAMPLES), color="#0072b2", linewidth=1.3)
-    _draw_shaded(rows, {}, panel)
-
-
 def _draw_batches(rows: Sequence[Json], panel: Axes) -> None:
     """Draw the load during a few batches, with a span for each part of a step."""
-    _draw_each_gpu(panel, rows)
-    _draw_lines(panel, rows, PERCENT)
-    panel.set_ylim(0, 103)
+    _draw_use(rows, panel)
     spans = [(row["part"], before["seconds"], row["seconds"]) for before, row in pairwise(rows)]
     unnamed = set(PARTS)
     for part, group in groupby(spans, key=lambda span: span[0]):
@@ -122,20 +123,6 @@ def _draw_lines(panel: Axes, rows: Sequence[Json], columns: Mapping[str, tuple[s
         points = [(row["seconds"], row[column]) for row in rows if row[column] is not None]
         if points:
             panel.plot(*zip(*points, strict=True), style, color=colour, linewidth=1.3, label=label)
-
-
-def _draw_each_gpu(panel: Axes, rows: Sequence[Json]) -> None:
-    """Draw a thin line per GPU, distinguished by style and shade; the mean of several GPUs is a thick line."""
-    for gpu in range(count_gpu_lines(rows)):
-        points = [(row["seconds"], row["gpu_percents"][gpu]) for row in rows if len(row["gpu_percents"]) > gpu]
-        shade = str(0.2 + 0.06 * (gpu % 8))
-        panel.plot(*zip(*points, strict=True), label=f"GPU {gpu}", linestyle=LINES[gpu % 8], color=shade, linewidth=0.7)
-
-
-def count_gpu_lines(rows: Sequence[Json]) -> int:
-    """Return the number of GPUs with separate lines; 0 for a single GPU, which equals the mean."""
-    count = max((len(row["gpu_percents"]) for row in rows), default=0)
-    return count if count > 1 else 0
 
 
 def window(run: Record) -> list[Json]:

@@ -7,17 +7,6 @@ const style = (name) => getComputedStyle(document.documentElement).getPropertyVa
 /* Plotly interprets some tags in names and axis titles. */
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-/* Exponential moving average, corrected for the bias at its start. */
-function smoothed(values, weight) {
-  let mean = 0, sum = 0;
-  return values.map((value) => {
-    if (value === null) return null;
-    mean = weight * mean + (1 - weight) * value;
-    sum = weight * sum + (1 - weight);
-    return mean / sum;
-  });
-}
-
 /* Mean, smallest and largest of several curves, point by point. */
 function spanned(curves) {
   const longest = curves.reduce((a, b) => (b.y.length > a.y.length ? b : a));
@@ -31,7 +20,7 @@ function spanned(curves) {
 
 function traces(arm, number, choice) {
   const curves = arm.runs.map((run) => ({ seed: run.seed, ...run.series[choice.metric] })).filter((curve) => curve[choice.axis])
-    .map((curve) => ({ seed: curve.seed, x: curve[choice.axis], y: smoothed(curve.y, choice.smoothing) }));
+    .map((curve) => ({ seed: curve.seed, x: curve[choice.axis], y: curve.y }));
   if (!curves.length || !choice.arms.has(arm.name)) return [];
   const colour = style(`--arm${number % 8}`);
   const look = (x) => ({ x, name: plain(arm.name), line: { color: colour, dash: DASHES[number % 8], width: 2 }, marker: { symbol: SYMBOLS[number % 8], size: 6 }, mode: x.length > 60 ? "lines" : "lines+markers" });

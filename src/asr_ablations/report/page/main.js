@@ -1,7 +1,7 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
-const choice = { metric: null, axis: "epoch", seeds: "band", smoothing: 0, log: false, arms: new Set(data.arms.map((arm) => arm.name)) };
+const choice = { metric: null, axis: "epoch", seeds: "band", log: false, arms: new Set(data.arms.map((arm) => arm.name)) };
 const items = (lines) => lines.map((text) => element("li", {}, text));
 const percent = (rate) => `WER ${(100 * rate).toFixed(0)} %`;
 
@@ -55,7 +55,6 @@ function controls() {
   offerAxes();
   for (const key of ["metric", "axis", "seeds"]) at(key).addEventListener("change", () => { choice[key] = at(key).value; offerAxes(); redraw(); });
   at("log").addEventListener("change", () => { choice.log = at("log").checked; redraw(); });
-  at("smoothing").addEventListener("input", () => { choice.smoothing = Number(at("smoothing").value); at("smoothed").textContent = choice.smoothing; redraw(); });
   at("arms").replaceChildren(...data.arms.map((arm) => {
     const box = element("input", { type: "checkbox", checked: "" });
     box.addEventListener("change", () => { choice.arms[box.checked ? "add" : "delete"](arm.name); redraw(); });
@@ -88,24 +87,8 @@ function utterances() {
   }));
 }
 
-function networks() {
-  at("s-networks").hidden = !data.networks.length;
-  at("networks").replaceChildren(...data.networks.map((network) => element("details", {},
-    element("summary", {}, network.arms.join("; ")), element("pre", { class: "scroll", tabindex: "0" }, network.drawing))));
-}
-
-function theme(name) {
-  document.documentElement.dataset.theme = name;
-  at("theme").textContent = name === "dark" ? "Light" : "Dark";
-  at("theme").setAttribute("aria-label", `Switch to the ${name === "dark" ? "light" : "dark"} theme`);
-  redraw();
-}
-
-const darkness = window.matchMedia("(prefers-color-scheme: dark)");
-for (const part of [head, answer, controls, sections, utterances, networks]) part();
-theme(darkness.matches ? "dark" : "light");
-darkness.addEventListener("change", (event) => theme(event.matches ? "dark" : "light"));
-at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+for (const part of [head, answer, controls, sections, utterances]) part();
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 document.addEventListener("DOMContentLoaded", () => loadPlotly().then(redraw).catch((error) => {
   at("curves").replaceChildren(element("p", {}, `Curves need a newer browser (${error.message}); the figures next to this file show them as well.`));
 }).finally(() => { document.documentElement.dataset.ready = "yes"; }));
