@@ -22,9 +22,7 @@ class LastEpochs(Averaging):
             raise ValueError(f"count={count}: expected a whole number, 1 or more")
         self._epochs: deque[Weights] = deque(maxlen=count)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
         if trainer.is_last_batch:
             self._epochs.append([t.clone() for t in weights_of(task_of(pl_module).model)])
 

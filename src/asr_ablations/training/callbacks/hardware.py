@@ -1,10 +1,10 @@
 """Read the machine's counters for one training process: processor, memory, disk, GPUs."""
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import psutil
+import torch
 
 MIB, GIB = 2**20, 2**30
 
@@ -56,48 +56,24 @@ class Host:
         return now - before
 
 
-class Gpus:
-    """NVIDIA's counters of the GPUs with these indices in torch. Without a driver, every counter is None."""
+def read_gpus(indices: Sequence[int]) -> dict[str, float | str | None]:
+    """Return the percentage of time in which a kernel ran, mean and per GPU, and total memory and power.
 
-    def __init__(self, indices: list[int]) -> None:
-        self._handles: list[object] = []
-        if not indices:
-            return
-        try:
-            import pynvml
-            import torch
-
-            pynvml.nvmlInit()
-            # by UUID, because torch's indices follow CUDA_VISIBLE_DEVICES and NVML's do not
-            names = [f"GPU-{torch.cuda.get_device_properties(index).uuid}" for index in indices]
-            self._handles = [pynvml.nvmlDeviceGetHandleByUUID(name) for name in names]
-            self._nvml = pynvml
-        except Exception as error:  # whatever a driver does, training continues
-            warnings.warn(f"GPU utilisation is not recorded: {type(error).__name__}: {error}", stacklevel=2)
-
-    def read(self) -> dict[str, float | str | None]:
-        """Return the percentage of time in which a kernel ran, mean and per GPU, and total memory and power."""
-        percent = self._counters(lambda handle: self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-        memory = self._counters(lambda handle: self._nvml.nvmlDeviceGetMemoryInfo(handle).used / GIB)
-        power = self._counters(lambda handle: self._nvml.nvmlDeviceGetPowerUsage(handle) / 1000)
-        mean = _total(percent)
-        return {
-            "gpu_percent": None if mean is None else mean / len(percent),
-            "gpu_percents": None if mean is None else " ".join(f"{share:g}" for share in percent),
-            "gpu_memory_gib": _total(memory),
-            "gpu_power_watts": _total(power),
-        }
-
-    def _counters(self, read: Callable[[object], float]) -> list[float | None]:
-        counters: list[float | None] = []
-        for handle in self._handles:
-            try:
-                counters.append(float(read(handle)))
-            except self._nvml.NVMLError:  # not every GPU has every counter
-                counters.append(None)
-        return counters
+    indices: of torch. A counter that a GPU or its driver lacks is None.
+    """
+    percents = _read_each(torch.cuda.utilization, indices)
+    memory = _read_each(torch.cuda.device_memory_used, indices)
+    milliwatts = _read_each(torch.cuda.power_draw, indices)
+    return {
+        "gpu_percent": sum(percents) / len(percents) if percents else None,
+        "gpu_percents": " ".join(f"{share:g}" for share in percents) or None,
+        "gpu_memory_gib": sum(memory) / GIB if memory else None,
+        "gpu_power_watts": sum(milliwatts) / 1000 if milliwatts else None,
+    }
 
 
-def _total(values: list[float | None]) -> float | None:
-    readings = [value for value in values if value is not None]
-    return sum(readings) if readings and len(readings) == len(values) else None
+def _read_each(counter: Callable[[int], int], indices: Sequence[int]) -> list[int]:
+    try:
+        return [counter(index) for index in indices]
+    except Exception:  # whatever a driver does, training continues
+        return []

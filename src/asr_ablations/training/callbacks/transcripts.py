@@ -36,9 +36,7 @@ class ExampleTranscripts(pl.Callback):
         if trainer.is_global_zero:
             keep_batches(self.path, trainer.fit_loop.epoch_loop.total_batch_idx + 1)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
         batches = trainer.fit_loop.epoch_loop.total_batch_idx + 1
         if batches % self.every or not trainer.is_global_zero:
             return

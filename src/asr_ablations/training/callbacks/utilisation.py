@@ -3,7 +3,7 @@
 import csv
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import Batch
 from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.metrics_files import COLUMNS
-from asr_ablations.training.callbacks.hardware import Gpus, Host
+from asr_ablations.training.callbacks.hardware import Host, read_gpus
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Checkpoint, Decoder
 from asr_ablations.training.task import task_of
@@ -75,36 +75,32 @@ class Utilisation(pl.Callback):
         if not trainer.is_global_zero:
             return
         device, count = trainer.strategy.root_device, trainer.num_devices
-        on_gpu = [device.index or 0] if count == 1 else list(range(count))
-        indices = on_gpu if device.type == "cuda" else []
-        self._sampler = threading.Thread(target=self._sample, args=(Gpus(indices),), daemon=True, name="utilisation")
+        on_gpu = [device.index or 0] if count == 1 else range(count)
+        indices = on_gpu if device.type == "cuda" else ()
+        self._sampler = threading.Thread(target=self._sample, args=(indices,), daemon=True, name="utilisation")
         self._sampler.start()
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, *_: object) -> None:
         self._enter("setup")
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, *_: object) -> None:
         self._enter("validate")
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, *_: object) -> None:
         self._enter("train")
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_start(self, *_: object) -> None:
         self._waited = 0.0
         self._epoch_began = self._batch_ended = time.perf_counter()
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, *_: object) -> None:
         self._waited += time.perf_counter() - self._batch_ended
         self._part = "forward"
 
-    def on_before_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor) -> None:
+    def on_before_backward(self, *_: object) -> None:
         self._part = "backward"
 
-    def on_before_optimizer_step(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
-    ) -> None:
+    def on_before_optimizer_step(self, *_: object) -> None:
         self._part = "update"
 
     def on_train_batch_end(
@@ -122,11 +118,8 @@ class Utilisation(pl.Callback):
         pl_module.log("time/audio_hours", self.audio_hours, on_epoch=True, batch_size=1)
 
     def state_dict(self) -> Json:
-        return {
-            "seconds": time.perf_counter() - self._began,
-            "audio_hours": self.audio_hours,
-            "phases": dict(self.phases),
-        }
+        seconds = time.perf_counter() - self._began
+        return {"seconds": seconds, "audio_hours": self.audio_hours, "phases": dict(self.phases)}
 
     def load_state_dict(self, state_dict: Json) -> None:
         self._restored_seconds, self.audio_hours = state_dict["seconds"], state_dict["audio_hours"]
@@ -140,7 +133,7 @@ class Utilisation(pl.Callback):
         self._phase, self._since = phase, now
         return ended
 
-    def _sample(self, gpus: Gpus) -> None:
+    def _sample(self, gpus: Sequence[int]) -> None:
         host = Host()
         with self.path.open("a", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, COLUMNS)
@@ -150,7 +143,7 @@ class Utilisation(pl.Callback):
             host.read(1)  # starts the counters
             while not self._stop.wait(self.interval):
                 now, phase, part = time.perf_counter(), self._phase, self._part  # reading the counters takes a while
-                counters: dict[str, float | str | None] = {**host.read(now - last), **gpus.read()}
+                counters: dict[str, float | str | None] = {**host.read(now - last), **read_gpus(gpus)}
                 last = now
                 row = {key: round(value, 3) if isinstance(value, float) else value for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
@@ -167,7 +160,7 @@ class TimedCheckpoints(AtomicCheckpointIO):
 
     def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
         with self.utilisation.during("checkpoint"):
-            super().save_checkpoint(checkpoint, path, storage_options)
+            super().save_checkpoint(checkpoint, path)
 
 
 class TimedDecoder:
