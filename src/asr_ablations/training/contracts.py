@@ -181,7 +181,7 @@ class GradientTreatment(Protocol):
         """
 
     def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
-        """Change the weights in place."""
+        """Change the weights in place; does nothing by default."""
 
 
 class Loss(Protocol):

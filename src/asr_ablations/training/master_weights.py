@@ -58,20 +58,18 @@ class Copies(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.dtypes = [tensor.dtype for tensor in weights]
+        ctx.dtype = weights[0].dtype
         ctx.set_materialize_grads(False)  # gradients of unused parameters stay None
-        return _convert([dtype] * len(weights), weights)
+        return _convert(dtype, weights)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        present = [gradient for gradient in gradients if gradient is not None]
-        dtypes = [dtype for dtype, gradient in zip(ctx.dtypes, gradients, strict=True) if gradient is not None]
-        copied = iter(_convert(dtypes, present))
-        return None, *(None if gradient is None else next(copied) for gradient in gradients)
+        copies = iter(_convert(ctx.dtype, [gradient for gradient in gradients if gradient is not None]))
+        return None, *(None if gradient is None else next(copies) for gradient in gradients)
 
 
-def _convert(dtypes: Sequence[torch.dtype], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    copies = tuple(torch.empty_like(tensor, dtype=dtype) for dtype, tensor in zip(dtypes, tensors, strict=True))
+def _convert(dtype: torch.dtype, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    copies = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
     if copies:
         torch._foreach_copy_(copies, [*tensors])
     return copies

@@ -38,7 +38,7 @@ class DeviceScaler(torch.amp.GradScaler):
     def step(self, optimizer: Optimizer, *arguments: Any, **keywords: Any) -> float | None:
         """Take the optimizer's step unless a gradient has overflowed. Gradients must be unscaled already."""
         trained = {p for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
-        if self._enabled and not trained <= self._initialised:
+        if not trained <= self._initialised:
             state = self._per_optimizer_states[id(optimizer)]
             if any(overflow.item() for overflow in state["found_inf_per_device"].values()):
                 state["stage"] = OptState.STEPPED
@@ -95,8 +95,10 @@ def _way(make: OptimizerFactory, device: str, *, scaled: bool) -> dict[str, bool
 
 def _keep_way(optimizer: Optimizer, state: Checkpoint) -> Checkpoint:
     """Put the optimizer's WAYS into a checkpoint's state before it is loaded."""
-    current = [{way: group[way] for way in WAYS if way in group} for group in optimizer.param_groups]
-    groups = [{**saved, **ways} for saved, ways in zip(state["param_groups"], current, strict=True)]
+    groups = [
+        {**saved, **{way: group[way] for way in WAYS if way in group}}
+        for saved, group in zip(state["param_groups"], optimizer.param_groups, strict=True)
+    ]
     return {**state, "param_groups": groups}
 
 
