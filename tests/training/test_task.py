@@ -22,7 +22,6 @@ from torchmetrics.text import CharErrorRate, WordErrorRate
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.training import assembly
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.error_rates import ErrorRate, errors_over_longer
 from asr_ablations.training.task import CTCTask
@@ -295,17 +294,6 @@ def drawn(overrides: tuple[str, ...], tiny_corpus: Path) -> dict[str, Any]:
     module.log = lambda *_, **__: None  # type: ignore[method-assign,assignment]
     module.training_step(next(iter(data.train_dataloader())), 0)
     return {"init": weights(module).tolist(), "order": list(order), "augment": seen, "dropout": dropout}
-
-
-def test_a_model_that_the_memory_cannot_hold_is_refused_before_it_is_filled(
-    tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cfg = compose(*tiny_overrides(tiny_corpus), "width=300", "layers=7")
-    monkeypatch.setattr(assembly, "available_memory", lambda: 10**6)
-    with pytest.raises(MemoryError, match=r"model.width=300 model.layers=7 .*: the weights need more than the 1.0 MB"):
-        assemble(cfg, build(cfg.data))
-    monkeypatch.setattr(assembly, "available_memory", lambda: 10**9)
-    assemble(cfg, build(cfg.data))
 
 
 @pytest.mark.parametrize("name", ["init", "order", "augment", "dropout"])
