@@ -128,7 +128,9 @@ def load(target: str) -> ctypes.CDLL:
         if ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) != 0:
             raise NativeError(f"the system does not grant {target}")
     try:
-        return ctypes.CDLL(str(build(target)))
+        library = ctypes.CDLL(str(build(target)))
+        library.recurrence_floats.restype = ctypes.c_long
+        return library
     except OSError as error:
         raise NativeError(" ".join(str(error).split())) from error
 

@@ -7,7 +7,7 @@ devices and types, function transforms), PyTorch's operations are used.
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.autograd import forward_ad
@@ -133,10 +133,7 @@ class _Recurrence(torch.autograd.Function):
         *_, concatenate, _, ((B, T, _), H) = settings
         x, weights = x.contiguous(), tuple(tensor.contiguous() for tensor in weights)
         layer, bfloat16 = _layer(settings, lengths, weights)
-        library = active()
-        assert library is not None
-        library.recurrence_floats.restype = ctypes.c_long
-        saved = x.new_empty(library.recurrence_floats(ctypes.byref(layer), bfloat16))
+        saved = x.new_empty(cast(ctypes.CDLL, active()).recurrence_floats(ctypes.byref(layer), bfloat16))
         output = x.new_empty(B, T, H * (len(weights) // 4 if concatenate else 1))
         layer.x, layer.saved, layer.output = _at(x), _at(saved), _at(output)
         _call("recurrence_forward", ctypes.byref(layer), bfloat16)

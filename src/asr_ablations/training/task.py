@@ -151,8 +151,8 @@ class CTCTask(pl.LightningModule):
         loss, log_probs, lengths, batch = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
         # the mean over ranks, or the first rank's loss if ranks must not wait for each other
-        options = {"batch_size": self.loss.weight(batch), "sync_dist": self.ranks_step_together}
-        self.log("train/loss", loss, on_step=True, on_epoch=True, **options)
+        together, weight = self.ranks_step_together, self.loss.weight(batch)
+        self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self._log_step("train/padding_percent", 100 * padding)
         if self.penalty is None:
             return loss

@@ -23,11 +23,10 @@ from asr_ablations.data.batch import Batch, Count, Seconds
 from asr_ablations.report.figures.utilisation import PARTS
 from asr_ablations.runs.metrics_files import COLUMNS, by_second, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.callbacks.hardware import Host, read_gpus
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch
 from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.callbacks.utilisation import Utilisation
+from asr_ablations.training.callbacks.utilisation import Host, Utilisation, read_gpus
 from asr_ablations.training.task import ScoredBatch
 from asr_verdicts.errors import UsageError
 from tests.helpers.processes import wait_for
