@@ -170,7 +170,7 @@ def test_copies_are_the_weights_rounded_and_gradients_reach_the_weights() -> Non
 def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path, tmp_path: Path) -> None:
     options = ("precision=bf16-true", "averaging=ema", "max_epochs=1")
     fit(tiny_corpus, tmp_path, *options)
-    kept = torch.load(tmp_path / "last.ckpt", weights_only=True)["averaging"]["average"]
+    kept = torch.load(tmp_path / "last.ckpt", weights_only=True)["averaging"][0]
     assert {t.dtype for t in kept} == {torch.float32}
 
 
