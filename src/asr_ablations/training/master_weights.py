@@ -16,22 +16,17 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
     the master weights, so updates that 16 bits would round away are kept. Each context makes new copies: the master
     weights of that step, rounded.
     """
-    owned = [
-        (part, name, weights)
-        for part in model.modules()
-        for name, weights in part._parameters.items()
-        if weights is not None
-    ]
+    originals = [(part._parameters, dict(part._parameters)) for part in model.modules()]
     recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
     copies = _make_copies(dtype, model)
     try:
-        for part, name, weights in owned:
-            part._parameters[name] = copies[weights]  # type: ignore[assignment]
+        for parameters, before in originals:
+            parameters.update({name: copies[weights] for name, weights in before.items() if weights is not None})  # type: ignore[misc]
         _refresh_weight_lists(recurrent)
         yield
     finally:
-        for part, name, weights in owned:
-            part._parameters[name] = weights
+        for parameters, before in originals:
+            parameters.update(before)
         _refresh_weight_lists(recurrent)
 
 

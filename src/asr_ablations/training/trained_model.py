@@ -77,12 +77,12 @@ def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
     if checkpoint not in KINDS:
         raise choices("checkpoint", checkpoint, KINDS)
     if path.suffix == ".ckpt":
-        folders = [folder for folder in (path.parent, path.parent.parent) if (folder / CONFIG).is_file()]
         if not path.is_file():
             raise UsageError(f"{path}: there is no such checkpoint")
-        if not folders:
-            raise UsageError(f"{path}: not in a run folder (no {CONFIG} next to it or in the folder above)")
-        return folders[0], path
+        for folder in path.parents[:2]:
+            if (folder / CONFIG).is_file():
+                return folder, path
+        raise UsageError(f"{path}: not in a run folder (no {CONFIG} next to it or in the folder above)")
     if not (path / CONFIG).is_file():
         raise UsageError(f"{path}: not a run folder (it has no {CONFIG}); expected outputs/<sweep>/<run>")
     if reason := why_unfinished(path):
