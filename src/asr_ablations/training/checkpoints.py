@@ -37,7 +37,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(self, path: _PATH, *_: object, **__: object) -> Checkpoint:
         """Load onto the CPU, so that no rank opens the first GPU; each rank moves its part to its device."""
         content, self.content = self.content, None
-        return content or super().load_checkpoint(path, "cpu", weights_only=True)
+        return content or super().load_checkpoint(path, weights_only=True)
 
 
 def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelCheckpoint:
