@@ -44,15 +44,14 @@ def fit(
     kept = torch.load(resume, weights_only=True) if resume else None
     if kept is not None:
         data.load_state_dict(kept["position"])
-    every_step = LastCheckpoint(folder, 0, StopRequest(), dict)
+    stop = StopRequest()
+    every_step = LastCheckpoint(folder, 0, stop, dict)
     each_epoch = ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1)
     around = [every_step, KeepEach(folder), *callbacks, each_epoch, RestoreState(kept)]
     fitter = trainer(cfg, 0, [CSVLogger(str(folder), name="", version="")], around)
     fitter.strategy.checkpoint_io = AtomicCheckpointIO()
-    try:
+    with stop:
         fitter.fit(task, data, ckpt_path=str(resume) if resume else None)
-    finally:
-        every_step.stop.close()
     return task
 
 

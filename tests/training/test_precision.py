@@ -17,7 +17,6 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.master_weights import sixteen_bit_copies
-from asr_ablations.training.optimizer_steps import LossScale
 from asr_ablations.training.precision import lightning_precision, notice, set_tf32
 from tests.helpers.fits import SMALL, fit, same
 from tests.helpers.ranks import run_ranks
@@ -171,7 +170,7 @@ def test_copies_are_the_weights_rounded_and_gradients_reach_the_weights() -> Non
 def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path, tmp_path: Path) -> None:
     options = ("precision=bf16-true", "averaging=ema", "max_epochs=1")
     fit(tiny_corpus, tmp_path, *options)
-    kept = torch.load(tmp_path / "last.ckpt", weights_only=True)["averaging"]["average"]
+    kept = torch.load(tmp_path / "last.ckpt", weights_only=True)["averaging"][0]
     assert {t.dtype for t in kept} == {torch.float32}
 
 
@@ -200,31 +199,6 @@ def test_tf32_is_set_for_products_and_for_cudnn_and_told_to_be_idle_on_a_cpu() -
     finally:
         set_tf32(False)
     assert notice(32, True, 0) == "tf32=true changes nothing on a CPU"
-
-
-def test_overflow_and_loss_scale_are_logged() -> None:
-    """torch's own scaler, on the CPU: the gradient of the second and the fourth step is no number."""
-    parameter = torch.nn.Parameter(torch.ones(1))
-    optimizer = torch.optim.SGD([parameter], lr=0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    logged: dict[str, list[float]] = {}
-    module = SimpleNamespace(log=lambda key, value, **_: logged.setdefault(key, []).append(float(value)))
-    trainer = SimpleNamespace(
-        precision_plugin=SimpleNamespace(scaler=scaler), accumulate_grad_batches=1, num_training_batches=5
-    )
-    callback = LossScale()
-    for factor in (1.0, float("inf"), 1.0, float("nan"), 1.0):
-        optimizer.zero_grad()
-        scaler.scale((parameter * factor).sum()).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        callback.on_train_batch_end(trainer, module, None, None, 0)  # type: ignore[arg-type]
-    assert logged["train/overflow_share"] == [0, 1, 0, 1, 0]
-    assert logged["train/loss_scale"] == [1024, 512, 512, 256, 256]
-
-
-def test_nothing_is_logged_where_no_loss_is_scaled() -> None:
-    LossScale().on_train_batch_end(SimpleNamespace(precision_plugin=None), None, None, None, 0)  # type: ignore[arg-type]
 
 
 def test_thirty_two_is_the_default(tiny_corpus: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ devices and types, function transforms), PyTorch's operations are used.
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.autograd import forward_ad
@@ -31,33 +31,34 @@ class Cell(NamedTuple):
     ceiling: float = math.inf
 
 
+def _fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
+    return [(name, kind) for kind, names in groups for name in names.split()]
+
+
 class _Layer(ctypes.Structure):
-    _fields_ = (
-        *[
-            (name, _long)
-            for name in ["cell", "directions", "concatenated", "batch", "frames", "inputs", "units", "threads"]
-        ],
-        ("ceiling", _double),
-        *[(name, _pointer) for name in ("lengths", "x")],
-        *[(name, _pointer * 2) for name in ("input", "hidden", "input_bias", "hidden_bias")],
-        *[(name, _pointer) for name in ("output", "saved", "by_output", "by_x")],
-        *[(name, _pointer * 2) for name in ("by_input", "by_hidden", "by_input_bias", "by_hidden_bias")],
+    _fields_ = _fields(
+        (_long, "cell directions concatenated batch frames inputs units threads"),
+        (_double, "ceiling"),
+        (_pointer, "lengths x"),
+        (_pointer * 2, "input hidden input_bias hidden_bias"),
+        (_pointer, "output saved by_output by_x"),
+        (_pointer * 2, "by_input by_hidden by_input_bias by_hidden_bias"),
     )
 
 
 class _Norm(ctypes.Structure):
-    _fields_ = (
-        *[(name, _long) for name in ["batch", "frames", "inner", "channels", "threads"]],
-        *[(name, _pointer) for name in ["lengths", "x", "weight", "bias", "mean", "deviation"]],
-        *[(name, _double) for name in ("epsilon", "low", "high")],
-        *[(name, _pointer) for name in ["y", "variance", "by_y", "by_x", "by_weight", "by_bias"]],
+    _fields_ = _fields(
+        (_long, "batch frames inner channels threads"),
+        (_pointer, "lengths x weight bias mean deviation"),
+        (_double, "epsilon low high"),
+        (_pointer, "y variance by_y by_x by_weight by_bias"),
     )
 
 
 class _Paths(ctypes.Structure):
-    _fields_ = (
-        *[(name, _long) for name in ["batch", "frames", "outputs", "threads"]],
-        *[(name, _pointer) for name in ["log_probs", "lengths", "targets", "counts", "nats", "by_log_probs"]],
+    _fields_ = _fields(
+        (_long, "batch frames outputs threads"),
+        (_pointer, "log_probs lengths targets counts nats by_log_probs"),
     )
 
 
@@ -99,12 +100,8 @@ def _lengths(lengths: torch.Tensor) -> torch.Tensor:
 
 def fits(cells: Sequence[Cell | None], x: torch.Tensor) -> bool:
     """Return whether `recurrence` can process these cells of one layer and x; see `usable`."""
-    tensors = [x]
-    for cell in cells:
-        if cell is None:
-            return False
-        tensors += cell.weights
-    return usable(*tensors) and x.dim() == 3
+    present = [cell for cell in cells if cell is not None]
+    return len(present) == len(cells) and x.dim() == 3 and usable(x, *(w for cell in present for w in cell.weights))
 
 
 def recurrence(
@@ -116,10 +113,8 @@ def recurrence(
     are rounded to bfloat16 and summed in float32; weights and states stay float32.
     """
     first = cells[0]
-    sizes = torch.Size(x.shape), first.weights[1].shape[1]
-    settings = first.kind, first.ceiling, concatenate, bfloat16, sizes
-    weights = [tensor for cell in cells for tensor in cell.weights]
-    return _Recurrence.apply(x, _lengths(lengths), settings, *weights)
+    settings = first.kind, first.ceiling, concatenate, bfloat16, (x.shape, first.weights[1].shape[1])
+    return _Recurrence.apply(x, _lengths(lengths), settings, *(w for cell in cells for w in cell.weights))
 
 
 def _layer(settings: Any, lengths: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[_Layer, int]:
@@ -138,10 +133,7 @@ class _Recurrence(torch.autograd.Function):
         *_, concatenate, _, ((B, T, _), H) = settings
         x, weights = x.contiguous(), tuple(tensor.contiguous() for tensor in weights)
         layer, bfloat16 = _layer(settings, lengths, weights)
-        library = active()
-        assert library is not None
-        library.recurrence_floats.restype = ctypes.c_long
-        saved = x.new_empty(library.recurrence_floats(ctypes.byref(layer), bfloat16))
+        saved = x.new_empty(cast(ctypes.CDLL, active()).recurrence_floats(ctypes.byref(layer), bfloat16))
         output = x.new_empty(B, T, H * (len(weights) // 4 if concatenate else 1))
         layer.x, layer.saved, layer.output = _at(x), _at(saved), _at(output)
         _call("recurrence_forward", ctypes.byref(layer), bfloat16)
@@ -249,8 +241,8 @@ class _Dropout(torch.autograd.Function):
 def _drop(x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
     x = x.contiguous()
     y, lowest = torch.empty_like(x), min(round(rate * 2**32), 2**32 - 1)
-    words = ctypes.c_uint32(lowest), ctypes.c_uint64(seed % 2**64), ctypes.c_float(1 / (1 - rate))
-    _call("drop", _long(x.numel()), *words, _pointer(_at(x)), _pointer(_at(y)))
+    numbers = ctypes.c_uint32(lowest), ctypes.c_uint64(seed % 2**64), ctypes.c_float(1 / (1 - rate))
+    _call("drop", _long(x.numel()), *numbers, _pointer(_at(x)), _pointer(_at(y)))
     return y
 
 

@@ -1,8 +1,7 @@
 """Build the task, the data and the Trainer from a config."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from asr_ablations.config.build import build, read_content, reword_error
 from asr_ablations.data.alphabet import Alphabet
@@ -22,19 +20,11 @@ from asr_ablations.data.batch import Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.native import extension as native
-from asr_ablations.runs.checkpoint import first_line
-from asr_ablations.tools.checks import is_whole
-from asr_ablations.tools.errors import is_lack_of_memory
-from asr_ablations.tools.files import amount
-from asr_ablations.tools.machine import available_memory, rank
+from asr_ablations.tools.machine import rank
 from asr_ablations.tools.random_streams import stream
-from asr_ablations.training.contracts import (
-    AcousticModel,
-    Features,
-    TrainingCallbacks,
-)
+from asr_ablations.training.contracts import AcousticModel, Features, TrainingCallbacks
 from asr_ablations.training.learning_rate import StepOnValidation
-from asr_ablations.training.optimizer_steps import LossScale, build_optimizer
+from asr_ablations.training.optimizer_steps import build_optimizer
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.utterance_chunks import find_cutting_order
@@ -97,36 +87,12 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
 
 def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> AcousticModel:
     parts = {"rnn": build(cfg.rnn), "norm": build(cfg.norm)}
-    with _within_memory(cfg.model):
-        model: AcousticModel = build(cfg.model, features=features, outputs=outputs, **parts)
+    model: AcousticModel = build(cfg.model, features=features, outputs=outputs, **parts)
     for word in cfg.get("overrides") or []:
         if (group := str(word).lstrip("+").partition("=")[0].partition(".")[0]) in getattr(model, "unread", ()):
             raise UsageError(f"{word}: this model has no {group}, so it would change nothing")
     build(cfg.init)(model)
     return model
-
-
-@contextmanager
-def _within_memory(node: DictConfig) -> Iterator[None]:
-    """Raise MemoryError, with the model's sizes, before its weights fill the memory and the system kills the run."""
-    free, total = available_memory(), 0
-    sizes = " ".join(f"model.{key}={value}" for key, value in read_content(node).items() if is_whole(value))
-
-    def add(_: torch.nn.Module, name: str, weights: torch.nn.Parameter | None) -> None:
-        nonlocal total
-        total += 0 if weights is None or weights.is_meta else weights.nbytes
-        if free is not None and total > free:
-            raise MemoryError(f"{sizes}: the weights need more than the {amount(free)} of free memory")
-
-    added = register_module_parameter_registration_hook(add)
-    try:
-        yield
-    except RuntimeError as error:
-        if is_lack_of_memory(error):
-            raise MemoryError(f"{sizes}: {first_line(error)}") from error
-        raise
-    finally:
-        added.remove()
 
 
 def get_seed(cfg: DictConfig, name: str) -> int:
@@ -138,7 +104,7 @@ def get_seed(cfg: DictConfig, name: str) -> int:
 def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
     """Build the callbacks that the config names."""
     optional = (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug)
-    return TrainingCallbacks(build(cfg.trainer), *(_build_optional(node) for node in optional))
+    return TrainingCallbacks(build(cfg.trainer), *map(_build_optional, optional))
 
 
 def _build_optional(node: DictConfig | None) -> Any:
@@ -177,7 +143,7 @@ def trainer(
     parallel, pretrain, averaging, stopping, debug = configured or build_callbacks(cfg)
     if debug is not None:
         debug.folder = folder
-    each = [parallel, pretrain, averaging, StepOnValidation(), LossScale(), stopping, debug]
+    each = [parallel, pretrain, averaging, StepOnValidation(), stopping, debug]
     ours = [callback for callback in each if callback is not None]
     options = trainer_options(cfg.precision, devices)
     # in a Slurm job, Lightning would expect ranks started by srun, and refuse other variables of Slurm

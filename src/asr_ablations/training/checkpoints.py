@@ -1,7 +1,6 @@
 """Write and read checkpoints."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -35,17 +34,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             file.flush()
             os.fsync(file.fileno())
 
-    def load_checkpoint(
-        self,
-        path: _PATH,
-        map_location: Callable[..., object] | None = lambda storage, _: storage,
-        weights_only: bool | None = None,
-    ) -> Checkpoint:
+    def load_checkpoint(self, path: _PATH, *_: object, **__: object) -> Checkpoint:
         """Load onto the CPU, so that no rank opens the first GPU; each rank moves its part to its device."""
         content, self.content = self.content, None
-        if content is not None:
-            return content
-        return super().load_checkpoint(path, map_location, weights_only=True)
+        return content or super().load_checkpoint(path, weights_only=True)
 
 
 def best_checkpoint(folder: Path, validation_set: str, figure: str) -> ModelCheckpoint:

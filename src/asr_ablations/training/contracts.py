@@ -6,7 +6,7 @@ depend on the rest of its batch; only batch normalisation in training may mix va
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -64,12 +64,10 @@ class AcousticModel(Protocol):
 
 @runtime_checkable
 class GrowingModel(Protocol):
-    """A model whose recurrent layers can be added during training.
-
-    active_layers: number of recurrent layers in use, counted from the input; the state_dict keeps it.
-    """
+    """A model whose recurrent layers can be added during training."""
 
     active_layers: int
+    """Recurrent layers in use, counted from the input; the state_dict keeps it."""
 
 
 @runtime_checkable
@@ -161,11 +159,11 @@ class MonitoredSchedule(Protocol):
         """Step with the figure of an epoch; lower is better. torch itself takes a first step without one."""
 
 
-class Log(Protocol):
-    """Logs a figure of one step. An epoch's figure is the mean over its steps with a finite value."""
+Log: TypeAlias = Callable[[str, float | torch.Tensor], None]
+"""Logs a figure of one step by its name: a number, or a tensor () on the device, for which logging does not wait.
 
-    def __call__(self, name: str, value: float | torch.Tensor) -> None:
-        """value: a number, or a tensor () on the device; logging does not wait for it."""
+An epoch's figure is the mean over its steps with a finite value.
+"""
 
 
 class GradientTreatment(Protocol):
@@ -181,7 +179,8 @@ class GradientTreatment(Protocol):
         """
 
     def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
-        """Change the weights in place."""
+        """Change the weights in place; does nothing by default."""
+        return None
 
 
 class Loss(Protocol):
@@ -226,10 +225,7 @@ class Penalty(Protocol):
 
 
 class ParallelTraining(pl.Callback, ABC):
-    """trainer: how several ranks train one model. With one rank it is plain training.
-
-    It is a Lightning callback, so that it can act between steps.
-    """
+    """trainer: how several ranks train one model; a callback, so that it can act between steps."""
 
     @abstractmethod
     def strategy(self, leaves_weights_out: bool) -> DDPStrategy:
@@ -237,31 +233,23 @@ class ParallelTraining(pl.Callback, ABC):
 
 
 class Pretraining(pl.Callback):
-    """pretrain: a callback that chooses, by the epoch alone, which part of the model is trained.
-
-    A resumed run therefore continues with the same part.
-    """
+    """pretrain: a callback that chooses the trained part of the model, by the epoch alone."""
 
     leaves_weights_out: bool
     """True if some parameters temporarily get no gradient."""
 
 
 class Stopping(pl.Callback):
-    """stopping: a callback that may end the training after an epoch, by its validation figures alone.
-
-    All ranks end together, and a resumed run ends after the same epoch.
-    """
+    """stopping: a callback that may end the training after an epoch, by its figures alone; all ranks end together."""
 
 
 class Debugging(pl.Callback):
-    """debug: a callback that shortens a run to find mistakes; the run's results do not count.
-
-    batches: number of batches to keep of each set; None keeps all.
-    """
+    """debug: a callback that shortens a run to find mistakes; the run's results do not count."""
 
     batches: int | None
+    """Batches to keep of each set; None keeps all."""
     folder: Path | None = None
-    """The run folder, set before training; None without one, for example if only time is measured."""
+    """The run folder, set before training; None if only time is measured."""
 
 
 class WeightAveraging(pl.Callback):
@@ -282,13 +270,10 @@ class TrainingCallbacks(NamedTuple):
 
 
 class LoggerFactory(Protocol):
-    """logger: from a run to a Lightning logger, in addition to the tables of the run folder."""
+    """logger: from a run to a Lightning logger, which may have the methods of the three protocols below."""
 
     def __call__(self, run: Run) -> Logger | None:
-        """Build the logger, or return None. Only the first rank calls this; it must not wait for a network or a person.
-
-        For optional methods see LoggerOfTables, LoggerWithSummary and LoggerWithExitCode.
-        """
+        """Build the logger, or return None. Only the first rank calls it; it must not wait for anything."""
 
 
 class Recording(NamedTuple):
@@ -313,11 +298,7 @@ class LoggerOfTables(Protocol):
         step: int | None = None,
         recordings: Sequence[Recording] = (),
     ) -> None:
-        """Log `data`, one value per column and row, as the table `key`.
-
-        step: of the optimizer; None after training.
-        recordings: one for each row, or empty.
-        """
+        """Log rows as the table `key`. step: of the optimizer, None after training. recordings: one per row."""
 
 
 @runtime_checkable

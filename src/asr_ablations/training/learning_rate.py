@@ -1,18 +1,10 @@
-"""Step learning rate schedules: after each optimizer step, or after each validation."""
-
-from typing import Any, cast
+"""Step learning rate schedules after a validation; task.py steps the others after each step of the optimizer."""
 
 import pytorch_lightning as pl
 from pytorch_lightning.trainer.states import TrainerFn
-from torch.optim.lr_scheduler import LRScheduler
 
 from asr_ablations.training.contracts import MonitoredSchedule
-
-
-def step_after_optimizer(schedule: object) -> None:
-    """Step a schedule, unless it is stepped on validations."""
-    if not isinstance(schedule, MonitoredSchedule):
-        cast(LRScheduler, schedule).step()
+from asr_ablations.training.task import task_of
 
 
 class StepOnValidation(pl.Callback):
@@ -28,5 +20,5 @@ class StepOnValidation(pl.Callback):
         for config in trainer.lr_scheduler_configs:
             schedule: object = config.scheduler
             if isinstance(schedule, MonitoredSchedule):
-                first = cast(Any, pl_module).validation_sets[0]  # the task's; task.py imports this module
+                first = task_of(pl_module).validation_sets[0]
                 schedule.step(float(trainer.callback_metrics[f"validation/{first}/{schedule.monitor}"]))

@@ -16,22 +16,17 @@ def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
     the master weights, so updates that 16 bits would round away are kept. Each context makes new copies: the master
     weights of that step, rounded.
     """
-    owned = [
-        (part, name, weights)
-        for part in model.modules()
-        for name, weights in part._parameters.items()
-        if weights is not None
-    ]
+    originals = [(part._parameters, dict(part._parameters)) for part in model.modules()]
     recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
     copies = _make_copies(dtype, model)
     try:
-        for part, name, weights in owned:
-            part._parameters[name] = copies[weights]  # type: ignore[assignment]
+        for parameters, before in originals:
+            parameters.update({name: copies[weights] for name, weights in before.items() if weights is not None})  # type: ignore[misc]
         _refresh_weight_lists(recurrent)
         yield
     finally:
-        for part, name, weights in owned:
-            part._parameters[name] = weights
+        for parameters, before in originals:
+            parameters.update(before)
         _refresh_weight_lists(recurrent)
 
 
@@ -58,20 +53,18 @@ class Copies(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.dtypes = [tensor.dtype for tensor in weights]
+        ctx.dtype = weights[0].dtype
         ctx.set_materialize_grads(False)  # gradients of unused parameters stay None
-        return _convert([dtype] * len(weights), weights)
+        return _convert(dtype, weights)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        present = [gradient for gradient in gradients if gradient is not None]
-        dtypes = [dtype for dtype, gradient in zip(ctx.dtypes, gradients, strict=True) if gradient is not None]
-        copied = iter(_convert(dtypes, present))
-        return None, *(None if gradient is None else next(copied) for gradient in gradients)
+        copies = iter(_convert(ctx.dtype, [gradient for gradient in gradients if gradient is not None]))
+        return None, *(None if gradient is None else next(copies) for gradient in gradients)
 
 
-def _convert(dtypes: Sequence[torch.dtype], tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    copies = tuple(torch.empty_like(tensor, dtype=dtype) for dtype, tensor in zip(dtypes, tensors, strict=True))
+def _convert(dtype: torch.dtype, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    copies = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
     if copies:
         torch._foreach_copy_(copies, [*tensors])
     return copies

@@ -1,6 +1,6 @@
 """Draw a model as text: layers in the order of a forward pass, with shapes and parameters."""
 
-from collections.abc import Iterator
+import copy
 from functools import partial
 
 import torch
@@ -12,7 +12,6 @@ PROBES = ((2, 400), (3, 600))
 """Utterances and frames of two forward passes; sizes that differ between them are batch or time."""
 
 Shape = tuple[int, ...]
-Line = tuple[str, str, str, str]
 
 
 def draw_model(model: AcousticModel, features: int) -> str:
@@ -22,11 +21,15 @@ def draw_model(model: AcousticModel, features: int) -> str:
     differently. The model and the random state do not change.
     """
     assert isinstance(model, nn.Module)
-    shapes, order = _outputs(model, features)
     lines = [("features", "", f"(B, T, {features})", "")]
-    for name in sorted(_layers(model), key=lambda name: order.get(name, len(order))):
-        lines += _lines(model, name, name, shapes)
-    lines.append((type(model).__name__, "", shapes.get("", ""), f"{_count(model):,}"))
+    shapes = _trace_shapes(copy.deepcopy(model).eval(), features)
+    for name, shape in shapes.items():
+        part, parents = model.get_submodule(name), [other for other in shapes if other and name.startswith(f"{other}.")]
+        label = "  " * len(parents) + name.removeprefix(f"{parents[-1]}." if parents else "")
+        count = sum(weights.numel() for weights in part.parameters())
+        lines.append((label, type(part).__name__, shape, f"{count:,}" if count else ""))
+    _, kind, shape, total = lines.pop(1)  # the model itself, which is called first
+    lines.append((kind, "", shape, total))
     *widths, last = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [
         [*(text.ljust(width) for text, width in zip(line, widths, strict=False)), line[-1].rjust(last)]
@@ -35,65 +38,32 @@ def draw_model(model: AcousticModel, features: int) -> str:
     return "".join("  ".join(line).rstrip() + "\n" for line in padded)
 
 
-def _count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _lines(model: nn.Module, name: str, label: str, shapes: dict[str, str]) -> Iterator[Line]:
-    """Yield the lines of a layer and its parts. label: its indented name within its parent."""
-    layer = model.get_submodule(name)
-    count = _count(layer)
-    yield label, type(layer).__name__, shapes.get(name, ""), f"{count:,}" if count else ""
-    indent = " " * (len(label) - len(label.lstrip()) + 2)
-    for part in _layers(layer):
-        yield from _lines(model, f"{name}.{part}", indent + part, shapes)
-
-
-def _layers(module: nn.Module, prefix: str = "") -> Iterator[str]:
-    """Yield the names of a module's parts; lists of modules are replaced by their members."""
-    for name, part in module.named_children():
-        if isinstance(part, (nn.ModuleList, nn.Sequential)):
-            yield from _layers(part, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
-
-
-def _outputs(model: nn.Module, features: int) -> tuple[dict[str, str], dict[str, int]]:
-    """Return, by part, the output shape with letters, and the place in the order of first calls."""
-    seen: list[dict[str, Shape]] = []
-    order: dict[str, int] = {}
+def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
+    """Return the output shape of each part, with letters, in the order of first calls."""
+    seen: dict[str, list[Shape]] = {}
 
     def before(name: str, *_: object) -> None:
-        order.setdefault(name, len(order))
+        seen.setdefault(name, [])
 
     def after(name: str, module: nn.Module, inputs: object, output: object) -> None:
         first = output[0] if isinstance(output, tuple) else output
-        if isinstance(first, torch.Tensor):
-            seen[-1][name] = tuple(first.shape)
+        seen[name].append(tuple(first.shape) if isinstance(first, torch.Tensor) else ())
 
-    handles = []
     for name, part in model.named_modules():
-        handles.append(part.register_forward_pre_hook(partial(before, name)))
-        handles.append(part.register_forward_hook(partial(after, name)))
-    training, weight = model.training, next(model.parameters())
-    model.eval()
-    try:
-        with torch.no_grad():
-            for batch, frames in PROBES:
-                seen.append({})
-                probe = torch.zeros(batch, frames, features, dtype=weight.dtype, device=weight.device)
-                model(probe, torch.full((batch,), frames))
-    finally:
-        model.train(training)
-        for handle in handles:
-            handle.remove()
-    first, second = seen
-    return {name: _letters(first[name], second[name]) for name in first.keys() & second.keys()}, order
+        if not isinstance(part, nn.Sequential):
+            part.register_forward_pre_hook(partial(before, name))
+            part.register_forward_hook(partial(after, name))
+    weight = next(model.parameters())
+    with torch.no_grad():
+        for batch, frames in PROBES:
+            probe = torch.zeros(batch, frames, features, dtype=weight.dtype, device=weight.device)
+            model(probe, torch.full((batch,), frames))
+    return {name: _letters(shapes[0], shapes[len(shapes) // 2]) for name, shapes in seen.items()}
 
 
 def _letters(first: Shape, second: Shape) -> str:
     (batch, frames), (other, _) = PROBES
-    if len(first) != len(second):
+    if not first or len(first) != len(second):
         return ""
     names = []
     for size, grown in zip(first, second, strict=True):

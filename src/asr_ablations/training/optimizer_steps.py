@@ -5,14 +5,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import nn
 from torch.amp.grad_scaler import OptState
 from torch.optim import Adam, AdamW, Optimizer
 
 from asr_ablations.training.contracts import Checkpoint, OptimizerFactory
-from asr_ablations.training.gradient_accumulation import ends_update
 
 FUSED = (Adam, AdamW)
 """Optimizers that update all weights in one pass, and that skip an overflowed step on the GPU itself. Not SGD, which
@@ -38,7 +36,7 @@ class DeviceScaler(torch.amp.GradScaler):
     def step(self, optimizer: Optimizer, *arguments: Any, **keywords: Any) -> float | None:
         """Take the optimizer's step unless a gradient has overflowed. Gradients must be unscaled already."""
         trained = {p for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
-        if self._enabled and not trained <= self._initialised:
+        if not trained <= self._initialised:
             state = self._per_optimizer_states[id(optimizer)]
             if any(overflow.item() for overflow in state["found_inf_per_device"].values()):
                 state["stage"] = OptState.STEPPED
@@ -95,26 +93,8 @@ def _way(make: OptimizerFactory, device: str, *, scaled: bool) -> dict[str, bool
 
 def _keep_way(optimizer: Optimizer, state: Checkpoint) -> Checkpoint:
     """Put the optimizer's WAYS into a checkpoint's state before it is loaded."""
-    current = [{way: group[way] for way in WAYS if way in group} for group in optimizer.param_groups]
-    groups = [{**saved, **ways} for saved, ways in zip(state["param_groups"], current, strict=True)]
+    groups = [
+        {**saved, **{way: group[way] for way in WAYS if way in group}}
+        for saved, group in zip(state["param_groups"], optimizer.param_groups, strict=True)
+    ]
     return {**state, "param_groups": groups}
-
-
-class LossScale(pl.Callback):
-    """Logs train/loss_scale and train/overflow_share (skipped steps) of each epoch, if the loss is scaled."""
-
-    def __init__(self) -> None:
-        self._before: torch.Tensor | None = None
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
-        if scaler is None or not ends_update(trainer, batch_idx):
-            return
-        scale = scaler._get_scale_async().clone()  # get_scale would wait for the device
-        # the scale falls only after an overflow; the _init_scale of a resumed scaler is its restored scale
-        before = torch.full_like(scale, scaler._init_scale) if self._before is None else self._before
-        pl_module.log("train/overflow_share", (scale < before).float(), on_step=False, on_epoch=True, batch_size=1)
-        pl_module.log("train/loss_scale", scale, on_step=False, on_epoch=True, batch_size=1)
-        self._before = scale

@@ -28,9 +28,8 @@ SLOW_ON_A_GPU = (
 )
 
 RECURRENT = {
-    NONE: "recurrent layers stay in float32, which is faster there",
-    "rounds": "recurrent layers round the factors of products to bfloat16, but are not faster, because this processor "
-    "lacks bfloat16 instructions",
+    "none": "recurrent layers stay in float32, which is faster there",
+    "rounds": "recurrent layers round the factors of products to bfloat16, which is not faster on this processor",
     "multiplies": "recurrent layers multiply in bfloat16, and keep sums, states and weights in float32",
 }
 """How recurrent layers use bfloat16 on a CPU, by the ability of the native library's target."""
@@ -38,9 +37,8 @@ RECURRENT = {
 
 def lightning_precision(precision: int | str, devices: int) -> Name:
     """Return Lightning's name for the key `precision`; on a CPU, 16 is bfloat16."""
-    mixed: Name = "16-mixed" if devices else "bf16-mixed"
-    names: dict[int | str, Name] = {32: "32-true", 16: mixed, "bf16": "bf16-mixed"}
-    return names.get(precision, cast(Name, precision))
+    names = {32: "32-true", 16: "16-mixed" if devices else "bf16-mixed", "bf16": "bf16-mixed"}
+    return cast(Name, names.get(precision, precision))
 
 
 def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
@@ -50,7 +48,7 @@ def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
     name = lightning_precision(precision, devices)
     if name == "16-mixed":
         return {"plugins": [Scaled("cuda")]}
-    if name == "16-true" or name == "bf16-true":
+    if name in ("16-true", "bf16-true"):
         return {"plugins": [HalfModel(name)]}
     return {"precision": name}
 
@@ -60,15 +58,14 @@ def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
     if devices:
         return SLOW_ON_A_GPU if precision == 32 and not tf32 else None
     target = resolved()
-    recurrent = RECURRENT[NONE if target == NONE else "multiplies" if target in MULTIPLY_BFLOAT16 else "rounds"]
-    messages: dict[int | str, str] = {
+    recurrent = RECURRENT["none" if target == NONE else "multiplies" if target in MULTIPLY_BFLOAT16 else "rounds"]
+    messages = {
+        32: "tf32=true changes nothing on a CPU" if tf32 else None,
         16: f"precision=16 on a CPU is bfloat16; {recurrent}",
         "bf16": f"precision=bf16 on a CPU: {recurrent}",
-        MASTER: "precision=16-master on a CPU is bfloat16 with master weights in float32, and slower than float32",
-        "16-true": "precision=16-true on a CPU is float16 throughout, and slower than float32",
-        "bf16-true": "precision=bf16-true on a CPU is bfloat16 throughout, and slower than float32",
+        MASTER: f"precision={MASTER} on a CPU is bfloat16 with master weights in float32, and slower than float32",
     }
-    return messages.get(precision, "tf32=true changes nothing on a CPU" if tf32 else None)
+    return messages.get(precision, f"precision={precision} on a CPU has 16 bits throughout, and is slower than float32")
 
 
 def set_tf32(on: bool) -> None:

@@ -29,7 +29,9 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Restore the previous handlers."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     def listen(self) -> None:
         """Install the handlers. Python allows this in the main thread only; elsewhere it does nothing."""
@@ -40,12 +42,6 @@ class StopRequest:
             self._previous = {number: signal.getsignal(number) for number in stopping_signals()}
         for number in self._previous:  # Lightning's handlers are for its own way of stopping
             signal.signal(number, self._receive)
-
-    def close(self) -> None:
-        """Restore the previous handlers."""
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous = {}
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         again = self.received is not None

@@ -1,16 +1,14 @@
 """The LightningModule: features → model → loss, with its logging and optimiser."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
 from torch import nn
 from torch.optim import Optimizer
-from torchmetrics import Metric
+from torch.optim.lr_scheduler import LRScheduler
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Augmentation, Batch
@@ -24,15 +22,15 @@ from asr_ablations.training.contracts import (
     Features,
     GradientTreatment,
     Loss,
+    MonitoredSchedule,
     OptimizerFactory,
     Penalty,
     ScheduleFactory,
     TrainingCallbacks,
 )
 from asr_ablations.training.ddp import share_buffers
-from asr_ablations.training.error_rates import CharacterErrors, CharacterErrorsOverLonger, WordErrors
+from asr_ablations.training.error_rates import COUNTS, ErrorRate
 from asr_ablations.training.gradient_accumulation import missing_share
-from asr_ablations.training.learning_rate import step_after_optimizer
 from asr_ablations.training.master_weights import sixteen_bit_copies
 from asr_ablations.training.utterance_chunks import Chunks
 
@@ -95,9 +93,8 @@ class CTCTask(pl.LightningModule):
         self.gradient, self.loss, self.penalty = gradient, loss, penalty
         self.seed, self.augment_seed = seed, augment_seed
         self.sums: Sums = {}
-        self.word_error_rates = nn.ModuleList(WordErrors() for _ in validation_sets)
-        self.character_error_rates = nn.ModuleList(CharacterErrors() for _ in validation_sets)
-        self.longer_error_rates = nn.ModuleList(CharacterErrorsOverLonger() for _ in validation_sets)
+        rates = [{key: ErrorRate(count) for key, count in COUNTS.items()} for _ in validation_sets]
+        self.error_rates = nn.ModuleList(map(nn.ModuleDict, rates))
 
     def setup(self, stage: str) -> None:
         """Lightning's hook before the first step: prepare the loss."""
@@ -107,8 +104,7 @@ class CTCTask(pl.LightningModule):
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute log-probabilities (B, T, V) in nats, float32, and their lengths (B,) on the CPU."""
-        features, lengths = self.normalised_features(batch)
-        return self.log_probs(features, lengths)
+        return self.log_probs(*self.normalised_features(batch))
 
     def output_frames(self, samples: torch.Tensor) -> torch.Tensor:
         """Return output frames (B,) for lengths in samples (B,)."""
@@ -155,8 +151,7 @@ class CTCTask(pl.LightningModule):
         loss, log_probs, lengths, batch = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
         # the mean over ranks, or the first rank's loss if ranks must not wait for each other
-        together = self.ranks_step_together
-        weight = self.loss.weight(batch)
+        together, weight = self.ranks_step_together, self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self._log_step("train/padding_percent", 100 * padding)
         if self.penalty is None:
@@ -174,17 +169,13 @@ class CTCTask(pl.LightningModule):
         log_probs, lengths = self(batch)
         loss = self.loss(log_probs, lengths, batch)
         texts = self.decoder(log_probs, lengths)
-        name, size = f"validation/{self.validation_sets[dataloader_idx]}", len(batch)
-        weight = self.loss.weight(batch)
+        name, weight = f"validation/{self.validation_sets[dataloader_idx]}", self.loss.weight(batch)
         self.log(f"{name}/loss", loss, sync_dist=True, batch_size=weight, add_dataloader_idx=False, on_epoch=True)
         self._log_frame_rates(name, log_probs, lengths, batch, add_dataloader_idx=False)
-        rates = {"wer": self.word_error_rates, "cer": self.character_error_rates, "cer_longer": self.longer_error_rates}
-        for key, metrics in rates.items():
-            metric = metrics[dataloader_idx]
-            assert isinstance(metric, Metric)
+        for key, metric in cast(dict[str, ErrorRate], self.error_rates[dataloader_idx]).items():
             metric.update(texts, batch.texts)
             # the metric object, not its value: Lightning resets it each epoch and gathers it over ranks
-            self.log(f"{name}/{key}", metric, batch_size=size, add_dataloader_idx=False, on_epoch=True)
+            self.log(f"{name}/{key}", metric, batch_size=len(batch), add_dataloader_idx=False, on_epoch=True)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Build the optimizer of the model's parameters, and its schedule (learning_rate.py)."""
@@ -194,7 +185,8 @@ class CTCTask(pl.LightningModule):
 
     def lr_scheduler_step(self, scheduler: LRSchedulerTypeUnion, metric: object) -> None:
         """Lightning's hook after a step of the optimizer."""
-        step_after_optimizer(scheduler)
+        if not isinstance(scheduler, MonitoredSchedule):  # learning_rate.py steps those after a validation
+            cast(LRScheduler, scheduler).step()
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Lightning's hook before the gradient treatment: make gradients the mean over the update's batches."""
@@ -202,25 +194,14 @@ class CTCTask(pl.LightningModule):
         if share != 1:
             torch._foreach_mul_([p.grad for p in self.model.parameters() if p.grad is not None], share)
 
-    def configure_gradient_clipping(
-        self,
-        optimizer: Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
+    def configure_gradient_clipping(self, *_: object, **__: object) -> None:
         """Treat the gradients, unscaled, before the optimizer's step."""
         parameters = list(self.model.parameters())
         self.gradient.before_step(parameters, step=self.global_step, seed=self.seed, log=self._log_gradient)
 
-    def optimizer_step(
-        self,
-        epoch: int,
-        batch_idx: int,
-        optimizer: Optimizer | LightningOptimizer,
-        optimizer_closure: Callable[[], object] | None = None,
-    ) -> None:
+    def optimizer_step(self, *arguments: Any, **keywords: Any) -> None:
         """Take the optimizer's step, then treat the weights."""
-        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        super().optimizer_step(*arguments, **keywords)
         self.gradient.after_step(list(self.model.parameters()), self._log_step)
 
     def _log_gradient(self, name: str, value: float | torch.Tensor) -> None:

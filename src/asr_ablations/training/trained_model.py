@@ -1,6 +1,6 @@
 """Load a trained model from a run folder, which may be a stranger's: nothing in it is executed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,12 +77,12 @@ def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
     if checkpoint not in KINDS:
         raise choices("checkpoint", checkpoint, KINDS)
     if path.suffix == ".ckpt":
-        folders = [folder for folder in (path.parent, path.parent.parent) if (folder / CONFIG).is_file()]
         if not path.is_file():
             raise UsageError(f"{path}: there is no such checkpoint")
-        if not folders:
-            raise UsageError(f"{path}: not in a run folder (no {CONFIG} next to it or in the folder above)")
-        return folders[0], path
+        for folder in path.parents[:2]:
+            if (folder / CONFIG).is_file():
+                return folder, path
+        raise UsageError(f"{path}: not in a run folder (no {CONFIG} next to it or in the folder above)")
     if not (path / CONFIG).is_file():
         raise UsageError(f"{path}: not a run folder (it has no {CONFIG}); expected outputs/<sweep>/<run>")
     if reason := why_unfinished(path):
@@ -123,9 +123,11 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     given = {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
     assert isinstance(task.model, torch.nn.Module)
     model = _select_tensors(task.model.state_dict())
+    for part in parts or ():
+        if not _choose_parts(model, [part]):
+            raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in model}))
     chosen = _choose_parts(model, parts)
-    problems = _compare(chosen, {key: given[key] for key in _choose_parts(given, parts, names=model)})
-    if problems:
+    if problems := _compare(chosen, _choose_parts(given, parts)):
         hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
     last = next(reversed(model), "").rpartition(".")[0]
@@ -138,17 +140,8 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     task.model.load_state_dict({key: given[key] for key in chosen}, strict=False)
 
 
-def _choose_parts(
-    state: Mapping[str, torch.Tensor], parts: Sequence[str] | None, names: Iterable[str] | None = None
-) -> dict[str, torch.Tensor]:
-    """Return the entries of these parts. Raise UsageError for a part without an entry in `names` (default: state)."""
-    if parts is None:
-        return dict(state)
-    names = list(names or state)
-    for part in parts:
-        if not any(f"{key}.".startswith(f"{part}.") for key in names):
-            raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in names}))
-    beginnings = tuple(f"{part}." for part in parts)
+def _choose_parts(state: Mapping[str, torch.Tensor], parts: Sequence[str] | None) -> dict[str, torch.Tensor]:
+    beginnings = ("",) if parts is None else tuple(f"{part}." for part in parts)
     return {key: value for key, value in state.items() if f"{key}.".startswith(beginnings)}
 
 
@@ -158,17 +151,15 @@ def _select_tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
 
 def _compare(model: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
     """Say why the given weights cannot replace the model's, naming the first few; empty if they can."""
-    problems = [
-        f"{key} is {list(given[key].shape)} in the file and {list(value.shape)} in the model"
-        for key, value in model.items()
-        if key in given and given[key].shape != value.shape
-    ]
-    problems += [f"{key} is not in the file" for key in model if key not in given]
+    problems = [f"{key} is not in the file" for key in model if key not in given]
     problems += [f"{key} is only in the file" for key in given if key not in model]
-    for key, value in model.items() if not problems else ():
-        if (given[key].is_floating_point(), given[key].is_complex()) != (value.is_floating_point(), False):
-            problems.append(f"{key} is {given[key].dtype} in the file and {value.dtype} in the model")
-        elif value.isfinite().all() and not given[key].isfinite().all():
+    for key in [key for key in model if key in given]:
+        actual, expected = given[key], model[key]
+        if actual.shape != expected.shape:
+            problems.append(f"{key} is {list(actual.shape)} in the file and {list(expected.shape)} in the model")
+        elif actual.is_floating_point() != expected.is_floating_point():
+            problems.append(f"{key} is {actual.dtype} in the file and {expected.dtype} in the model")
+        elif expected.isfinite().all() and not actual.isfinite().all():
             problems.append(f"{key} holds values that are not finite")
     more = f"; and {len(problems) - NAMED} more" if problems[NAMED:] else ""
     return "; ".join(problems[:NAMED]) + more

@@ -23,11 +23,10 @@ from asr_ablations.data.batch import Batch, Count, Seconds
 from asr_ablations.report.figures.utilisation import PARTS
 from asr_ablations.runs.metrics_files import COLUMNS, by_second, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch
 from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.callbacks.utilisation import Utilisation
+from asr_ablations.training.callbacks.utilisation import Host, Utilisation, read_gpus
 from asr_ablations.training.task import ScoredBatch
 from asr_verdicts.errors import UsageError
 from tests.helpers.processes import wait_for
@@ -291,26 +290,21 @@ def test_a_busy_process_is_seen_as_busy():
 
 
 def test_no_gpu_is_no_error():
-    assert set(Gpus([]).read().values()) == {None}
+    assert set(read_gpus([]).values()) == {None}
 
 
-def test_each_gpu_is_told_beside_the_mean(tmp_path):
-    """NVML's answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
+def test_each_gpu_is_told_beside_the_mean(tmp_path, monkeypatch):
+    """Answers set by hand: two GPUs at 90 and 50 %, of which the second does not tell its power."""
 
-    def power(handle):
-        if handle:
-            raise nvml.NVMLError
+    def power(index):
+        if index:
+            raise RuntimeError
         return 200_000
 
-    nvml = SimpleNamespace(
-        NVMLError=RuntimeError,
-        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=(90, 50)[handle]),
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=(handle + 1) * 2**30),
-        nvmlDeviceGetPowerUsage=power,
-    )
-    gpus: Any = Gpus([])
-    gpus._handles, gpus._nvml = [0, 1], nvml
-    result = gpus.read()
+    monkeypatch.setattr(torch.cuda, "utilization", lambda index: (90, 50)[index])
+    monkeypatch.setattr(torch.cuda, "device_memory_used", lambda index: (index + 1) * 2**30)
+    monkeypatch.setattr(torch.cuda, "power_draw", power)
+    result = read_gpus([0, 1])
     assert result == {"gpu_percent": 70, "gpu_percents": "90 50", "gpu_memory_gib": 3, "gpu_power_watts": None}
     with (tmp_path / "utilisation.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, COLUMNS)

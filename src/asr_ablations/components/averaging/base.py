@@ -1,6 +1,6 @@
 """Averaged weights for evaluation, while training continues from the trained ones."""
 
-from abc import ABC, abstractmethod
+from collections import deque
 
 import pytorch_lightning as pl
 import torch
@@ -24,28 +24,23 @@ def copy_into(model: nn.Module, weights: Weights) -> None:
         tensor.copy_(value)
 
 
-class Averaging(WeightAveraging, ABC):
+class Averaging(WeightAveraging):
     """Uses averaged weights in validation, the final evaluation and a checkpoint's state_dict. Training continues from
-    the trained weights. A checkpoint has them as trained_weights, and the state of the average as averaging.
+    the trained weights. A checkpoint has them as trained_weights, and `kept` as averaging.
+
+    kept: the last `count` weights to average.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self._trained: Weights | None = None
+        self.kept: deque[Weights] = deque(maxlen=count)
 
-    @abstractmethod
     def averaged(self) -> Weights:
-        """Return the current average; empty before the first one."""
-
-    @abstractmethod
-    def state(self) -> Checkpoint:
-        """Return the tensors and numbers with which a resumed run equals an uninterrupted one."""
-
-    @abstractmethod
-    def restore(self, state: Checkpoint, device: torch.device) -> None:
-        """Load a result of `state` onto the device of the model."""
+        """Return the mean of the weights in `kept`, in float32; empty before the first ones."""
+        return [torch.stack(same).float().mean(dim=0) for same in zip(*self.kept, strict=True)]
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self.averaged():
+        if self.kept:
             self._trained = [t.clone() for t in weights_of(task_of(pl_module).model)]
             copy_into(task_of(pl_module).model, self.averaged())
 
@@ -56,16 +51,16 @@ class Averaging(WeightAveraging, ABC):
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # on_train_end is not called in a run that is resumed only to be evaluated
-        if self.averaged():
+        if self.kept:
             copy_into(task_of(pl_module).model, self.averaged())
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        if not self.averaged():
+        if not self.kept:
             return
         model = task_of(pl_module).model
         current = [t.clone() for t in weights_of(model)]
         checkpoint["trained_weights"] = self._trained or current
-        checkpoint["averaging"] = self.state()
+        checkpoint["averaging"] = [[t.clone() for t in weights] for weights in self.kept]
         copy_into(model, self.averaged())
         checkpoint["state_dict"] = {key: value.clone() for key, value in pl_module.state_dict().items()}
         copy_into(model, current)
@@ -73,4 +68,4 @@ class Averaging(WeightAveraging, ABC):
     def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         if "averaging" in checkpoint:
             copy_into(task_of(pl_module).model, checkpoint["trained_weights"])
-            self.restore(checkpoint["averaging"], pl_module.device)
+            self.kept.extend([t.to(pl_module.device) for t in weights] for weights in checkpoint["averaging"])

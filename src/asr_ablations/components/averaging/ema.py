@@ -3,8 +3,7 @@
 import pytorch_lightning as pl
 import torch
 
-from asr_ablations.components.averaging.base import Averaging, Weights, weights_of
-from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.components.averaging.base import Averaging, weights_of
 from asr_ablations.training.gradient_accumulation import ends_update
 from asr_ablations.training.task import task_of
 from asr_verdicts.errors import UsageError
@@ -18,11 +17,10 @@ class ExponentialAverage(Averaging):
     """
 
     def __init__(self, *, decay: float) -> None:
-        super().__init__()
+        super().__init__(count=1)
         if not 0 < decay < 1:
             raise ValueError(f"decay={decay}: expected above 0 and below 1")
         self.decay = decay
-        self._average: Weights = []
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if getattr(trainer.strategy, "independent_workers", False):
@@ -36,16 +34,7 @@ class ExponentialAverage(Averaging):
         if not ends_update(trainer, batch_idx):
             return
         weights = [t.float() for t in weights_of(task_of(pl_module).model)]
-        if self._average:
-            torch._foreach_lerp_(self._average, weights, 1 - self.decay)
+        if self.kept:
+            torch._foreach_lerp_(self.kept[0], weights, 1 - self.decay)
         else:
-            self._average = [t.clone() for t in weights]
-
-    def averaged(self) -> Weights:
-        return self._average
-
-    def state(self) -> Checkpoint:
-        return {"average": [t.clone() for t in self._average]}
-
-    def restore(self, state: Checkpoint, device: torch.device) -> None:
-        self._average = [t.to(device) for t in state["average"]]
+            self.kept.append([t.clone() for t in weights])

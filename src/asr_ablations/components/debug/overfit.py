@@ -1,14 +1,12 @@
 """Training on one batch: if it cannot be memorised, the model, the loss or the learning rate is wrong."""
 
 import pytorch_lightning as pl
-import torch
 
 from asr_ablations.data.dataset import Speech
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.machine import rank
-from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
+from asr_ablations.training.callbacks.transcripts import evenly_spaced, transcribe
 from asr_ablations.training.contracts import Checkpoint, Debugging
-from asr_ablations.training.task import task_of
 from asr_verdicts.error_counts import character_errors, sum_errors
 
 
@@ -35,8 +33,8 @@ class Overfit(Debugging):
 
     def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         # a run that was killed between training and evaluation must not train on
-        reached = checkpoint["callbacks"][self.state_key]["reached"]
-        trainer.should_stop |= reached is not None and reached <= self.cer
+        self.load_state_dict(checkpoint["callbacks"][self.state_key])
+        trainer.should_stop |= self._learnt()
 
     def state_dict(self) -> dict[str, float | None]:
         return {"reached": self.reached}
@@ -51,7 +49,6 @@ class Overfit(Debugging):
 def compute_error_rate(trainer: pl.Trainer, pl_module: pl.LightningModule) -> float:
     """Compute the CER of the training set with the current weights, as a fraction."""
     speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
-    batch, task = evenly_spaced(speech, len(speech)), task_of(pl_module)
-    with evaluation_mode(task), torch.no_grad(), trainer.precision_plugin.forward_context():
-        texts = task.decoder(*task(batch.to(task.device)))
+    batch = evenly_spaced(speech, len(speech))
+    texts = transcribe(trainer, pl_module, batch)
     return sum_errors(character_errors(r, h) for r, h in zip(batch.texts, texts, strict=True)).rate

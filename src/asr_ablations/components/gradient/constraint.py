@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from asr_ablations.components.gradient.norm import check_limit, clip_to_norm
-from asr_ablations.training.contracts import Log
+from asr_ablations.training.contracts import GradientTreatment, Log
 
 
-class NormConstraint:
+class NormConstraint(GradientTreatment):
     """Limits the norm of each unit's incoming weights (a matrix row or a kernel) to `largest` after every step.
 
     Gradients are clipped as by gradient=norm. Logs train/constrained_share, the share of limited units. Raises

@@ -7,10 +7,10 @@ from torch import nn
 
 from asr_ablations.components.gradient.norm import check_limit, clip_to_norm
 from asr_ablations.tools.random_streams import stream
-from asr_ablations.training.contracts import Log
+from asr_ablations.training.contracts import GradientTreatment, Log
 
 
-class Noise:
+class Noise(GradientTreatment):
     """Adds N(0, variance / (1 + step) ** decay) to every entry, after clipping by norm. The noise depends only on
     (seed, step), so ranks and resumed runs agree. Raises ValueError for a variance or decay below 0.
     """
@@ -30,6 +30,3 @@ class Noise:
         for gradient in gradients:
             noise = torch.randn(gradient.shape, generator=generator, device=gradient.device, dtype=gradient.dtype)
             gradient.add_(noise, alpha=deviation)
-
-    def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
-        pass

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from asr_ablations.tools.checks import is_number
-from asr_ablations.training.contracts import Log
+from asr_ablations.training.contracts import GradientTreatment, Log
 
 
 def clip_to_norm(parameters: Sequence[nn.Parameter], limit: float | None, log: Log) -> torch.Tensor:
@@ -27,7 +27,7 @@ def check_limit(limit: float | None) -> None:
         raise ValueError(f"limit={limit}: expected a number above 0, or null for none")
 
 
-class ClipNorm:
+class ClipNorm(GradientTreatment):
     """Limits the norm of the gradient but not its direction. Logs train/clipped_share, the share of clipped steps."""
 
     def __init__(self, *, limit: float | None) -> None:
@@ -36,6 +36,3 @@ class ClipNorm:
 
     def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
         clip_to_norm(parameters, self.limit, log)
-
-    def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
-        pass

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from asr_ablations.components.gradient.norm import check_limit, clip_to_norm
-from asr_ablations.training.contracts import Log
+from asr_ablations.training.contracts import GradientTreatment, Log
 
 
-class SkipOutliers(nn.Module):
+class SkipOutliers(nn.Module, GradientTreatment):
     """Sets a gradient to zero if its norm is above `factor` times the running mean, or not finite.
 
     Momentum and weight decay still act in that step. An outlier enters the mean as `factor` times the mean, so that the
@@ -43,6 +43,3 @@ class SkipOutliers(nn.Module):
         self.mean.lerp_(torch.where(finite, norm.minimum(bound), self.mean), 1 - self.momentum)
         self.steps += finite
         log("train/skipped_share", outlier.float())
-
-    def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
-        pass

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from asr_ablations.components.gradient.norm import check_limit
-from asr_ablations.training.contracts import Log
+from asr_ablations.training.contracts import GradientTreatment, Log
 
 
-class ClipValue:
+class ClipValue(GradientTreatment):
     """Limits every entry of a gradient to -limit…limit. Raises ValueError unless the limit is a number above 0.
 
     Logs the norm before clipping, and train/clipped_share, the share of clipped entries.
@@ -27,6 +27,3 @@ class ClipValue:
         beyond = torch.stack([(g.abs() > self.limit).sum() for g in gradients]).sum()
         log("train/clipped_share", beyond / sum(g.numel() for g in gradients))
         nn.utils.clip_grad_value_(parameters, self.limit)
-
-    def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:
-        pass

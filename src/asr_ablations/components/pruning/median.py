@@ -53,7 +53,7 @@ class MedianStopping(pl.Callback):
 
     def _finished_curves(self) -> list[list[float]]:
         folders = (path.parent for path in self.folder.parent.glob("*/status.json"))
-        done = (folder for folder in folders if folder != self.folder and _is_done(folder))
+        done = (folder for folder in folders if folder != self.folder and fate_of(folder).state == "done")
         return [read_curve(folder, self.key) for folder in done]
 
 
@@ -64,7 +64,3 @@ def read_curve(folder: Path, key: str) -> list[float]:
             return [float(row[key]) for row in csv.DictReader(file) if row.get(key)]
     except FileNotFoundError:
         return []
-
-
-def _is_done(folder: Path) -> bool:
-    return fate_of(folder).state == "done"

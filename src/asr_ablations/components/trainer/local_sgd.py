@@ -12,12 +12,10 @@ from torch.distributed.algorithms.model_averaging.utils import average_parameter
 from asr_ablations.components.averaging.base import copy_into, weights_of
 from asr_ablations.tools.checks import whole
 from asr_ablations.training.contracts import Checkpoint, ParallelTraining
-from asr_ablations.training.ddp import UnhurriedRanks
+from asr_ablations.training.ddp import UnhurriedRanks, gather_from_ranks
 from asr_ablations.training.gradient_accumulation import ends_update
 from asr_ablations.training.task import task_of
 from asr_verdicts.errors import UsageError
-
-MOST_STEPS = 10**9
 
 
 class IndependentWorkers(UnhurriedRanks):
@@ -42,7 +40,7 @@ class LocalSGD(ParallelTraining):
     """
 
     def __init__(self, *, every: int | None) -> None:
-        self.every = every if every is None else whole("trainer.every", every, 1, MOST_STEPS, also="null: every epoch")
+        self.every = every if every is None else whole("trainer.every", every, 1, 10**9, also="null: every epoch")
 
     def strategy(self, leaves_weights_out: bool) -> UnhurriedRanks:
         # no gradient is shared, so parameters without one need no special treatment
@@ -68,9 +66,7 @@ class LocalSGD(ParallelTraining):
             trained = [t.cpu() for t in weights_of(task_of(pl_module).model)]
             optimizers = apply_to_collection(checkpoint["optimizer_states"], torch.Tensor, torch.Tensor.cpu)
             state = {"trained_weights": trained, "optimizer_states": optimizers}
-            workers: list[Checkpoint | None] = [None] * trainer.world_size
-            distributed.all_gather_object(workers, state)
-            checkpoint["workers"] = workers
+            checkpoint["workers"] = gather_from_ranks(state)
 
     def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         workers = checkpoint.get("workers", [])

@@ -49,13 +49,9 @@ class UntilVerdict:
         whole("until.retries", self.retries, 0, MOST)
         for key in ("robust", "paired", "share"):
             switch(f"until.{key}", getattr(self, key))
-        if self.looks is not None and not isinstance(self.looks, (list, tuple)):
-            raise choices("until.looks", self.looks, "a list of numbers of seeds, such as [3,5,8,12,20], or null")
-        looks = None if self.looks is None else list(self.looks)
-        if looks is not None and (not looks or not all(is_whole(seeds, FEWEST) for seeds in looks)):
-            raise choices("until.looks", looks, f"increasing whole numbers from {FEWEST} on, such as [3,5,8,12,20]")
-        if looks is not None and sorted({*looks}) != looks:
-            raise choices("until.looks", looks, "increasing numbers of seeds, such as [3,5,8,12,20]")
+        if self.looks is not None and not _increases(self.looks):
+            expected = f"increasing whole numbers from {FEWEST} on, such as [3,5,8,12,20], or null"
+            raise choices("until.looks", self.looks, expected)
 
     def stated_margin(self) -> float | str:
         """Return the margin as it was typed; raises UsageError if it is missing."""
@@ -87,3 +83,9 @@ class UntilVerdict:
         if self.looks[-1] > most:
             raise choices("until.looks", list(self.looks), f"at most {most} seeds per arm, because of the budget")
         return list(self.looks)
+
+
+def _increases(looks: object) -> bool:
+    if not isinstance(looks, (list, tuple)) or not all(is_whole(seeds, FEWEST) for seeds in looks):
+        return False
+    return bool(looks) and sorted({*looks}) == list(looks)

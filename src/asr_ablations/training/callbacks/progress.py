@@ -83,7 +83,7 @@ class ProgressBar(pl.Callback):
         self._close()
         self._write(trainer, pl_module, EVALUATING)
 
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+    def on_exception(self, *_: object) -> None:
         self._close()
 
     def _close(self) -> None:
@@ -111,6 +111,3 @@ class ProgressBar(pl.Callback):
         }
         with suppress(OSError):  # a display must not end a training
             write_json(self.folder / PROGRESS, progress)
-
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        self._close()

@@ -1,11 +1,10 @@
 """Checkpoints from which a run continues as if it had never stopped."""
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import cast
 
 import pytorch_lightning as pl
 import torch
@@ -31,9 +30,6 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_AGREEMENTS = 2.0
 """Seconds between two broadcasts of the first rank, whether to save or stop; torchrun kills ranks after 30 s."""
-LONG_VALIDATION = 10.0
-"""A validation of more seconds is left on a stop request: a checkpoint is written just before it."""
-
 Means = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Weighted sum and weight of every value that an epoch averages, by name."""
 
@@ -48,7 +44,10 @@ def read_last_checkpoint(record: Run) -> Checkpoint | None:
         return None
     try:
         checkpoint = read_checkpoint(path)
-        _check_resumable(checkpoint, record.id)
+        if missing := {"position", "ranks", "run"} - checkpoint.keys():
+            raise UsageError(f"last.ckpt: cannot continue from this checkpoint: it lacks {', '.join(sorted(missing))}")
+        if (owner := checkpoint["run"]["id"]) != record.id:
+            raise UsageError(f"last.ckpt: it belongs to the run {owner}, but this run is {record.id}")
     except UsageError as error:
         if not rank():
             old_folder = path.parent.rename(free_name(path.parent))  # with best.ckpt, so that nothing is overwritten
@@ -57,9 +56,8 @@ def read_last_checkpoint(record: Run) -> Checkpoint | None:
     except (OSError, MemoryError) as error:
         raise UsageError(f"{path}: cannot be read now: {reason(error)}; run the same command later") from error
     if not rank():
-        position = checkpoint["position"]
-        epoch, batch = position["epoch"] + 1, position["batches"]
-        print(f"continues from epoch {epoch}, batch {batch}: {record.folder}", flush=True)
+        epoch, batches = checkpoint["position"]["epoch"], checkpoint["position"]["batches"]
+        print(f"continues from epoch {epoch + 1}, batch {batches}: {record.folder}", flush=True)
     return checkpoint
 
 
@@ -71,38 +69,13 @@ def restore_threads(record: Run) -> None:
         torch.set_num_threads(threads)
 
 
-def _check_resumable(checkpoint: Checkpoint, run: str) -> None:
-    """Raise UsageError for a checkpoint from which a run with this id cannot continue."""
-    try:
-        owner = checkpoint["run"]["id"]
-        numbers = [checkpoint["position"]["epoch"], checkpoint["position"]["batches"], checkpoint["run"]["rows"]]
-        ranks_ = len(checkpoint["ranks"])
-    except (KeyError, TypeError) as error:
-        raise UsageError(f"last.ckpt: cannot continue from this checkpoint: it lacks {error}") from error
-    if not ranks_ or not all(isinstance(number, int) and number >= 0 for number in numbers):
-        raise UsageError("last.ckpt: cannot continue from this checkpoint: its position is not a number")
-    if owner != run:
-        raise UsageError(f"last.ckpt: it belongs to the run {owner}, but this run is {run}")
-
-
-class RankState(TypedDict):
-    """A rank's state in a checkpoint: random generators, and the running means of Lightning and of the task."""
-
-    random: dict[str, torch.Tensor]
-    means: Means
-    sums: Sums
-
-
 class LastCheckpoint(pl.Callback):
     """Writes `folder`/last.ckpt: before each epoch, after the last one, every `minutes`, and on a stop request.
 
     It is written at the start of a batch, when Lightning has finished all earlier batches. Lightning writes its own
     checkpoints within hooks, and a run resumed from one may log a step twice or not at all. Ours also hold the result
     of `record`, every rank's random state and the epoch's running means. All later numbers therefore equal an
-    uninterrupted run's, bit for bit if the device is deterministic.
-
-    A stop request ends a long validation at once; the run then resumes at its epoch's last batch. Must be the first
-    callback.
+    uninterrupted run's, bit for bit if the device is deterministic. Must be the first callback.
     """
 
     def __init__(self, folder: Path, minutes: float, stop: StopRequest, record: Callable[[], Json]) -> None:
@@ -114,12 +87,9 @@ class LastCheckpoint(pl.Callback):
         self._resumed = False
         self._agreement = 0  # the batch at whose start the first rank broadcasts next
         self._counted = (0, 0.0)  # batch and time of the latest broadcast
-        self._validated = 0.0  # seconds of the latest validation; infinite before the first one of several ranks
-        self._left_at_once = False  # whether a checkpoint from just before this validation exists
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def setup(self, *_: object, **__: object) -> None:
         self._began = self._saved = time.monotonic()
-        self._validated = math.inf if trainer.world_size > 1 else 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.stop.listen()  # again, because Lightning has replaced our handlers
@@ -137,27 +107,14 @@ class LastCheckpoint(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        self._resumed = self._left_at_once = False
+        self._resumed = False
         # not while gradients accumulate: checkpoints do not hold them
         if not batch_idx or batch_idx % trainer.accumulate_grad_batches:
             return
         save, signal_number = self._agreed(trainer, batch_idx)
         if save or signal_number:
             self._save(trainer, batch_idx)
-            self._left_at_once = trainer.is_last_batch
             self._stop_on(signal_number)
-
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._validated = -time.monotonic()
-
-    def on_validation_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        if self._left_at_once:  # ranks need not wait for each other: the checkpoint is on disk
-            self._stop_on(self.stop.received)
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._validated += time.monotonic()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -165,18 +122,19 @@ class LastCheckpoint(pl.Callback):
         self.seconds += time.monotonic() - self._began
         self.stop.holding = False
 
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+    def on_exception(self, *_: object) -> None:
         self.stop.holding = False
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
         epoch = cast(_ProcessedTracker, trainer.fit_loop.epoch_progress.current).processed
         _set_position(checkpoint["loops"]["fit_loop"], epoch, self._done)
         checkpoint["position"] = {"epoch": epoch, "batches": self._done}
-        state: RankState = {"random": _random_state(trainer), "means": {}, "sums": {}}
-        if self._done:
-            state["means"] = _running_means(trainer)
-            state["sums"] = {key: (total.cpu(), steps.cpu()) for key, (total, steps) in task_of(pl_module).sums.items()}
-        checkpoint["ranks"] = gather_from_ranks(state)
+        random = {"cpu": torch.get_rng_state()}
+        if _on_cuda(trainer):
+            random["cuda"] = torch.cuda.get_rng_state()
+        means, sums = (_running_means(trainer), task_of(pl_module).sums) if self._done else ({}, {})
+        sums = {key: (total.cpu(), steps.cpu()) for key, (total, steps) in sums.items()}
+        checkpoint["ranks"] = gather_from_ranks({"random": random, "means": means, "sums": sums})
         checkpoint["run"] = self.record()
 
     def state_dict(self) -> Json:
@@ -190,14 +148,13 @@ class LastCheckpoint(pl.Callback):
         """Return whether to save now, and the signal to stop on, if any. The first rank decides for all."""
         now = time.monotonic()
         due = now - self._saved >= 60 * self.minutes
-        if trainer.is_last_batch:
-            due = due or self._validated > LONG_VALIDATION
         if trainer.world_size == 1:
             return due, self.stop.received
         if batch < self._agreement and not trainer.is_last_batch:
             return False, None
         before, then = self._counted
-        steps = steps_until((now - then) / max(1, batch - before))
+        steps_per_second = max(1, batch - before) / max(now - then, 1e-9)
+        steps = max(1, min(1000, int(SECONDS_BETWEEN_AGREEMENTS * steps_per_second)))
         due, received, steps = trainer.strategy.broadcast((due, self.stop.received, steps))
         self._agreement, self._counted = batch + steps, (batch, time.monotonic())
         return due, received
@@ -214,11 +171,6 @@ class LastCheckpoint(pl.Callback):
             raise Stopped(signal_number)
 
 
-def steps_until(seconds_per_step: float) -> int:
-    """Return the steps to the next agreement of several ranks, from 1 to 1,000."""
-    return max(1, min(1000, int(SECONDS_BETWEEN_AGREEMENTS / max(seconds_per_step, 1e-9))))
-
-
 class RestoreState(pl.Callback):
     """Hands Lightning the checkpoint, if any, and restores random state and an epoch's running means.
 
@@ -227,10 +179,10 @@ class RestoreState(pl.Callback):
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:
         self._checkpoint = checkpoint
-        state: RankState | None = checkpoint["ranks"][rank()] if checkpoint else None
-        self._random: dict[str, torch.Tensor] | None = state["random"] if state else None
-        self.means: Means = dict(state["means"]) if state else {}
-        self._sums: Sums = state["sums"] if state else {}
+        state = checkpoint["ranks"][rank()] if checkpoint else {}
+        self._random: dict[str, torch.Tensor] | None = state.get("random")
+        self.means: Means = dict(state.get("means", {}))
+        self._sums: Sums = state.get("sums", {})
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         checkpoint_io = trainer.strategy.checkpoint_io
@@ -246,9 +198,7 @@ class RestoreState(pl.Callback):
             restored = {key: (total.to(device), steps.to(device)) for key, (total, steps) in self._sums.items()}
             task_of(pl_module).sums = restored
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
         if not self.means:
             return
         results = trainer.fit_loop.epoch_loop._results
@@ -259,7 +209,7 @@ class RestoreState(pl.Callback):
             result.value = total.to(result.value.device) + result.value
             result.cumulated_batch_size = weight.to(result.value.device) + result.cumulated_batch_size
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_end(self, *_: object) -> None:
         self.means = {}
 
 
@@ -273,11 +223,6 @@ def _set_position(fit_loop: Json, epoch: int, done: int) -> None:
     total = batches["total"]["completed"]
     batches["total"].update(ready=total, started=total, processed=total)
     batches["is_last_batch"] = False
-
-
-def _random_state(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
-    state = {"cpu": torch.get_rng_state()}
-    return {**state, "cuda": torch.cuda.get_rng_state()} if _on_cuda(trainer) else state
 
 
 def _on_cuda(trainer: pl.Trainer) -> bool:

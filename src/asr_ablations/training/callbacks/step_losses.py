@@ -55,19 +55,15 @@ class StepLosses(pl.Callback):
             new = not self.path.exists()
             with self.path.open("a", newline="", encoding="utf-8") as file:
                 table = csv.writer(file)
-                if new:
-                    table.writerow(["batch", "loss", "gradient_norm"])
+                table.writerows([["batch", "loss", "gradient_norm"]] if new else [])
                 for batch, (loss, norm) in enumerate(zip(losses, self._norms, strict=True), start=self._first):
                     table.writerow([batch, repr(loss), "" if norm is None else repr(next(norms))])
-        first = next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), None)
-        end = None
-        if first is not None:
-            end = self._first + first + 1, losses[first]
-        elif not math.isfinite(mean):  # the sum of finite losses is too large for their type
-            end = self._first + len(losses), mean
+        ends = [(self._first + index + 1, loss) for index, loss in enumerate(losses) if not math.isfinite(loss)]
+        if not math.isfinite(mean):  # perhaps the sum of finite losses is too large for their type
+            ends.append((self._first + len(losses), mean))
         self._first, self._losses, self._norms = self._first + len(losses), [], []
         # if a rank ended alone, the others would wait for it
-        if ends := [each for each in gather_from_ranks(end) if each is not None]:
+        if ends := [each for ends_of_rank in gather_from_ranks(ends[:1]) for each in ends_of_rank]:
             step, loss = min(ends, key=lambda each: each[0])
             raise Diverged(step, f"diverged at step {step}: the loss is {loss}")
 

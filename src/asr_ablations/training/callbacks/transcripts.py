@@ -15,6 +15,7 @@ from asr_ablations.data.dataset import Speech, collate
 from asr_ablations.runs.layout import TRANSCRIPTS
 from asr_ablations.runs.metrics_files import keep_batches
 from asr_ablations.training.contracts import LoggerOfTables
+from asr_ablations.training.gradient_accumulation import count_trained_batches
 from asr_ablations.training.task import task_of
 
 COLUMNS = ["batches", "id", "reference", "hypothesis"]
@@ -34,12 +35,10 @@ class ExampleTranscripts(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.is_global_zero:
-            keep_batches(self.path, trainer.fit_loop.epoch_loop.total_batch_idx + 1)
+            keep_batches(self.path, count_trained_batches(trainer))
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        batches = trainer.fit_loop.epoch_loop.total_batch_idx + 1
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object) -> None:
+        batches = count_trained_batches(trainer)
         if batches % self.every or not trainer.is_global_zero:
             return
         rows = [[str(batches), *row] for row in self._decoded(trainer, pl_module)]
@@ -55,10 +54,15 @@ class ExampleTranscripts(pl.Callback):
         if self._batch is None:
             speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
             self._batch = evenly_spaced(speech, self.utterances)
-        task = task_of(pl_module)
-        with evaluation_mode(task), torch.no_grad(), trainer.precision_plugin.forward_context():
-            texts = task.decoder(*task(self._batch.to(task.device)))
+        texts = transcribe(trainer, pl_module, self._batch)
         return list(zip(self._batch.ids, self._batch.texts, texts, strict=True))
+
+
+def transcribe(trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch) -> list[str]:
+    """Transcribe a batch with the current weights, without dropout."""
+    task = task_of(pl_module)
+    with evaluation_mode(task), torch.no_grad(), trainer.precision_plugin.forward_context():
+        return task.decoder(*task(batch.to(task.device)))
 
 
 def evenly_spaced(speech: Speech, count: int) -> Batch:

@@ -3,21 +3,20 @@
 import csv
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.utilities.types import _PATH
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import Batch
 from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.metrics_files import COLUMNS
-from asr_ablations.training.callbacks.hardware import Gpus, Host
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
-from asr_ablations.training.contracts import Checkpoint, Decoder
+from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.task import task_of
 from asr_verdicts.files import Json
 
@@ -49,7 +48,8 @@ class Utilisation(pl.Callback):
         self._part = "data"
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        trainer.strategy.checkpoint_io = TimedCheckpoints(self)
+        checkpoints = trainer.strategy.checkpoint_io = AtomicCheckpointIO()
+        checkpoints.save_checkpoint = self.during("checkpoint")(checkpoints.save_checkpoint)  # type: ignore[method-assign]
         task = task_of(pl_module)
         task.decoder = TimedDecoder(task.decoder, self)
 
@@ -75,36 +75,32 @@ class Utilisation(pl.Callback):
         if not trainer.is_global_zero:
             return
         device, count = trainer.strategy.root_device, trainer.num_devices
-        on_gpu = [device.index or 0] if count == 1 else list(range(count))
-        indices = on_gpu if device.type == "cuda" else []
-        self._sampler = threading.Thread(target=self._sample, args=(Gpus(indices),), daemon=True, name="utilisation")
+        on_gpu = [device.index or 0] if count == 1 else range(count)
+        indices = on_gpu if device.type == "cuda" else ()
+        self._sampler = threading.Thread(target=self._sample, args=(indices,), daemon=True, name="utilisation")
         self._sampler.start()
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, *_: object) -> None:
         self._enter("setup")
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, *_: object) -> None:
         self._enter("validate")
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, *_: object) -> None:
         self._enter("train")
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_start(self, *_: object) -> None:
         self._waited = 0.0
         self._epoch_began = self._batch_ended = time.perf_counter()
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, *_: object) -> None:
         self._waited += time.perf_counter() - self._batch_ended
         self._part = "forward"
 
-    def on_before_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor) -> None:
+    def on_before_backward(self, *_: object) -> None:
         self._part = "backward"
 
-    def on_before_optimizer_step(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
-    ) -> None:
+    def on_before_optimizer_step(self, *_: object) -> None:
         self._part = "update"
 
     def on_train_batch_end(
@@ -122,11 +118,8 @@ class Utilisation(pl.Callback):
         pl_module.log("time/audio_hours", self.audio_hours, on_epoch=True, batch_size=1)
 
     def state_dict(self) -> Json:
-        return {
-            "seconds": time.perf_counter() - self._began,
-            "audio_hours": self.audio_hours,
-            "phases": dict(self.phases),
-        }
+        seconds = time.perf_counter() - self._began
+        return {"seconds": seconds, "audio_hours": self.audio_hours, "phases": dict(self.phases)}
 
     def load_state_dict(self, state_dict: Json) -> None:
         self._restored_seconds, self.audio_hours = state_dict["seconds"], state_dict["audio_hours"]
@@ -140,7 +133,7 @@ class Utilisation(pl.Callback):
         self._phase, self._since = phase, now
         return ended
 
-    def _sample(self, gpus: Gpus) -> None:
+    def _sample(self, gpus: Sequence[int]) -> None:
         host = Host()
         with self.path.open("a", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, COLUMNS)
@@ -150,24 +143,12 @@ class Utilisation(pl.Callback):
             host.read(1)  # starts the counters
             while not self._stop.wait(self.interval):
                 now, phase, part = time.perf_counter(), self._phase, self._part  # reading the counters takes a while
-                counters: dict[str, float | str | None] = {**host.read(now - last), **gpus.read()}
+                counters: dict[str, float | str | None] = {**host.read(now - last), **read_gpus(gpus)}
                 last = now
                 row = {key: round(value, 3) if isinstance(value, float) else value for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
                 table.writerow({**trained, "phase": phase, "part": part if phase == "train" else "", **row})
                 file.flush()
-
-
-class TimedCheckpoints(AtomicCheckpointIO):
-    """Counts the time for writing checkpoints as the phase `checkpoint`."""
-
-    def __init__(self, utilisation: Utilisation) -> None:
-        super().__init__()
-        self.utilisation = utilisation
-
-    def save_checkpoint(self, checkpoint: Checkpoint, path: _PATH, storage_options: object = None) -> None:
-        with self.utilisation.during("checkpoint"):
-            super().save_checkpoint(checkpoint, path, storage_options)
 
 
 class TimedDecoder:
@@ -184,3 +165,73 @@ class TimedDecoder:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._decoder, name)
+
+
+class Host:
+    """Processor, memory and disk use of this process and its children, which read audio."""
+
+    CHILDREN_EVERY = 10
+    """Readings between two searches for new children, which visit every process of the machine."""
+
+    def __init__(self) -> None:
+        self._processes = [psutil.Process()]
+        self._cores = psutil.cpu_count() or 1
+        self._readings = 0
+        self._before: dict[tuple[int, str], float] = {}
+
+    def read(self, seconds: float) -> dict[str, float | None]:
+        """Return means over the `seconds` since the last reading, and the current memory.
+
+        cpu_percent: 100 is all cores. host_memory_gib: resident memory; shared pages count in each process.
+        disk_read_mib: data from the disk, not from the page cache; None if the system does not report it.
+        """
+        if self._readings % self.CHILDREN_EVERY == 0:
+            self._processes = [self._processes[0], *self._processes[0].children(recursive=True)]
+        self._readings += 1
+        busy, resident, read = 0.0, 0, None
+        for process in self._processes:
+            try:
+                with process.oneshot():
+                    times = process.cpu_times()
+                    busy += self._added(process, "busy", times.user + times.system)
+                    resident += process.memory_info().rss
+                    with suppress(AttributeError, psutil.AccessDenied, NotImplementedError):
+                        # macOS has no such counter, and a container may hide it
+                        read = (read or 0) + self._added(process, "read", process.io_counters().read_bytes)
+            except psutil.Error:  # the process has ended
+                continue
+        percent = 100 * busy / max(seconds, 1e-6) / self._cores
+        return {
+            "cpu_percent": min(100.0, percent),
+            "host_memory_gib": resident / 2**30,
+            "disk_read_mib": None if read is None else read / 2**20,
+        }
+
+    def _added(self, process: psutil.Process, counter: str, now: float) -> float:
+        """Return the increase of a process's counter since the last reading."""
+        before = self._before.get((process.pid, counter), now)
+        self._before[process.pid, counter] = now
+        return now - before
+
+
+def read_gpus(indices: Sequence[int]) -> dict[str, float | str | None]:
+    """Return the percentage of time in which a kernel ran, mean and per GPU, and total memory and power.
+
+    indices: of torch. A counter that a GPU or its driver lacks is None.
+    """
+    percents = _read_each(torch.cuda.utilization, indices)
+    memory = _read_each(torch.cuda.device_memory_used, indices)
+    milliwatts = _read_each(torch.cuda.power_draw, indices)
+    return {
+        "gpu_percent": sum(percents) / len(percents) if percents else None,
+        "gpu_percents": " ".join(f"{share:g}" for share in percents) or None,
+        "gpu_memory_gib": sum(memory) / 2**30 if memory else None,
+        "gpu_power_watts": sum(milliwatts) / 1000 if milliwatts else None,
+    }
+
+
+def _read_each(counter: Callable[[int], int], indices: Sequence[int]) -> list[int]:
+    try:
+        return [counter(index) for index in indices]
+    except Exception:  # whatever a driver does, training continues
+        return []
