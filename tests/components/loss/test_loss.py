@@ -304,5 +304,5 @@ def test_what_cannot_be_is_one_line(teacher, tiny_corpus, tmp_path):
     held = data_of(tiny_corpus, "cache=features", f"cache.root={tmp_path}")
     for file in (teacher / "alignments").glob("*.npz"):
         file.unlink()
-    with pytest.raises(UsageError, match=r"cache=features: expected pcm or none, because the trained model"):
+    with pytest.raises(UsageError, match=r"cache=features: expected pcm or none, because loss=aligned needs audio"):
         Aligned(run=str(teacher), reduction="frame").prepare(held.sets, torch.device("cpu"))
