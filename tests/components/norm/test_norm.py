@@ -277,7 +277,9 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch, fused_kernels)
     monkeypatch.setattr(fused_kernels, "TILE", 512)  # several tiles of a program, and several programs
     monkeypatch.setattr(fused_kernels, "PROGRAMS", 3)
-    monkeypatch.setattr(fused, "operations", type("Kernels", (), fused_kernels.KERNELS))
+    for module in ("batch", "fused"):
+        kernels = type("Kernels", (), fused_kernels.KERNELS)
+        monkeypatch.setattr(f"asr_ablations.components.norm.{module}.operations", kernels)
 
 
 @pytest.mark.usefixtures("interpreted")

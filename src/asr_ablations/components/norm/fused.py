@@ -122,4 +122,4 @@ def largest_difference(device: str) -> float:
     y = Normalise.apply(*leaves, lengths, mean, squares / count, count, None, options)
     results = [mean, squares / count, y, *torch.autograd.grad((y * by_y.to(device)).sum(), leaves)]
     pairs = zip(results, expected, strict=True)
-    return max(float((result.cpu() - value).abs().max() / value.abs().max()) for result, value in pairs)
+    return max(float(((result.cpu() - value).abs().max() / value.abs().max()).detach()) for result, value in pairs)
