@@ -236,7 +236,7 @@ def test_a_wrong_request_is_reported_before_anything_is_loaded(override: str, me
         (["decoder=beam_lm", "decoder.alpha=nan"], "decoder.alpha=nan: expected a number, such as 0.5"),
         (["decoder=beam_lm"], "decoder.lm is not set"),
         (["checkpoint=first"], "checkpoint=first: expected last, best"),
-        (["processes=0"], "processes=0: expected auto"),
+        (["processes=0"], "processes=0: expected a whole number from 1 to 1024, or auto"),
         (["root=/nowhere"], "/nowhere"),
     ],
 )

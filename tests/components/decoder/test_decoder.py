@@ -97,7 +97,7 @@ WRONG = {
 def test_a_wrong_value_is_named_with_what_was_expected(name: str, key: str) -> None:
     values, in_range = WRONG[key]
     for value in [*values, None]:
-        expected = "a number, as " if value is True or value != value else in_range  # the config refuses these
+        expected = "a number, such as " if value is True or value != value else in_range  # the config refuses these
         with pytest.raises(UsageError, match=f"decoder.{key}={value}: expected {expected}") as message:
             decoder(name, **{key: value})
         assert "\n" not in str(message.value)
