@@ -236,5 +236,5 @@ def test_processes() -> None:
     assert count_processes("auto") >= 1
     assert count_processes(3) == 3
     for wrong in (0, -1, 1.5, None, "all", True):
-        with pytest.raises(UsageError, match=f"processes={wrong}: expected auto, or"):
+        with pytest.raises(UsageError, match=f"processes={wrong}: expected a whole number from 1 to 1024, or auto"):
             count_processes(wrong)

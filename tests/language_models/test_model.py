@@ -121,7 +121,7 @@ TOLERANCE = {"quantised.binary": 0.05, "both.binary": 0.5}
 
 @pytest.mark.parametrize("file", BINARIES, ids=lambda file: file.stem)
 def test_a_binary_says_what_its_arpa_file_says(file: Path) -> None:
-    arpa, loaded = model.load(str(ARPA)), model._read.__wrapped__(file, 0, str(file))
+    arpa, loaded = model.load(str(ARPA)), model._read.__wrapped__(file, 0)
     assert loaded.words == arpa.words
     for words in product(arpa.words, repeat=3):
         expected, score = (one.ngrams.score(" ".join(words)) for one in (arpa, loaded))
@@ -133,7 +133,7 @@ def test_a_cut_binary_is_refused(name: str, kept: int, tmp_path: Path) -> None:
     file = tmp_path / "cut.binary"
     file.write_bytes((Path(__file__).parent / "kenlm" / f"{name}.binary").read_bytes()[:kept])
     with pytest.raises(UsageError, match=r"cut\.binary"):
-        model._read.__wrapped__(file, 0, str(file))
+        model._read.__wrapped__(file, 0)
 
 
 def test_a_binary_without_words_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Outputs of hidden layers for whole sets, as HDF5 (Doetsch2016 §3)."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,21 +54,27 @@ def stored_activations(
     file.parent.mkdir(exist_ok=True)
     places = {utterance.id: place for place, utterance in enumerate(speech.utterances)}
     trained.task.to(device)
-    with whole_file(file, ending=".h5") as temporary, h5py.File(temporary, "w") as content:
+    named = dict(_get_model(trained).named_modules())
+    outputs: dict[str, Any] = {}  # of each layer, for the latest utterance
+    lengths: dict[str, list[int]] = {layer: [] for layer in layers}
+    with ExitStack() as stack:
+        for layer in layers:
+            hook = partial(_keep, outputs, layer)
+            stack.enter_context(named[layer].register_forward_hook(hook))
+        temporary = stack.enter_context(whole_file(file, ending=".h5"))
+        content = stack.enter_context(h5py.File(temporary, "w"))
         content.attrs.update({"set": name, "checkpoint": trained.checkpoint.name, "run": trained.folder.name})
         content["ids"] = [utterance.id for utterance in utterances]
-        lengths: dict[str, list[int]] = {layer: [] for layer in layers}
-        with _collect_outputs(_get_model(trained), layers) as outputs:
-            tracked = track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty())
-            for utterance in tracked:
-                batch = collate([speech[places[utterance.id]]])
-                assert isinstance(batch, Batch)
-                with torch.inference_mode(), precision():
-                    trained.task(batch.to(device))
-                for layer, values in _read_frames(outputs, layers, utterance.id).items():
-                    _append(content, f"{layer}/frames", values)
-                    lengths[layer].append(len(values))
-                outputs.clear()
+        for utterance in track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty()):
+            batch = collate([speech[places[utterance.id]]])
+            assert isinstance(batch, Batch)
+            outputs.clear()
+            with torch.inference_mode(), precision():
+                trained.task(batch.to(device))
+            for layer in layers:
+                frames = _read_frames(outputs, layer, utterance.id)
+                _append(content, f"{layer}/frames", frames)
+                lengths[layer].append(len(frames))
         for layer in layers:
             content[f"{layer}/lengths"] = lengths[layer]
     return file
@@ -78,41 +85,26 @@ def _get_model(trained: Trained) -> nn.Module:
     return trained.task.model
 
 
-@contextmanager
-def _collect_outputs(model: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Collect the outputs of each layer in the latest forward pass, by name."""
-    outputs: dict[str, Any] = {}
-    named = dict(model.named_modules())
-
-    def keep(name: str) -> Any:
-        return lambda _module, _inputs, output: outputs.update({name: output})
-
-    handles = [named[name].register_forward_hook(keep(name)) for name in layers]
-    try:
-        yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
+def _keep(outputs: dict[str, Any], layer: str, _module: nn.Module, _inputs: object, output: object) -> None:
+    outputs[layer] = output
 
 
-def _read_frames(outputs: Mapping[str, Any], layers: Sequence[str], id_: str) -> dict[str, np.ndarray]:
-    """Return the frames (T, …) of an utterance by layer, without other outputs of the layer such as lengths."""
-    frames = {}
-    for layer in layers:
-        output = outputs.get(layer)
-        first = output[0] if isinstance(output, tuple) else output
-        if not isinstance(first, torch.Tensor) or first.dim() < 3:
-            reason = "has no output" if output is None else "does not output frames"
-            raise UsageError(f"activations.layers={layer}: it {reason} for utterance {id_}; expected a layer of frames")
-        frames[layer] = first[0].float().cpu().numpy()
+def _read_frames(outputs: Mapping[str, Any], layer: str, id_: str) -> np.ndarray:
+    """Return an utterance's frames (T, …) of a layer, without other outputs of the layer such as lengths."""
+    output = outputs.get(layer)
+    first = output[0] if isinstance(output, tuple) else output
+    if not isinstance(first, torch.Tensor) or first.dim() < 3:
+        reason = "has no output" if output is None else "does not output frames"
+        raise UsageError(f"activations.layers={layer}: it {reason} for utterance {id_}; expected a layer of frames")
+    frames: np.ndarray = first[0].float().cpu().numpy()
     return frames
 
 
 def _append(content: Any, name: str, values: np.ndarray) -> None:
     """Append rows to a dataset in a file, because a large set would not fit into memory."""
     if name not in content:
-        content.create_dataset(name, data=values, maxshape=(None, *values.shape[1:]), chunks=(256, *values.shape[1:]))
-        return
+        shape = values.shape[1:]
+        content.create_dataset(name, (0, *shape), values.dtype, maxshape=(None, *shape), chunks=(256, *shape))
     dataset = content[name]
     before = len(dataset)
     dataset.resize(before + len(values), axis=0)

@@ -79,7 +79,7 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
     if (index := _read_stored(file, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
         _compute(trained, name, utterances, file, device, precision)
-        index = read_log_probs(_locate_index(file))
+        index = read_log_probs(file.with_suffix(".json"))
     return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device)
 
 
@@ -109,15 +109,10 @@ def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: tor
     )
 
 
-def _locate_index(file: Path) -> Path:
-    """Return the file that describes a file of log-probabilities."""
-    return file.with_suffix(".json")
-
-
 def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
     """Return the record of stored log-probabilities; None if they are missing, or damaged (with a warning)."""
     try:
-        index = read_log_probs(_locate_index(file))
+        index = read_log_probs(file.with_suffix(".json"))
         rows, frames = open_rows(file), sum(index.lengths)
         if (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
             return index
@@ -135,47 +130,38 @@ def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
 def _compute(
     trained: Trained, name: str, utterances: list[Utterance], file: Path, device: torch.device, precision: Precision
 ) -> None:
+    """Write a set's log-probabilities and the file that describes them."""
     started = time.perf_counter()
-    by_id = _forward(trained, name, device, precision)
-    rows = np.concatenate([by_id[utterance.id] for utterance in utterances])
-    with whole_file(file, ending=".npy") as temporary:  # renamed after its index is written, so a complete file has one
-        np.save(temporary, rows)
-        write_json(
-            _locate_index(file),
-            {
-                "set": name,
-                "shape": list(rows.shape),
-                "unit": "nats",
-                "checkpoint": trained.checkpoint.name,
-                "alphabet": trained.task.alphabet.characters,
-                "device": str(device),
-                "seconds": time.perf_counter() - started,
-                "ids": [utterance.id for utterance in utterances],
-                "lengths": [len(by_id[utterance.id]) for utterance in utterances],
-            },
-        )
-
-
-def _forward(trained: Trained, name: str, device: torch.device, precision: Precision) -> dict[str, np.ndarray]:
-    """Return the log-probabilities (length, V) of every utterance in float16, by id."""
     trained.data.pinned = device.type == "cuda"
     task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
     by_id: dict[str, np.ndarray] = {}
-    for batch in track(
-        loader, description=f"log-probabilities of {name}", transient=True, disable=not sys.stdout.isatty()
-    ):
+    for batch in track(loader, f"log-probabilities of {name}", transient=True, disable=not sys.stdout.isatty()):
         with torch.inference_mode(), precision():
             log_probs, lengths = task(batch.to(device))
         for id_, row, length in zip(batch.ids, log_probs.cpu().numpy(), lengths.tolist(), strict=True):
             by_id[id_] = halved(row[:length])
-    return by_id
+    rows = np.concatenate([by_id[utterance.id] for utterance in utterances])
+    description = {
+        "set": name,
+        "shape": list(rows.shape),
+        "unit": "nats",
+        "checkpoint": trained.checkpoint.name,
+        "alphabet": trained.task.alphabet.characters,
+        "device": str(device),
+        "seconds": time.perf_counter() - started,
+        "ids": [utterance.id for utterance in utterances],
+        "lengths": [len(by_id[utterance.id]) for utterance in utterances],
+    }
+    with whole_file(file, ending=".npy") as temporary:  # renamed after its index is written, so a complete file has one
+        np.save(temporary, rows)
+        write_json(file.with_suffix(".json"), description)
 
 
 def halved(row: np.ndarray) -> np.ndarray:
     """Round (T, V) to float16. If rounding makes another symbol equal to a frame's best, the best is raised."""
     rounded = np.clip(row, LOWEST, None).astype(np.float16)
-    frames, best = np.arange(len(row)), row.argmax(axis=1) if len(row) else np.zeros(0, int)
-    lost = rounded.argmax(axis=1) != best if len(row) else np.zeros(0, bool)
-    frames, best = frames[lost], best[lost]
-    rounded[frames, best] = np.nextafter(rounded[frames, best], np.float16(np.inf))
+    best = row.argmax(axis=1)
+    frames = np.flatnonzero(rounded.argmax(axis=1) != best)
+    lost = frames, best[frames]
+    rounded[lost] = np.nextafter(rounded[lost], np.float16(np.inf))
     return rounded

@@ -22,11 +22,11 @@ import torch
 
 from asr_ablations.config.plain_keys import MOST_PROCESSES
 from asr_ablations.evaluation.log_probs import LogProbs, open_rows
-from asr_ablations.tools.checks import is_whole
+from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.signals import end_with, start_of
 from asr_ablations.training.contracts import Decoder
-from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.errors import UsageError
 
 _decoders: list[Decoder] = []  # the decoders of this process and its forks
 
@@ -92,9 +92,7 @@ def count_processes(requested: object) -> int:
     """Return the key `processes` as a number; auto means one per core. Raises UsageError for invalid values."""
     if requested == "auto":
         return cores()
-    if not is_whole(requested, 1) or requested > MOST_PROCESSES:
-        raise choices("processes", requested, f"auto, or a whole number from 1 to {MOST_PROCESSES}")
-    return requested
+    return whole("processes", requested, 1, MOST_PROCESSES, also="auto")
 
 
 def _set_up(parent: int, started: float) -> None:

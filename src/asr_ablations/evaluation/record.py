@@ -58,18 +58,15 @@ def _list_frequent(counted: Iterable[tuple[int, str]]) -> list[str]:
 
 def _list_words(counted: Counter[Pair]) -> list[str]:
     """Format word, correct, errors, and counts in references and hypotheses as lines, most errors first."""
-    spoken: Counter[str] = Counter()
-    recognised: Counter[str] = Counter()
+    spoken, recognised = Counter[str | None](), Counter[str | None]()
     for (reference, hypothesis), n in counted.items():
-        spoken.update({reference: n} if reference is not None else {})
-        recognised.update({hypothesis: n} if hypothesis is not None else {})
-    table = []
-    for word in spoken.keys() | recognised.keys():
-        correct = counted[word, word]
-        table.append((spoken[word] + recognised[word] - 2 * correct, word, correct))
+        spoken[reference] += n
+        recognised[hypothesis] += n
+    words = {word for word in (*spoken, *recognised) if word is not None}
+    errors = {word: spoken[word] + recognised[word] - 2 * counted[word, word] for word in words}
     return [
-        f"{word}\t{correct}\t{errors}\t{spoken[word]}\t{recognised[word]}"
-        for errors, word, correct in sorted(table, key=lambda row: (-row[0], row[1]))
+        f"{word}\t{counted[word, word]}\t{errors[word]}\t{spoken[word]}\t{recognised[word]}"
+        for word in sorted(words, key=lambda word: (-errors[word], word))
     ]
 
 

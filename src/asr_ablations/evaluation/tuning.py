@@ -4,7 +4,6 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -29,24 +28,18 @@ from asr_verdicts.record import rates
 Trial = dict[str, float]  # a trial's number, its values by the decoder's keys, and its WER and CER as fractions
 
 
-def best_trial(trials: Sequence[Trial]) -> Trial:
-    """Return the trial with the lowest WER; of equal ones, the lower CER, and then the earlier trial."""
-    return min(trials, key=lambda trial: (trial["wer"], trial["cer"]))
-
-
-def draw(trials: Sequence[Trial], keys: Sequence[str], name: str, folder: Path, file: str) -> list[Path]:
+def draw(trials: Sequence[Trial], keys: Sequence[str], name: str, folder: Path, file: str, best: Trial) -> None:
     """Draw a panel for each pair of weights, coloured by WER in percent, with the chosen values marked.
 
-    name: of the set. file: the figure's name without ending. Returns the figure's paths.
+    name: of the set. file: the figure's name without ending.
     """
     pairs = list(itertools.combinations(keys, 2)) or [(keys[0], keys[0])]
-    best = best_trial(trials)
     with matplotlib.rc_context(LOOK):
         figure, axes = grid(len(pairs))
         for panel, (x, y) in zip(axes, pairs, strict=True):
             _draw_panel(panel, trials, x, y, best)
             panel.set_title(wrapped(panel, f"WER % on {name}: {100 * best['wer']:.2f} at the star"), loc="left")
-        return save(figure, folder, file)
+        save(figure, folder, file)
 
 
 def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Trial) -> None:
@@ -61,17 +54,12 @@ def _draw_panel(panel: Axes, trials: Sequence[Trial], x: str, y: str, best: Tria
     panel.figure.colorbar(points, ax=panel)
 
 
-Spaces: TypeAlias = dict[str, tuple[float, float]]  # the range of each tuned weight, by key
-
-
 def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
     """Return the set to tune on. Raises UsageError for test sets (by name or content) and decoders without weights."""
     corpus = data.corpus
     if not getattr(decoder, "tuned", ()):
         raise UsageError(f"tune.trials={cfg.tune.trials}: this decoder has no weights, unlike beam_lm and beam_charlm")
     name = str(cfg.tune.set or corpus.validation[0])
-    if name in corpus.test:
-        raise UsageError(f"tune.set={name}: refused, because it is a test set; expected {', '.join(corpus.validation)}")
     if name not in corpus.validation:
         raise choices("tune.set", name, corpus.validation)
     spoken = set(corpus.read(name).strings("content"))
@@ -85,21 +73,21 @@ def tune(
     cfg: DictConfig, number: int, decoder: Decoder, pool: Pool, log_probs: LogProbs, folder: Path, bar: Progress
 ) -> Json:
     """Try `tune.trials` values and write the trials to the run's folder. The first trial has the config's values, and
-    Optuna's TPE sampler draws the others. See `best_trial` for the choice.
+    Optuna's TPE sampler draws the others. The lowest WER wins, then the lower CER, then the earlier trial.
 
     number: of the decoder in the pool. folder: of the run.
     """
-    spaces: Spaces = {key: tuple(cfg.tune[key]) for key in getattr(decoder, "tuned", ()) if cfg.tune[key] is not None}
-    trials: list[Trial] = []
-    task = bar.add_task(f"tuning on {log_probs.name}", total=cfg.tune.trials)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy warns about its next version
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=cfg.tune.seed))
+    spaces = {key: list(cfg.tune[key]) for key in getattr(decoder, "tuned", ()) if cfg.tune[key] is not None}
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
         key: optuna.distributions.FloatDistribution(*space) for key, space in spaces.items()
     }
+    trials: list[Trial] = []
+    task = bar.add_task(f"tuning on {log_probs.name}", total=cfg.tune.trials)
     for place in range(cfg.tune.trials):
         trial = study.ask(distributions) if place else None
         values = trial.params if trial else {key: getattr(decoder, key) for key in spaces}
@@ -109,12 +97,12 @@ def tune(
         trials.append({"trial": place, **values, "wer": result.wer, "cer": result.cer or 0.0})
         bar.advance(task)
     bar.remove_task(task)
-    best = best_trial(trials)
+    best = min(trials, key=lambda trial: (trial["wer"], trial["cer"]))  # of equal ones the earlier
     summary: Json = {
         "set": log_probs.name,
         "trials": len(trials),
         "seed": cfg.tune.seed,
-        "spaces": {key: list(space) for key, space in spaces.items()},
+        "spaces": spaces,
         "chosen": {key: float(best[key]) for key in spaces},
         "wer": best["wer"],
         "wer_untuned": trials[0]["wer"],
@@ -125,6 +113,6 @@ def tune(
     target = folder / TUNING
     target.mkdir(exist_ok=True)
     write_csv(target / f"{name}.csv", trials)
-    draw(trials, list(spaces), log_probs.name, target, name)
+    draw(trials, list(spaces), log_probs.name, target, name, best)
     write_json(target / f"{name}.json", summary)
     return {**summary, "file": f"{TUNING}/{name}.json"}

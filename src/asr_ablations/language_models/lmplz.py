@@ -23,22 +23,22 @@ def find(name: str) -> Path | None:
 
 def lmplz(program: Path, text: Path, arpa: Path, order: int, prune: Sequence[int]) -> None:
     """Write an ARPA file from a text with one sentence per line. Raises UsageError with the end of lmplz's output."""
-    with whole_file(arpa) as output:
-        options = ["-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%", "-T", f"{arpa.parent}/"]
-        _run([str(program), *options, "--prune", *map(str, prune), "--text", str(text), "--arpa", str(output)])
+    options = ["-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%", "-T", f"{arpa.parent}/"]
+    _run(arpa, program, *options, "--prune", *map(str, prune), "--text", text, "--arpa")
 
 
 def binary(program: Path, arpa: Path, target: Path) -> None:
     """Convert an ARPA file to KenLM's binary, which loads immediately. Raises UsageError if build_binary fails."""
+    _run(target, program, arpa)
+
+
+def _run(target: Path, *command: str | Path) -> None:
+    """Run a program whose last argument is the file that it writes."""
     with whole_file(target) as output:
-        _run([str(program), str(arpa), str(output)])
-
-
-def _run(command: list[str]) -> None:
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
-    if process.returncode:
-        lines = [line for line in process.stderr.splitlines() if line.strip()]
-        raise UsageError(f"{command[0]} failed: {' '.join(lines[-2:]) or f'exit code {process.returncode}'}")
+        process = subprocess.run([*command, output], capture_output=True, text=True, check=False)
+        if process.returncode:
+            lines = [line for line in process.stderr.splitlines() if line.strip()]
+            raise UsageError(f"{command[0]} failed: {' '.join(lines[-2:]) or f'exit code {process.returncode}'}")
 
 
 Fit: TypeAlias = dict[str, float]

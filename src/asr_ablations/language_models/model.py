@@ -5,7 +5,7 @@ import functools
 import math
 import mmap
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +14,23 @@ import kenlm
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.ngram import lower_case, read_unigrams
-from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.errors import UsageError
 from asr_verdicts.files import write
 from asr_verdicts.text import clean, decode, lower
 
 WORDS = "words.txt"  # the word list that src/lm.py writes next to its model
+
+
+def locate(key: str, path: str | None, names: Sequence[str], expected: str) -> Path:
+    """Return the file that decoder.<key> names; in a folder, the first of `names`. Raises UsageError if missing."""
+    if not path:
+        raise UsageError(f"decoder.{key} is not set: expected {expected}")
+    folder = Path(str(path))
+    candidates = [folder / name for name in names] if folder.is_dir() else [folder]
+    file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if file is None:
+        raise UsageError(f"decoder.{key}={path}: there is no such file; expected {expected}")
+    return file
 
 
 def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
@@ -26,15 +38,8 @@ def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
 
     Raises UsageError for a missing or empty list, and for words with letters outside the alphabet.
     """
-    if not path:
-        raise UsageError("decoder.words is not set: expected a file with one word per line, or a folder from src/lm.py")
-    if not isinstance(path, str):
-        raise choices("decoder.words", path, "the path of a file or folder")
-    file = Path(path) / WORDS if Path(path).is_dir() else Path(path)
-    try:
-        words = list(dict.fromkeys(clean(decode(file.read_bytes(), file)).split()))
-    except OSError as error:
-        raise UsageError(f"decoder.words={path}: cannot be read ({error})") from error
+    file = locate("words", path, [WORDS], "a file with one word per line, or a folder written by src/lm.py")
+    words = list(dict.fromkeys(clean(decode(file.read_bytes(), file)).split()))
     if not words:
         raise UsageError(f"decoder.words={path}: it contains no words")
     if odd := unspellable(words, alphabet):
@@ -66,9 +71,6 @@ class WordModel:
     ngrams: kenlm.Model
     words: list[str]
     file: Path
-
-    def knows(self, word: str) -> bool:
-        return word in self.ngrams
 
     def begins(self, letters: str) -> bool:
         """Return whether a known word starts with these letters."""
@@ -106,46 +108,29 @@ def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
 
 
 def load(path: str | None) -> WordModel:
-    """Load a model with any unit. Raises UsageError if it is missing or unreadable."""
-    if not path:
-        raise UsageError("decoder.lm is not set: expected an ARPA file, a KenLM binary, or a folder from src/lm.py")
-    if not isinstance(path, str):
-        raise choices("decoder.lm", path, "the path of a file or folder")
-    file = find(Path(path))
-    return _read(file, file.stat().st_mtime_ns, path)
+    """Load a model with any unit, in a folder the file that loads faster. Raises UsageError if missing or damaged."""
+    file = locate("lm", path, [BINARY, ARPA], "an ARPA file, a KenLM binary, or a folder written by src/lm.py")
+    return _read(file, file.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=8)
-def _read(file: Path, changed: int, path: str) -> WordModel:
+def _read(file: Path, changed: int) -> WordModel:
     """Read a model once for all decoders. changed: the file's time, so that a changed file is read again."""
-    vocabulary = read_unigrams(file) if is_arpa(file) else read_binary_words(file)
+    with file.open("rb") as opened:
+        is_binary = opened.read(len(MAGIC)) == MAGIC
+    vocabulary = read_binary_words(file) if is_binary else read_unigrams(file)
     config = kenlm.Config()
     config.show_progress = False
     with _silence_stderr():
         try:
             ngrams = kenlm.Model(str(file), config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
-            raise UsageError(f"decoder.lm={path}: KenLM cannot read it: {_shorten(error)}") from error
+            reason = " ".join(str(error).split())[-200:]  # the beginning quotes lines of KenLM's source
+            raise UsageError(f"{file}: KenLM cannot read it: {reason}") from error
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)
     if any(word not in ngrams for word in words):
-        raise UsageError(f"decoder.lm={path}: damaged, because its list of words does not belong to the model")
+        raise UsageError(f"{file}: damaged, because its list of words does not belong to the model")
     return WordModel(ngrams, words, file)
-
-
-def find(path: Path) -> Path:
-    """Return the model's file; in a folder, the one that loads faster. Raises UsageError if it is missing."""
-    candidates = [path / BINARY, path / ARPA] if path.is_dir() else [path]
-    file = next((candidate for candidate in candidates if candidate.is_file()), None)
-    if file is None:
-        raise UsageError(f"decoder.lm={path}: there is no such file; expected an ARPA file, a KenLM binary, or a "
-                         "folder written by src/lm.py")  # fmt: skip
-    return file
-
-
-def is_arpa(file: Path) -> bool:
-    """Return whether to read a file as ARPA: all except KenLM's binaries, which start with "mmap lm"."""
-    with file.open("rb") as opened:
-        return opened.read(7) != b"mmap lm"
 
 
 @contextmanager
@@ -161,12 +146,6 @@ def _silence_stderr() -> Iterator[None]:
         os.close(stderr)
 
 
-def _shorten(error: BaseException) -> str:
-    """Return the end of KenLM's message, which starts with lines of its source."""
-    text = " ".join(str(error).split()).rstrip(")")
-    return text.rpartition("Exception ")[2].rpartition("Exception. ")[2].rpartition("because ")[2][:200] or text[:200]
-
-
 def install(file: Path, folder: Path, language: str) -> dict[str, object]:
     """Write the lower-case copy of a model and its word list, and return its record. Raises UsageError."""
     lower_case(file, folder / ARPA, language)
@@ -175,21 +154,20 @@ def install(file: Path, folder: Path, language: str) -> dict[str, object]:
     return {"unit": "word", "vocabulary": len(words), "estimator": "none, an existing model"}
 
 
-FORMAT = b"mmap lm http://kheafield.com/code format version 5\n"
+MAGIC = b"mmap lm"  # the beginning of every KenLM binary; other files are read as ARPA
+FORMAT = MAGIC + b" http://kheafield.com/code format version 5\n"
 HAS_WORDS = 100  # header byte that is not 0 if the words are stored at the end of the file
 FIRST = b"<unk>\0"  # the first word; each word ends with a zero byte
 
 
 def read_binary_words(file: Path) -> list[str]:
     """Return the words of a KenLM binary, <unk> first. Raises UsageError for other formats, and without words."""
-    if file.stat().st_size <= HAS_WORDS:
-        raise UsageError(f"{file}: a damaged KenLM binary: its header is truncated")
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if content[: len(FORMAT)] != FORMAT:
-            raise UsageError(f"{file}: not a KenLM binary of format 5")
-        begin = content.rfind(FIRST)
+        if content[: len(FORMAT)] != FORMAT or len(content) <= HAS_WORDS:
+            raise UsageError(f"{file}: a damaged KenLM binary, or one of another format than 5")
         if not content[HAS_WORDS]:
             raise UsageError(f"{file}: contains no words; build_binary includes them unless an option prevents it")
+        begin = content.rfind(FIRST)
         if begin < 0 or content[-1]:
             raise UsageError(f"{file}: a damaged KenLM binary: its list of words is truncated")
         return [word.decode("utf-8", errors="replace") for word in content[begin:-1].split(b"\0")]

@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.language_models.lmplz import Fit
-from asr_ablations.language_models.model import RECURRENT
+from asr_ablations.language_models.model import RECURRENT, locate
 from asr_ablations.runs.checkpoint import read_checkpoint
-from asr_verdicts.errors import UsageError, choices
+from asr_verdicts.errors import UsageError
 
 END = 0  # the symbol at the start and end of a sentence; letters are numbered from 1
 IGNORED = -100
@@ -101,15 +101,9 @@ def save(model: LetterLSTM, folder: Path) -> None:
     torch.save({**sizes, "state_dict": model.state_dict()}, folder / RECURRENT)
 
 
-def load(path: object) -> tuple[LetterLSTM, Path]:
+def load(path: str | None) -> tuple[LetterLSTM, Path]:
     """Load a model of src/lm.py lm=lstm from a folder or file, without executing anything. Raises UsageError."""
-    if not path:
-        raise UsageError("decoder.lm is not set: expected a folder written by src/lm.py lm=lstm")
-    if not isinstance(path, str):
-        raise choices("decoder.lm", path, "the path of a file or folder")
-    file = Path(path) / RECURRENT if Path(path).is_dir() else Path(path)
-    if not file.exists():
-        raise UsageError(f"decoder.lm={path}: there is no {RECURRENT}; src/lm.py lm=lstm writes one")
+    file = locate("lm", path, [RECURRENT], f"a folder with {RECURRENT}: src/lm.py lm=lstm writes one")
     read = read_checkpoint(file)
     try:
         model = LetterLSTM(read["letters"], width=read["width"], layers=read["layers"])

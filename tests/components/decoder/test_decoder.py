@@ -85,9 +85,9 @@ WRONG = {
     "beam_width": ([0, -1, 2.5, True, "wide", 10**9], "a whole number from 1 to 65536"),
     "prune_beams": ([0, -1.0, float("nan"), "a"], "a number above 0"),
     "prune_symbols": ([0, -1.0, float("nan")], "a number above 0"),
-    "alpha": ([float("nan"), float("inf"), "a", True], "a finite number"),
-    "beta": ([float("nan"), float("-inf")], "a finite number"),
-    "unknown": ([float("nan")], "a finite number"),
+    "alpha": ([float("nan"), float("inf"), "a", True], "a number"),
+    "beta": ([float("nan"), float("-inf")], "a number"),
+    "unknown": ([float("nan")], "a number"),
 }
 
 
@@ -157,7 +157,7 @@ def test_a_model_of_the_other_unit() -> None:
 
 def test_a_list_of_words(tmp_path: Path) -> None:
     assert "decoder.words is not set" in refused("lexicon", LETTERS, words=None)
-    assert "cannot be read" in refused("lexicon", LETTERS, words="nowhere.txt")
+    assert "there is no such file" in refused("lexicon", LETTERS, words="nowhere.txt")
     for content, expected in {
         "": "it contains no words",
         "\n \n": "it contains no words",

@@ -25,26 +25,9 @@ from tests.helpers.trained_runs import write_trained
 from tests.helpers.triton_interpreter import interpret, without_its_warnings
 
 
-def test_losses_and_gradients_are_those_of_torch() -> None:
-    assert largest_difference("cpu") < 1e-5
-
-
-@pytest.mark.parametrize(
-    ("frames", "labels"),
-    [(0, []), (0, [1]), (1, [1]), (1, []), (2, [1, 1]), (3, [1, 1]), (3, [1, 2, 1])],
-    ids=["nothing", "no frame", "one frame", "no label", "infeasible", "feasible", "tight"],
-)
-def test_the_smallest_utterances(frames: int, labels: list[int]) -> None:
-    log_probs = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(2)).log_softmax(2)
-    sizes = torch.tensor([frames]), torch.tensor([len(labels)])
-    targets = torch.tensor(labels, dtype=torch.long)
-    expected = ctc_loss(log_probs.transpose(0, 1), targets, *sizes, reduction="none")
-    torch.testing.assert_close(device_ctc(log_probs, targets, *sizes), expected)
-
-
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernels run by numpy, in place of the references on the CPU."""
+    """The kernels run by numpy."""
     pytest.importorskip("triton")
     from asr_ablations.components.loss import ctc_kernels
 
@@ -56,6 +39,21 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 @without_its_warnings
 def test_kernels_give_the_numbers_of_torch() -> None:
     assert largest_difference("cpu") < 1e-5
+
+
+@pytest.mark.usefixtures("interpreted")
+@without_its_warnings
+@pytest.mark.parametrize(
+    ("frames", "labels"),
+    [(0, []), (0, [1]), (1, [1]), (1, []), (2, [1, 1]), (3, [1, 1]), (3, [1, 2, 1])],
+    ids=["nothing", "no frame", "one frame", "no label", "infeasible", "feasible", "tight"],
+)
+def test_the_smallest_utterances(frames: int, labels: list[int]) -> None:
+    log_probs = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(2)).log_softmax(2)
+    sizes = torch.tensor([frames]), torch.tensor([len(labels)])
+    targets = torch.tensor(labels, dtype=torch.long)
+    expected = ctc_loss(log_probs.transpose(0, 1), targets, *sizes, reduction="none")
+    torch.testing.assert_close(device_ctc(log_probs, targets, *sizes), expected)
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -306,5 +304,5 @@ def test_what_cannot_be_is_one_line(teacher, tiny_corpus, tmp_path):
     held = data_of(tiny_corpus, "cache=features", f"cache.root={tmp_path}")
     for file in (teacher / "alignments").glob("*.npz"):
         file.unlink()
-    with pytest.raises(UsageError, match=r"cache=features: expected pcm or none, because the trained model"):
+    with pytest.raises(UsageError, match=r"cache=features: expected pcm or none, because loss=aligned needs audio"):
         Aligned(run=str(teacher), reduction="frame").prepare(held.sets, torch.device("cpu"))

@@ -2,59 +2,22 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.autograd import gradcheck
 
 from asr_ablations.components.model import directions
-from asr_ablations.components.model.directions import _helper, call_both, flip_frames, reversal_indices
-from asr_ablations.components.rnn.gru import GRU
-from asr_ablations.components.rnn.lstm import LSTM
-from asr_ablations.components.rnn.recurrence import GRURecurrence, PlainRecurrence
-from asr_ablations.components.rnn.rnn import IN_PLACE, RNN
+from asr_ablations.components.model.directions import flip_frames, reversal_indices
 from asr_ablations.components.rnn.rnn_relu import RNNClippedReLU
 from tests.helpers.support import component
 
 INPUTS, HIDDEN = 5, 4
-CELLS: dict[str, tuple[Any, Any]] = {
-    "gru": (nn.GRU, lambda x, *weights: GRURecurrence.apply(x, *weights)),
-    "tanh": (nn.RNN, lambda x, *weights: PlainRecurrence.apply(x, *weights, *IN_PLACE["tanh"])),
-    "relu": (nn.RNN, lambda x, *weights: PlainRecurrence.apply(x, *weights, *IN_PLACE["relu"])),
-}
-every_cell = pytest.mark.parametrize("name", CELLS)
-
-
-def cell(name: str) -> Any:
-    torch.manual_seed(1)
-    options = {} if name == "gru" else {"nonlinearity": name}
-    return CELLS[name][0](INPUTS, HIDDEN, batch_first=True, **options).double()
 
 
 def inputs(batch: int = 3, frames: int = 20) -> torch.Tensor:
     generator = torch.Generator().manual_seed(2)
     return torch.randn(batch, frames, INPUTS, generator=generator, dtype=torch.float64).requires_grad_()
-
-
-@every_cell
-@pytest.mark.parametrize(("batch", "frames"), [(3, 20), (1, 1), (1, 7), (4, 1)])
-def test_outputs_and_gradients_are_those_of_torchs_cell(name: str, batch: int, frames: int) -> None:
-    """To 1e-12, also for one frame or one utterance."""
-    theirs, x = cell(name), inputs(batch, frames)
-    expected, result = theirs(x)[0], CELLS[name][1](x, *theirs.all_weights[0])
-    torch.testing.assert_close(result, expected, atol=1e-12, rtol=0)
-    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    leaves = [x, *theirs.parameters()]
-    ours = torch.autograd.grad((result * weights).sum(), leaves)
-    for gradient, other in zip(ours, torch.autograd.grad((expected * weights).sum(), leaves), strict=True):
-        torch.testing.assert_close(gradient, other, atol=1e-12, rtol=0)
-
-
-@every_cell
-def test_gradients_are_the_finite_differences(name: str) -> None:
-    assert gradcheck(CELLS[name][1], (inputs(2, 4), *cell(name).all_weights[0]))
 
 
 def test_a_clipped_cell_passes_nothing_back_from_its_ceiling() -> None:
@@ -67,77 +30,6 @@ def test_a_clipped_cell_passes_nothing_back_from_its_ceiling() -> None:
     (gradient,) = torch.autograd.grad(y.sum(), [x])
     moves = ((y > 0) & (y < 0.5)).float()
     torch.testing.assert_close(gradient, moves @ layer.cell.weight_ih_l0)
-
-
-@pytest.mark.parametrize("layer", [GRU(INPUTS, HIDDEN), RNN(INPUTS, HIDDEN, nonlinearity="tanh")])
-def test_layers_take_it_in_training_in_float32_alone(layer: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without gradients, and in 16 bits, torch's own cell computes the same."""
-    x, lengths = inputs().detach().float(), torch.tensor([20, 20, 20])
-    trained = layer(x, lengths)
-    assert "Recurrence" in type(trained.grad_fn).__name__
-    with torch.no_grad():
-        torch.testing.assert_close(layer(x, lengths), trained.detach(), atol=1e-6, rtol=0)
-    half = layer.bfloat16()(x.bfloat16(), lengths)
-    assert "Recurrence" not in type(half.grad_fn).__name__
-    torch.testing.assert_close(half.float(), trained, atol=0.05, rtol=0.05)
-
-
-def run(kind: type[nn.Module], threads: int) -> list[torch.Tensor]:
-    """Outputs and all gradients with a number of threads."""
-    torch.manual_seed(3)
-    first, second = kind(6, 4), kind(6, 4)
-    x = torch.randn(3, 7, 6, requires_grad=True)
-    torch.set_num_threads(threads)
-    y, z = call_both(first, second, x, x.flip(1), torch.tensor([7, 5, 2]))
-    (y.square().sum() + (y * z).sum()).backward()
-    assert torch.get_num_threads() == threads
-    return [y, z, x.grad, *(p.grad for module in (first, second) for p in module.parameters())]
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("kind", [GRU, LSTM])
-def test_outputs_and_gradients_are_those_of_one_thread(kind):
-    for one, two in zip(run(kind, 1), run(kind, 2), strict=True):
-        torch.testing.assert_close(two, one, atol=1e-6, rtol=1e-6)
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_without_gradients_nothing_is_kept(mode):
-    first, second = GRU(6, 4), GRU(6, 4)
-    torch.set_num_threads(2)
-    with mode():
-        x = torch.randn(2, 5, 6)  # made inside: a tensor of inference mode can be part of no graph at all
-        outputs = call_both(first, second, x, x, torch.tensor([5, 5]))
-        expected = first(x, None), second(x, None)
-    for results, wanted in zip(outputs, expected, strict=True):
-        assert results.grad_fn is None
-        torch.testing.assert_close(results, wanted)
-
-
-def test_an_error_in_the_second_direction_arrives():
-    torch.set_num_threads(2)
-    with pytest.raises(RuntimeError, match=r"cannot be multiplied|inner product"):
-        call_both(GRU(6, 4), GRU(5, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 6), torch.tensor([5, 5]))
-
-
-def test_the_second_direction_has_one_thread_whatever_this_one_sets_meanwhile() -> None:
-    """Where torch first needs the number, it takes what any thread set last: that must not be this thread's."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    pool = _helper.__wrapped__()
-    torch.set_num_threads(2)
-    try:
-        assert pool.submit(torch.get_num_threads).result() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        pool.shutdown()
-        torch.set_num_threads(before)
 
 
 def test_a_flip_is_its_own_gradient_bit_for_bit() -> None:

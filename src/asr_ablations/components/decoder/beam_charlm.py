@@ -1,12 +1,12 @@
 """Prefix beam search with an n-gram model of characters, the first attempt of Ambroszczyk2019 §2.2."""
 
 import heapq
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import kenlm
 import numpy as np
 
-from asr_ablations.components.decoder.beam_search import LanguageModelSearch
+from asr_ablations.components.decoder.beam import LanguageModelBeam
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, SPACE, load_characters
 
@@ -24,25 +24,15 @@ class Prefix(NamedTuple):
         return float(np.logaddexp(self.blank, self.symbol))
 
 
-class BeamCharLM(LanguageModelSearch):
+class BeamCharLM(LanguageModelBeam):
     """Decodes log_probs (B, T, V) in nats and lengths (B,) by log P_ctc + α log P_lm(characters) + β words.
 
     lm: an n-gram model whose words are single characters, with language_models.model.SPACE for the space. Other
     parameters are as in BeamLM.
     """
 
-    def __init__(
-        self,
-        alphabet: Alphabet,
-        *,
-        beam_width: int,
-        prune_beams: float,
-        prune_symbols: float,
-        lm: str | None,
-        alpha: float,
-        beta: float,
-    ) -> None:
-        super().__init__(alphabet, beam_width, prune_beams, prune_symbols, alpha, beta)
+    def __init__(self, alphabet: Alphabet, *, lm: str | None, **search: Any) -> None:
+        super().__init__(alphabet, **search)
         self.letters = alphabet.letters
         self.model = load_characters(lm, alphabet)
         self.files = {"lm": self.model.file}

@@ -1,15 +1,17 @@
 """Prefix beam search with an n-gram model of words: log P_ctc + α log P_lm + β words (Ambroszczyk2019 §1.5, §2.2)."""
 
+from typing import Any
+
 import kenlm
-import numpy as np
 from pyctcdecode.language_model import AbstractLanguageModel
 
-from asr_ablations.components.decoder.beam_search import LanguageModelSearch, best_text, build_search, check_finite
+from asr_ablations.components.decoder.beam import LanguageModelBeam
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models.model import NATS, WordModel, load_words
+from asr_ablations.language_models.model import NATS, load_words
+from asr_ablations.tools.checks import number
 
 
-class BeamLM(LanguageModelSearch):
+class BeamLM(LanguageModelBeam):
     """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts.
 
     - lm: an ARPA file, a KenLM binary, or a folder written by src/lm.py
@@ -20,26 +22,12 @@ class BeamLM(LanguageModelSearch):
     Raises UsageError for values out of range, and if the model is missing, damaged, or has other letters.
     """
 
-    def __init__(
-        self,
-        alphabet: Alphabet,
-        *,
-        beam_width: int,
-        prune_beams: float,
-        prune_symbols: float,
-        lm: str | None,
-        alpha: float,
-        beta: float,
-        unknown: float,
-    ) -> None:
-        super().__init__(alphabet, beam_width, prune_beams, prune_symbols, alpha, beta)
-        self.unknown = check_finite("unknown", unknown)
+    def __init__(self, alphabet: Alphabet, *, lm: str | None, unknown: float, **search: Any) -> None:
+        super().__init__(alphabet, **search)
+        self.unknown = number("decoder.unknown", unknown)
         self.model = load_words(lm, alphabet)
         self.files = {"lm": self.model.file}
-        self.search = build_search(alphabet, Fusion(self))
-
-    def best(self, row: np.ndarray) -> str:
-        return best_text(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
+        self.search = self.build_search(Fusion(self))
 
 
 class Fusion(AbstractLanguageModel):
@@ -50,11 +38,7 @@ class Fusion(AbstractLanguageModel):
     """
 
     def __init__(self, decoder: BeamLM) -> None:
-        self.decoder = decoder
-
-    @property
-    def model(self) -> WordModel:
-        return self.decoder.model
+        self.decoder, self.model = decoder, decoder.model
 
     @property
     def order(self) -> int:
@@ -75,7 +59,7 @@ class Fusion(AbstractLanguageModel):
         if word:
             state, words = kenlm.State(), 1
             score = self.model.ngrams.BaseScore(prev_state, word, state) * NATS
-            if not self.model.knows(word):
+            if word not in self.model.ngrams:
                 score += self.decoder.unknown
         if is_last_word:
             score += self.model.ngrams.BaseScore(state, "</s>", kenlm.State()) * NATS

@@ -1,40 +1,31 @@
 """Prefix beam search whose n best texts are rescored by a recurrent language model."""
 
+from typing import Any
+
 import numpy as np
 
-from asr_ablations.components.decoder.beam_search import LanguageModelSearch, best_texts, build_search
+from asr_ablations.components.decoder.beam import LanguageModelBeam
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.recurrent import load
 from asr_verdicts.errors import UsageError
 
 
-class BeamRescored(LanguageModelSearch):
+class BeamRescored(LanguageModelBeam):
     """Decodes log_probs (B, T, V) in nats and lengths (B,); takes the beam's best text by a combined score.
 
     The score is log P_ctc + α log P_lm + β words. lm is a folder written by src/lm.py lm=lstm. The beam itself uses no
     language model, so only the texts that it reaches are rescored. Other parameters and errors are as in BeamLM.
     """
 
-    def __init__(
-        self,
-        alphabet: Alphabet,
-        *,
-        beam_width: int,
-        prune_beams: float,
-        prune_symbols: float,
-        lm: str | None,
-        alpha: float,
-        beta: float,
-    ) -> None:
-        super().__init__(alphabet, beam_width, prune_beams, prune_symbols, alpha, beta)
+    def __init__(self, alphabet: Alphabet, *, lm: str | None, **search: Any) -> None:
+        super().__init__(alphabet, **search)
         self.model, file = load(lm)
         if missing := sorted(set(alphabet.letters) - set(self.model.letters)):
             raise UsageError(f"decoder.lm={lm}: the model lacks the letters {' '.join(missing)!r} of the alphabet")
         self.files = {"lm": file}
-        self.search = build_search(alphabet)
 
     def best(self, row: np.ndarray) -> str:
-        texts = best_texts(self.search, row, self.beam_width, self.prune_beams, self.prune_symbols)
+        texts = self.best_texts(row)
         language = self.model.scores(list(texts)) if self.alpha else [0.0] * len(texts)
         scores = {
             text: log_probability + self.alpha * score + self.beta * len(text.split())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.beam_search import check_nats, check_width, split_batch
+from asr_ablations.components.decoder.beam import check_nats, check_width, split_batch
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import read_words
 from asr_ablations.tools.errors import installs

@@ -9,28 +9,16 @@ from torch.nn.modules.conv import _ConvNd
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def weight_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
-    """Yield views of all weights with two or more dimensions, one matrix at a time."""
-    for _, matrix in _named_matrices(model):
-        yield matrix
+def weight_matrices(model: nn.Module, *, recurrent: bool | None = None) -> Iterator[torch.Tensor]:
+    """Yield views of all weights with two or more dimensions, one matrix at a time.
 
-
-def recurrent_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
-    """Yield views of the square matrices by which recurrent layers multiply their previous state."""
-    yield from (matrix for name, matrix in _named_matrices(model) if name.startswith("weight_hh_"))
-
-
-def other_matrices(model: nn.Module) -> Iterator[torch.Tensor]:
-    """Yield views of the weight_matrices that are not recurrent_matrices."""
-    yield from (matrix for name, matrix in _named_matrices(model) if not name.startswith("weight_hh_"))
-
-
-def _named_matrices(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    recurrent: True for the square matrices alone by which recurrent layers multiply their previous state, False for all
+    others.
+    """
     for module in model.modules():
         for name, weight in module.named_parameters(recurse=False):
-            if weight.dim() >= 2:
-                for matrix in weight.data.chunk(_count_stacked(module)):
-                    yield name, matrix
+            if weight.dim() >= 2 and recurrent in (None, name.startswith("weight_hh_")):
+                yield from weight.data.chunk(_count_stacked(module))
 
 
 def _count_stacked(module: nn.Module) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
@@ -13,19 +13,12 @@ from asr_ablations.tools.machine import one_at_a_time
 from asr_verdicts.errors import choices
 
 
-class Expected(TypedDict):
-    """Size of a file in bytes, and its SHA-256 if known."""
-
-    bytes: int
-    sha256: str | None
-
-
 class LibriSpeechModel:
     """Installs the published model <address>/<name>.arpa.gz. files: size and, if known, SHA-256 of every model. Raises
     UsageError if `name` is not among them, the download fails, or its size or hash differs.
     """
 
-    def __init__(self, *, name: str, address: str, files: Mapping[str, Expected]) -> None:
+    def __init__(self, *, name: str, address: str, files: Mapping[str, Mapping[str, Any]]) -> None:
         if name not in files:
             raise choices("lm.name", name, list(files))
         self.name, self.address, self.expected = name, address.rstrip("/"), files[name]
@@ -38,8 +31,8 @@ class LibriSpeechModel:
         address = f"{self.address}/{self.name}.arpa.gz"
         file = folder.parent / f".{self.name}.arpa.gz"
         with one_at_a_time(file.with_suffix(".lock"), f"waiting for another process that downloads {address}"):
-            expected = self.expected
-            download(address, file, checksum=expected["sha256"], size=expected["bytes"], setting="lm.address")
+            checksum, size = self.expected["sha256"], self.expected["bytes"]
+            download(address, file, checksum=checksum, size=size, setting="lm.address")
             try:
                 digest = sha256(file)
                 record = install(file, folder, corpus.language)

@@ -1,11 +1,11 @@
 """A config flattened to choices and values, for tables of runs: rnn: lstm, optimizer: adamw, optimizer.lr: 0.003."""
 
 import os
-from collections.abc import Iterator
+from typing import cast
 
 from asr_ablations.config.targets import MARKS, contents_by_name, groups, null_option, options_by_name
 from asr_ablations.runs.identity import of_the_experiment
-from asr_verdicts.config import MACHINE_KEYS, WHEREABOUTS, Config, flatten
+from asr_verdicts.config import MACHINE_KEYS, WHEREABOUTS, Config, flatten, within
 
 COMPARED = ("sweep", "ablation", "arms", "arm")
 """Keys that do not change results, but are read by comparisons of runs."""
@@ -19,26 +19,16 @@ def plain_config(config: Config) -> Config:
 
     Nulls and keys that only concern the machine are left out; ~ replaces the home folder.
     """
-    group_names = groups()
     plain: Config = {}
     for key, value in config.items():
-        if key in ("ablation", "arms"):
-            plain[key] = value
-        elif value is None and key in group_names and (name := null_option(key)):
-            plain[key] = name
-        elif isinstance(value, dict):
-            plain |= {key: name_option(key, value, config)} if key in group_names and "_target_" in value else {}
+        if isinstance(value, dict) and key not in ("ablation", "arms"):
+            plain |= {key: name_option(key, value, config)} if key in groups() and "_target_" in value else {}
             plain |= _leaves(value, f"{key}.")
         else:
-            plain[key] = value
-    visible = {key: value for key, value in plain.items() if not HIDDEN & {*_prefixes(key)}}
-    words = config.get("overrides")
-    typed = [str(word) for word in words] if isinstance(words, list) else []
-    return {
-        key: _without_home(value)
-        for key, value in {**visible, "overrides": of_the_experiment(typed)}.items()
-        if value is not None
-    }
+            plain[key] = null_option(key) if value is None and key in groups() else value
+    plain = {key: value for key, value in plain.items() if not within(key, HIDDEN)}
+    plain["overrides"] = of_the_experiment(map(str, cast(list[object], config.get("overrides") or [])))
+    return {key: _without_home(value) for key, value in plain.items() if value is not None}
 
 
 def name_option(group: str, node: Config, config: Config) -> str:
@@ -62,13 +52,6 @@ def name_option(group: str, node: Config, config: Config) -> str:
 
 def _leaves(node: Config, prefix: str = "") -> dict[str, object]:
     return {key: value for key, value in flatten(node, prefix).items() if key.rpartition(".")[2] not in MARKS}
-
-
-def _prefixes(key: str) -> Iterator[str]:
-    """Yield the dotted key and its prefixes: a.b.c, a.b, a."""
-    while key:
-        yield key
-        key = key.rpartition(".")[0]
 
 
 def _without_home(value: object) -> object:

@@ -1,19 +1,12 @@
 """Several loggers at once: logger=[wandb,tensorboard]."""
 
-from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from functools import partialmethod
 from typing import Any
 
 from pytorch_lightning.loggers import Logger
 
 from asr_ablations.runs.folder import Run
-from asr_ablations.training.contracts import (
-    LoggerFactory,
-    LoggerOfTables,
-    LoggerWithExitCode,
-    LoggerWithSummary,
-    Recording,
-)
+from asr_ablations.training.contracts import LoggerFactory
 
 
 class SeveralLoggers(Logger):
@@ -31,44 +24,21 @@ class SeveralLoggers(Logger):
     def version(self) -> int | str | None:
         return self.loggers[0].version
 
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        for logger in self.loggers:
-            logger.log_hyperparams(params, *args, **kwargs)
-
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         for logger in self.loggers:
             logger.log_metrics(dict(metrics), step)  # some loggers change it in place
 
-    def log_table(
-        self,
-        key: str,
-        columns: list[str],
-        data: list[list[str]],
-        *,
-        step: int | None = None,
-        recordings: Sequence[Recording] = (),
-    ) -> None:
+    def _call_each(self, method: str, *arguments: Any, **options: Any) -> None:
         for logger in self.loggers:
-            if isinstance(logger, LoggerOfTables):
-                logger.log_table(key, columns, data, step=step, recordings=recordings)
+            if hasattr(logger, method):
+                getattr(logger, method)(*arguments, **options)
 
-    def log_summary(self, values: Mapping[str, float | str]) -> None:
-        for logger in self.loggers:
-            if isinstance(logger, LoggerWithSummary):
-                logger.log_summary(values)
-
-    def save(self) -> None:
-        for logger in self.loggers:
-            logger.save()
-
-    def finalize(self, status: str) -> None:
-        for logger in self.loggers:
-            logger.finalize(status)
-
-    def finish(self, exit_code: int) -> None:
-        for logger in self.loggers:
-            if isinstance(logger, LoggerWithExitCode):
-                logger.finish(exit_code)
+    log_hyperparams = partialmethod(_call_each, "log_hyperparams")
+    log_table = partialmethod(_call_each, "log_table")
+    log_summary = partialmethod(_call_each, "log_summary")
+    save = partialmethod(_call_each, "save")
+    finalize = partialmethod(_call_each, "finalize")
+    finish = partialmethod(_call_each, "finish")
 
 
 def several_loggers(run: Run, *, loggers: dict[str, LoggerFactory]) -> Logger | None:

@@ -69,14 +69,12 @@ def wandb_logger(
 
     Raises UsageError for values that W&B does not accept.
     """
-    sendable, tags = (
-        [] if value is None else a_list(key, value)
-        for key, value in (("logger.artifacts", artifacts), ("logger.tags", tags))
-    )
+    artifacts = [] if artifacts is None else a_list("logger.artifacts", artifacts)
+    tags = [] if tags is None else a_list("logger.tags", tags)
     for key, value in (("logger.project", project), ("logger.entity", entity)):
         if label_or_null(key, value) is not None and not isinstance(value, str):
             raise choices(key, value, f"a name; quote a number: {key}=\"'{value}'\"")
-    for artifact in sendable:
+    for artifact in artifacts:
         if artifact not in ARTIFACTS:
             raise choices("logger.artifacts", artifact, list(ARTIFACTS))
     whole("logger.audio", audio, 0)
@@ -94,10 +92,15 @@ def wandb_logger(
         "job_type": "train",
         "tags": [*dict.fromkeys([*list_tags(run.folder, run.cfg.get("overrides") or []), *tags])],
         "notes": notes or (config.get("ablation") or {}).get("question"),
-        "config": {**plain_config(config), "identity": run.id, "arm": config.get("arm") or name_arm(run.name)},
+        # without the seed in the run's name, all seeds of an arm form one group
+        "config": {
+            **plain_config(config),
+            "identity": run.id,
+            "arm": config.get("arm") or re.sub(r"(^|\+)seed-[^+]*$", "", run.name) or "default",
+        },
         "dir": str(run.folder),
     }
-    logger = RunLogger(run, sendable, audio, options)
+    logger = RunLogger(run, artifacts, audio, options)
     if logger.experiment.url:
         print(f"W&B         {logger.experiment.url}", flush=True)
     return logger
@@ -157,9 +160,13 @@ class RunLogger(WandbLogger):
 
         if step is None:
             self._results.append(partial(self.log_table, key, columns, data, recordings=recordings))
-        if self.audio and recordings:
-            columns, data = [*columns, RECORDING], add_recordings(data, recordings, self.audio)
-        self._log({key: wandb.Table(columns=list(columns), data=data)}, step, commit=False)
+        rows: list[list[Any]] = [[*row] for row in data]
+        if self.audio and recordings:  # for the first rows of each set, whose name is in the first column
+            columns, counts = [*columns, RECORDING], Counter[str]()
+            for row, recording in zip(rows, recordings, strict=True):
+                counts[row[0]] += 1
+                row.append(_read_recording(recording) if counts[row[0]] <= self.audio else None)
+        self._log({key: wandb.Table(columns=list(columns), data=rows)}, step, commit=False)
 
     def _log(self, values: Mapping[str, Any], step: int | None, *, commit: bool) -> None:
         """Send values, and note if the server does not answer: tables are artifacts, which need an answer."""
@@ -176,50 +183,32 @@ class RunLogger(WandbLogger):
         """End W&B's run: otherwise W&B shows a crashed run as finished. If the server does not answer, save everything
         in an offline part.
         """
-        if not self._end(exit_code):
+        # a server that has not answered before is not waited for again
+        sent = not self._is_lost and (exit_code != 0 or self._send_artifacts())
+        if not (end(self.experiment, exit_code) and sent):
             print("W&B has not received everything: its server does not answer", file=sys.stderr, flush=True)
             self._experiment, self._is_lost = self._begin(offline=True), False
             for log in [*self._results]:
                 log()
-            self._end(exit_code)
+            if exit_code == 0:
+                self._send_artifacts()
+            end(self.experiment, exit_code)
         if command := sync_command([self.run.folder]):
             print(f"W&B         later: {command}", flush=True)
 
-    def _end(self, exit_code: int) -> bool:
-        """Return whether W&B has everything. A server that has not answered before is not waited for again."""
-        sent = not self._is_lost and (exit_code != 0 or self._send_artifacts())
-        return end(self.experiment, exit_code) and sent
-
     def _send_artifacts(self) -> bool:
         """Send those artifacts that exist. Return whether W&B accepted them."""
-        import wandb
-
         try:
             for name in self.artifacts:
-                path = self.run.folder / ARTIFACTS[name]
-                if path.exists():
-                    artifact = wandb.Artifact(f"{self.experiment.id}-{name}", type=name)
-                    artifact.add_file(str(path))
-                    self.experiment.log_artifact(artifact)
+                if (path := self.run.folder / ARTIFACTS[name]).exists():
+                    self.experiment.log_artifact(str(path), name=f"{self.experiment.id}-{name}", type=name)
         except refusals():
             return False
         return True
 
 
-def add_recordings(data: list[list[str]], recordings: Sequence[Recording], audio: int) -> list[list[Any]]:
-    """Add audio to the first `audio` rows of each set, whose name is in the first column.
-
-    Other rows get None, and so does a recording that can no longer be read.
-    """
-    counts: Counter[str] = Counter()
-    rows: list[list[Any]] = []
-    for row, recording in zip(data, recordings, strict=True):
-        counts[row[0]] += 1
-        rows.append([*row, _read_audio(recording) if counts[row[0]] <= audio else None])
-    return rows
-
-
-def _read_audio(recording: Recording) -> "wandb.Audio | None":
+def _read_recording(recording: Recording) -> "wandb.Audio | None":
+    """Read a row's audio; None if its file can no longer be read."""
     import wandb
 
     path, offset, seconds, channel = recording
@@ -241,11 +230,6 @@ def describe_folder(run: Run) -> Json:
         "declared": None if first is None else [len(first), evidence(first)],
         "speakers": {name: [set_.speakers, (set_.in_training or {}).get("speakers", 0)] for name, set_ in sets},
     }
-
-
-def name_arm(name: str) -> str:
-    """Remove the seed from the end of a run's name, so that all seeds of an arm form one group."""
-    return re.sub(r"(^|\+)seed-[^+]*$", "", name) or "default"
 
 
 def _read_start(run: Run) -> str:

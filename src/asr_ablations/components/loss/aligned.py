@@ -1,7 +1,7 @@
 """Cross-entropy with frame labels from a trained model, as in RETURNN's experiment (Doetsch2016 §6)."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.fingerprint import content_hash
-from asr_ablations.data.utterances import Utterance
 from asr_ablations.data.word_times import letter_frames
 from asr_ablations.runs.identity import sha256_of
 from asr_ablations.tools.content_keys import content_key, hash_classes, library_versions
@@ -51,8 +50,14 @@ class Aligned(Framewise):
         utterances = {_key(u.id, u.text): u for speech in sets.values() for u in speech.utterances}
         if utterances.keys() <= self.paths.keys():
             return
-        alphabets = {(speech.alphabet.characters, speech.alphabet.separation) for speech in sets.values()}
-        file = self.folder / "alignments" / f"{self._cache_key(list(utterances.values()), alphabets)}.npz"
+        key = content_key(
+            teacher=sha256_of(str(self.checkpoint)),
+            alphabets=sorted({(speech.alphabet.characters, speech.alphabet.separation) for speech in sets.values()}),
+            utterances=content_hash(list(utterances.values())),
+            sources=hash_classes([Aligned]),
+            versions=library_versions(),
+        )
+        file = self.folder / "alignments" / f"{key}.npz"
         file.parent.mkdir(exist_ok=True)
         with one_at_a_time(file.with_suffix(".lock"), f"waiting for the process that aligns with {self.checkpoint}"):
             if not file.exists():
@@ -63,24 +68,12 @@ class Aligned(Framewise):
         """Return aligned labels; linear ones before `prepare`, for benchmarks that only measure time."""
         if not self.paths:
             return super().labels(batch, lengths, frames)
-        try:
-            paths = [self.paths[_key(id_, text)] for id_, text in zip(batch.ids, batch.texts, strict=True)]
-        except KeyError as error:
-            raise UsageError(f"loss=aligned: utterance {error.args[0].split()[0]} was not aligned") from error
+        paths = [self.paths[_key(id_, text)] for id_, text in zip(batch.ids, batch.texts, strict=True)]
         device = batch.targets.device
         path_lengths = torch.tensor([len(path) for path in paths])[:, None]
         position = torch.arange(frames) * path_lengths // lengths.cpu().clamp(min=1)[:, None]
         padded = pad_sequence(paths, batch_first=True)
         return padded.gather(1, position.minimum(path_lengths - 1)).to(device, torch.long, non_blocking=True)
-
-    def _cache_key(self, utterances: list[Utterance], alphabets: Collection[tuple[str, str]]) -> str:
-        return content_key(
-            teacher=sha256_of(str(self.checkpoint)),
-            alphabets=sorted(alphabets),
-            utterances=content_hash(utterances),
-            sources=hash_classes([Aligned]),
-            versions=library_versions(),
-        )
 
     def _align(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
         """Yield keys and labels (T,) of all utterances, aligned one at a time.
@@ -99,12 +92,17 @@ class Aligned(Framewise):
                         f"{speech.alphabet.characters!r}"
                     )
                 for utterance in speech.utterances:
-                    samples = _read_samples(speech, utterance)
-                    labels = alphabet.encode(utterance.text)
+                    samples, _ = speech.store.read(utterance)
+                    if samples.ndim != 1:
+                        raise UsageError("cache=features: expected pcm or none, because loss=aligned needs audio")
+                    no_labels, none = torch.zeros(0, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+                    audio, length = torch.from_numpy(samples), torch.tensor([len(samples)])
+                    batch = Batch(audio, length, no_labels, none, [utterance.id], [""])
                     with torch.no_grad():
-                        log_probs, lengths = task(_make_batch(samples, utterance).to(device))
-                    path = frame_labels(log_probs[0, : int(lengths[0])].double().cpu().numpy(), labels)
-                    yield _key(utterance.id, utterance.text), path
+                        log_probs, lengths = task(batch.to(device))
+                    outputs = log_probs[0, : int(lengths[0])].double().cpu().numpy()
+                    labels = frame_labels(outputs, alphabet.encode(utterance.text))
+                    yield _key(utterance.id, utterance.text), labels
                     advance(1)
 
 
@@ -132,19 +130,6 @@ def _preserve_state() -> Iterator[None]:
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
 
 
-def _read_samples(speech: Speech, utterance: Utterance) -> np.ndarray:
-    values, _ = speech.store.read(utterance)
-    if values.ndim != 1:
-        raise UsageError("cache=features: expected pcm or none, because the trained model of loss=aligned needs audio")
-    return values
-
-
-def _make_batch(samples: np.ndarray, utterance: Utterance) -> Batch:
-    no_labels = torch.zeros(0, dtype=torch.long)
-    length = torch.tensor([len(samples)])
-    return Batch(torch.from_numpy(samples), length, no_labels, torch.zeros(1, dtype=torch.long), [utterance.id], [""])
-
-
 def _key(id_: str, text: str) -> str:
     """Name an utterance in a file of alignments; an id is not enough, because two sets may share it."""
     return f"{id_} {text}"
@@ -159,8 +144,7 @@ def _write(file: Path, paths: Mapping[str, np.ndarray]) -> None:
 
 def _read(file: Path) -> dict[str, torch.Tensor]:
     with np.load(file) as content:
-        labels, ends = content["labels"], content["ends"]
-        pieces = np.split(labels, ends[:-1])
-        return {
-            str(key): torch.from_numpy(path.astype(np.int64)) for key, path in zip(content["keys"], pieces, strict=True)
-        }
+        pieces = torch.from_numpy(content["labels"].astype(np.int64)).tensor_split(
+            torch.from_numpy(content["ends"])[:-1]
+        )
+        return dict(zip(map(str, content["keys"]), pieces, strict=True))

@@ -2,94 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from asr_ablations.components.norm.fused import Normalise, operations, usable
 from asr_ablations.native import operations as native
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.masks import valid_frames
-
-
-class NormaliseValid(torch.autograd.Function):
-    """Normalises x (B, T, …, D) over valid positions, clips it to low..high, and sets padding to 0.
-
-    Needs two or more valid positions. Updates the running mean and variance (D,). options: momentum, ε, low, high.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
-        mean: torch.Tensor,
-        variance: torch.Tensor,
-        frames: list[int],
-        options: tuple[float, float, float, float],
-    ) -> torch.Tensor:
-        momentum, epsilon, low, high = options
-        rows = _gather_valid(x, frames)
-        normal, *saved = torch.native_batch_norm(_as_image(rows), weight, bias, mean, variance, True, momentum, epsilon)
-        normal = _as_rows(normal)
-        clips = not (math.isinf(low) and math.isinf(high))
-        ctx.save_for_backward(rows, weight, mean, variance, *saved, *([normal] if clips else []))
-        ctx.frames, ctx.options, ctx.shape = frames, options, x.shape
-        return _scatter_valid(normal.clamp(low, high) if clips else normal, frames, x.shape)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        rows, weight, mean, variance, saved_mean, saved_deviation, *clipped = ctx.saved_tensors
-        _, epsilon, low, high = ctx.options
-        gradient = _gather_valid(gradients[0], ctx.frames)
-        for normal in clipped:
-            below, above = (
-                float(np.nextafter(np.float32(bound), np.float32(way * np.inf)))
-                for bound, way in ((low, -1), (high, 1))
-            )
-            # passes gradients between the two bounds, in a 25th of the time of torch.where
-            gradient = torch.ops.aten.hardtanh_backward(gradient, normal, below, above)
-        by_image, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
-            _as_image(gradient),
-            _as_image(rows),
-            weight,
-            mean,
-            variance,
-            saved_mean,
-            saved_deviation,
-            True,
-            epsilon,
-            [True] * 3,
-        )
-        return _scatter_valid(_as_rows(by_image), ctx.frames, ctx.shape), by_weight, by_bias, None, None, None, None
-
-
-def _gather_valid(x: torch.Tensor, frames: list[int]) -> torch.Tensor:
-    """Gather the valid rows (positions, D) of x (B, T, …, D)."""
-    parts = [utterance[:length].reshape(-1, x.shape[-1]) for utterance, length in zip(x, frames, strict=True)]
-    return torch.cat(parts)
-
-
-def _scatter_valid(rows: torch.Tensor, frames: list[int], shape: torch.Size) -> torch.Tensor:
-    """Invert _gather_valid, with 0 elsewhere."""
-    x, inner = rows.new_zeros(shape), math.prod(shape[2:-1])
-    for utterance, length, part in zip(x, frames, rows.split([inner * length for length in frames]), strict=True):
-        utterance[:length] = part.view(length, *shape[2:])
-    return x
-
-
-def _as_image(rows: torch.Tensor) -> torch.Tensor:
-    """View rows (N, D) as an image of N pixels and D channels, channels last."""
-    return rows.T[None, :, :, None]
-
-
-def _as_rows(image: torch.Tensor) -> torch.Tensor:
-    return image[0, :, :, 0].T
 
 
 def local(sums: torch.Tensor) -> torch.Tensor:
@@ -158,16 +78,13 @@ class BatchNorm(nn.Module):
         return self.training and usable(x.device.type)
 
     def normalise_valid(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        """Compute forward on a CPU in training, clipped to low..high."""
-        frames = lengths.tolist()
-        if sum(frames) * x[0, 0, ..., 0].numel() < 2:  # too few for a variance
+        """Compute forward on a CPU in training, clipped to low..high, by the native library if it is available."""
+        few = int(lengths.sum()) * x[0, 0, ..., 0].numel() < 2  # too few positions for a variance
+        if few or not native.usable(values := x.float(), self.weight, self.bias):
             return self.normalise_masked(x, lengths).clamp(low, high)
-        if native.usable(values := x.float(), self.weight, self.bias):
-            bounds: dict[str, float] = {"low": low, "high": high, "momentum": self.momentum, "epsilon": self.epsilon}
-            running = self.running_mean, self.running_variance
-            return native.batch_norm(values, lengths, self.weight, self.bias, running, **bounds).to(x.dtype)
-        buffers, options = (self.running_mean, self.running_variance), (self.momentum, self.epsilon, low, high)
-        return NormaliseValid.apply(x.float(), self.weight, self.bias, *buffers, frames, options).to(x.dtype)
+        bounds: dict[str, float] = {"low": low, "high": high, "momentum": self.momentum, "epsilon": self.epsilon}
+        running = self.running_mean, self.running_variance
+        return native.batch_norm(values, lengths, self.weight, self.bias, running, **bounds).to(x.dtype)
 
     def normalise_fused(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
         """Compute forward, clipped to low..high, which must enclose 0: on a GPU in 5 passes over x instead of 30."""

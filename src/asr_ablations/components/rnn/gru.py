@@ -3,7 +3,6 @@
 import torch
 from torch import nn
 
-from asr_ablations.components.rnn.recurrence import GRURecurrence, applies
 from asr_ablations.native.operations import Cell
 
 
@@ -15,10 +14,7 @@ class GRU(nn.Module):
         self.cell = nn.GRU(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        if not applies(x):
-            return self.cell(x)[0]
-        (weights,) = self.cell.all_weights
-        return GRURecurrence.apply(x, *weights)
+        return self.cell(x)[0]
 
     def native_cell(self) -> Cell:
         return Cell("gru", self.cell.all_weights[0])

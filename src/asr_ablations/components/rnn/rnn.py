@@ -3,11 +3,10 @@
 import torch
 from torch import nn
 
-from asr_ablations.components.rnn.recurrence import PlainRecurrence, applies, relu_slope, tanh_slope
 from asr_ablations.native.operations import Cell
 
-IN_PLACE = {"tanh": (torch.tanh_, tanh_slope), "relu": (torch.relu_, relu_slope)}
-"""The non-linearities of nn.RNN, and the derivatives of each."""
+NATIVE = {"tanh": "tanh", "relu": "clipped"}
+"""The native library's cell for each non-linearity of nn.RNN: a ReLU is clipped without a ceiling."""
 
 
 class RNN(nn.Module):
@@ -15,16 +14,12 @@ class RNN(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, *, nonlinearity: str) -> None:
         super().__init__()
-        if nonlinearity not in IN_PLACE:
-            raise ValueError(f"nonlinearity={nonlinearity}: expected {', '.join(IN_PLACE)}")
+        if nonlinearity not in NATIVE:
+            raise ValueError(f"nonlinearity={nonlinearity}: expected {', '.join(NATIVE)}")
         self.cell = nn.RNN(input_size, hidden_size, nonlinearity=nonlinearity, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        if not applies(x):
-            return self.cell(x)[0]
-        (weights,) = self.cell.all_weights
-        return PlainRecurrence.apply(x, *weights, *IN_PLACE[self.cell.nonlinearity])
+        return self.cell(x)[0]
 
     def native_cell(self) -> Cell:
-        kind = "tanh" if self.cell.nonlinearity == "tanh" else "clipped"  # without a ceiling
-        return Cell(kind, self.cell.all_weights[0])
+        return Cell(NATIVE[self.cell.nonlinearity], self.cell.all_weights[0])

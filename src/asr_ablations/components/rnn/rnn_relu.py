@@ -4,7 +4,6 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from asr_ablations.components.rnn.recurrence import PlainRecurrence, applies
 from asr_ablations.native.operations import Cell
 
 
@@ -23,9 +22,6 @@ class RNNClippedReLU(nn.Module):
         self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # only for the weights
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        if applies(x):
-            (weights,) = self.cell.all_weights
-            return PlainRecurrence.apply(x, *weights, self._clip_, self._slope)
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
         entering = linear(x.transpose(0, 1), inputs, input_bias + recurrent_bias)  # (T, B, gates · H)
         hidden = x.new_zeros(len(x), self.cell.hidden_size)
@@ -37,9 +33,3 @@ class RNNClippedReLU(nn.Module):
 
     def native_cell(self) -> Cell:
         return Cell("clipped", self.cell.all_weights[0], self.ceiling)
-
-    def _clip_(self, sums: torch.Tensor) -> torch.Tensor:
-        return sums.clamp_(0.0, self.ceiling)
-
-    def _slope(self, outputs: torch.Tensor) -> torch.Tensor:
-        return ((outputs > 0) & (outputs < self.ceiling)).to(outputs.dtype)
