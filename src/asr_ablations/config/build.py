@@ -108,9 +108,9 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
                 raise error.__cause__ from None
             if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
                 raise wanted from None
-            cause = error.__cause__ or error
-            is_missing = getattr(cause, "name", None) == target  # Hydra has found its module, and nothing in it
-            reason = "there is no such class" if is_missing else f"{type(cause).__name__}: {cause}"
+            failure = error.__cause__ or error
+            is_missing = getattr(failure, "name", None) == target  # Hydra has found its module, and nothing in it
+            reason = "there is no such class" if is_missing else f"{type(failure).__name__}: {failure}"
             raise UsageError(harmless_line(f"_target_={target}: cannot be imported: {reason}")) from error
     try:
         # the default conversion passes DictConfigs; plain containers are simpler to work with

@@ -119,7 +119,7 @@ def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alpha
 def _describe_foreign(group: list[Utterance], language: str, alphabet: Alphabet, learnable: set[str]) -> str:
     """Return the foreign characters of texts and the settings that remove or learn all of them."""
     signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
-    cures = []
+    cures: list[str] = []
     for name, cure in CURES.items():
         normalise = normalisation(name, language, "data.normalise", lower)
         if not cures and not any(alphabet.foreign(normalise(u.text)) for u in group):

@@ -19,7 +19,7 @@ Range = tuple[float, float]
 Item = TypeVar("Item")
 
 
-WHOLE: dict[str, dict[str, Range]] = {
+WHOLE: dict[str, dict[str, tuple[int, int]]] = {
     "rate": {"clean": (140, 180), "other": (125, 215)},  # words per minute
     "pitch": {"clean": (35, 65), "other": (15, 85)},  # 0 to 99, 50 is the voice's default
     "pitch_range": {"clean": (35, 65), "other": (15, 90)},  # 0 (flat) to 99

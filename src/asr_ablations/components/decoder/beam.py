@@ -81,7 +81,9 @@ class Beam:
         if not len(row):
             return {"": 0.0}
         # prune_history, on by default in decode(), would drop all but one of the prefixes that end in the same words
-        pruning = {"beam_prune_logp": -self.prune_beams, "token_min_logp": -self.prune_symbols, "prune_history": False}
+        pruning: dict[str, Any] = {
+            "beam_prune_logp": -self.prune_beams, "token_min_logp": -self.prune_symbols, "prune_history": False,
+        }  # fmt: skip
         texts: dict[str, float] = {}
         for text, _, _, log_probability, _ in self.search.decode_beams(row, beam_width=self.beam_width, **pruning):
             texts[text] = max(texts.get(text, -math.inf), log_probability)
