@@ -13,6 +13,7 @@ import wandb
 from asr_ablations.components.logger.several import several_loggers
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.compose import compose, separate_loggers
+from asr_ablations.data.audio import AVERAGED
 from asr_ablations.experiment.summary import finish, log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
@@ -68,7 +69,7 @@ def spoken(folder: Path, set_: str, count: int) -> list[UtteranceRow]:
         file = folder / f"{set_}-{number}.wav"
         soundfile.write(file, SPOKEN + number, RATE, subtype="PCM_16")
         row = {"set": set_, "id": file.stem, "reference": "a b", "hypothesis": "a"}
-        rows.append({**row, "audio": str(file), "offset": 1.0, "duration": 1.0})
+        rows.append({**row, "audio": str(file), "offset": 1.0, "duration": 1.0, "channel": AVERAGED})
     return cast(list[UtteranceRow], rows)
 
 

@@ -1,7 +1,7 @@
 """Cross-entropy with frame labels from a trained model, as in RETURNN's experiment (Doetsch2016 §6)."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.utterances import Utterance
 from asr_ablations.data.word_times import letter_frames
 from asr_ablations.runs.identity import sha256_of
 from asr_ablations.tools.content_keys import content_key, hash_classes, library_versions
@@ -50,19 +51,23 @@ class Aligned(Framewise):
         utterances = {_key(u.id, u.text): u for speech in sets.values() for u in speech.utterances}
         if utterances.keys() <= self.paths.keys():
             return
-        key = content_key(
-            teacher=sha256_of(str(self.checkpoint)),
-            alphabets=sorted({(speech.alphabet.characters, speech.alphabet.separation) for speech in sets.values()}),
-            utterances=content_hash(list(utterances.values())),
-            sources=hash_classes([Aligned]),
-            versions=library_versions(),
-        )
-        file = self.folder / "alignments" / f"{key}.npz"
+        alphabets = {(speech.alphabet.characters, speech.alphabet.separation) for speech in sets.values()}
+        file = self.folder / "alignments" / f"{self._cache_key(list(utterances.values()), alphabets)}.npz"
         file.parent.mkdir(exist_ok=True)
         with one_at_a_time(file.with_suffix(".lock"), f"waiting for the process that aligns with {self.checkpoint}"):
             if not file.exists():
                 _write(file, dict(self._align(sets, device)))
         self.paths = _read(file)
+
+    def _cache_key(self, utterances: list[Utterance], alphabets: Collection[tuple[str, str]]) -> str:
+        """Return a hash over everything that decides the alignments."""
+        return content_key(
+            teacher=sha256_of(str(self.checkpoint)),
+            alphabets=sorted(alphabets),
+            utterances=content_hash(utterances),
+            sources=hash_classes([Aligned]),
+            versions=library_versions(),
+        )
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
         """Return aligned labels; linear ones before `prepare`, for benchmarks that only measure time."""
