@@ -273,7 +273,7 @@ def test_an_artifact_of_utterances_is_read(tmp_path: Path) -> None:
         SimpleNamespace(type="utterances", download=download),
     ]
     assert to_record(run).utterances == rows
-    assert not [line for line in from_runs([run]).warnings if "seeds alone" in line]
+    assert not [line for line in from_runs([run]).warnings if "seeds only" in line]
 
 
 @pytest.mark.parametrize(
