@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +149,12 @@ def test_the_arms_of_training_size_are_tested_on_the_same_utterances() -> None:
     """Only then can its arms be compared: the same jobs, into the same folders, for all sets but the training set."""
     cfg = composed("training_size")
     requests = [build(composed("training_size", *arm).data).request for arm in arms(cfg) if "seed=0" in arm]
+    assert len({(request.language, request.words, request.seed) for request in requests}) == 1
     planned = {split: [plan(Path(), request, split) for request in requests] for split in SPLITS}
     assert [round(sum(job.seconds for job in jobs)) for jobs in planned["train"]] == [1800, 3600, 7200, 14400]
     for split in cfg.data.validation + cfg.data.test:
-        assert all(jobs == planned[split][0] for jobs in planned[split])
+        same = [[replace(job, request=requests[0]) for job in jobs] for jobs in planned[split]]
+        assert all(jobs == same[0] for jobs in same)
     tested = [sum(job.utterances or 0 for job in planned[split][0]) for split in cfg.data.test]
     assert tested == [1000, 1000]
 
