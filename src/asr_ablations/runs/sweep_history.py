@@ -113,7 +113,7 @@ def record_look(folder: Path, look: Look) -> str | None:
             if look.question not in {other.question for other in recorded}:
                 write_json(folder / LOOKS, asdict(Looks([*recorded, look])))
     except (UnreadableFileError, OSError) as error:
-        return f"this look was not recorded in {folder / LOOKS}: {error}"
+        return f"this look was not recorded: {folder / LOOKS}: {error}"
     return None
 
 
