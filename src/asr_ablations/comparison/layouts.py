@@ -17,7 +17,7 @@ from asr_verdicts.config import OWN, Config, flatten, within
 from asr_verdicts.declaration import declaration
 from asr_verdicts.design import Layout, Options, differing_beyond_seeds, fill_layout, find_or_check_factor
 from asr_verdicts.plan import VerdictPlan
-from asr_verdicts.record import AnyRun, Record, Records
+from asr_verdicts.record import AnyRun, Record, Records, Unfinished
 
 
 def lay_out(records: Records, options: Options, plan: VerdictPlan | None) -> Layout[Arm] | None:
@@ -48,7 +48,8 @@ def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[s
         absent = [run for run in records.unfinished if run.config and _belongs(run.config, planned.content, plan)]
         taken |= {id(run) for run in [*chosen, *absent]}
         arms.append(Arm(planned.name, finished, diverged, absent, planned.levels))
-    others = [run.folder.name for run in [*results, *records.unfinished] if id(run) not in taken]
+    rest: list[Record | Unfinished] = [*results, *records.unfinished]
+    others = [run.folder.name for run in rest if id(run) not in taken]
     names = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     return arms, [f"{names}: no run of the plan, left out"] if others else []
 

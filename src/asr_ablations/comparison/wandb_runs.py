@@ -72,10 +72,11 @@ def fetch(path: str) -> tuple[Records, Evidence]:
     if "WANDB__GRAPHQL_RETRY_MAX" not in os.environ:
         settings.x_graphql_retry_max = RETRIES
     wandb.setup(settings)
+    refused: tuple[type[Exception], ...] = (ValueError, *refusals())  # ValueError if there is no such project
     try:
         runs = list(wandb.Api().runs(project, filters={"group": group}))
         records = from_runs(runs)
-    except (ValueError, *refusals()) as error:  # ValueError if there is no such project
+    except refused as error:
         raise UsageError(f"wandb={path}: {' '.join(str(error).split())}") from error
     if not runs:
         raise UsageError(f"wandb={path}: there are no runs in this group")
