@@ -81,11 +81,15 @@ class Beam:
         if not len(row):
             return {"": 0.0}
         # prune_history, on by default in decode(), would drop all but one of the prefixes that end in the same words
-        pruning: dict[str, Any] = {
-            "beam_prune_logp": -self.prune_beams, "token_min_logp": -self.prune_symbols, "prune_history": False,
-        }  # fmt: skip
+        beams = self.search.decode_beams(
+            row,
+            beam_width=self.beam_width,
+            beam_prune_logp=-self.prune_beams,
+            token_min_logp=-self.prune_symbols,
+            prune_history=False,
+        )
         texts: dict[str, float] = {}
-        for text, _, _, log_probability, _ in self.search.decode_beams(row, beam_width=self.beam_width, **pruning):
+        for text, _, _, log_probability, _ in beams:
             texts[text] = max(texts.get(text, -math.inf), log_probability)
         return texts
 
