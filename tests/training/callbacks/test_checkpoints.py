@@ -150,6 +150,45 @@ def test_the_best_checkpoint_is_of_the_epoch_with_the_lowest_figure(
     assert json.loads((folder / "summary.json").read_text())["best_validation_wer"] == min(curves["wer"])
 
 
+def test_a_long_validation_is_left_at_once_for_the_checkpoint_before_it(
+    tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one: what the first took is known. The run goes on from the last batch, bit for bit."""
+    monkeypatch.setattr(resume, "LONG_VALIDATION", 0.0)
+    seen: list[int] = []
+
+    class SignalInValidation(pl.Callback):
+        def on_validation_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+            seen.append(trainer.current_epoch)
+            if seen[-1] == EPOCHS - 1:
+                signal.raise_signal(signal.SIGTERM)
+
+    cfg = config(tiny_corpus, tmp_path, "batch.size=3")  # the validation has two batches
+    with monkeypatch.context() as patched:
+        usual = fitting.trainer
+        patched.setattr(fitting, "trainer", with_callbacks(usual, SignalInValidation()))
+        with pytest.raises(Stopped):
+            train(cfg)
+    assert seen.count(EPOCHS - 1) == 1, "the next batch is not validated"
+    (path,) = tmp_path.rglob("last.ckpt")
+    position = torch.load(path, weights_only=True)["position"]
+    assert position["epoch"] == EPOCHS - 1
+    assert position["batches"] > 0
+    stopped = results(train(cfg))
+    whole = results(train(config(tiny_corpus, tmp_path / "whole", "batch.size=3")))
+    assert [key for key in whole if not same(stopped[key], whole[key])] == []
+
+
+@pytest.mark.parametrize(("ranks", "saves"), [(1, False), (2, True)])
+def test_several_ranks_save_before_a_first_validation_that_may_be_long(ranks: int, saves: bool, tmp_path: Path) -> None:
+    trainer: Any = SimpleNamespace(
+        world_size=ranks, is_last_batch=True, strategy=SimpleNamespace(broadcast=lambda decided: decided)
+    )
+    callback = resume.LastCheckpoint(tmp_path, 30.0, SimpleNamespace(received=None), dict)  # type: ignore[arg-type]
+    callback.setup(trainer, None, "fit")  # type: ignore[arg-type]
+    assert callback._agreed(trainer, BATCHES) == (saves, None)
+
+
 def _validations(folder: Path) -> list[dict[str, Any]]:
     return [row for row in read_metrics(folder) if row.get("validation/dev/loss") is not None]
 

@@ -1,6 +1,7 @@
 """Checkpoints from which a run continues as if it had never stopped."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,9 @@ def restore_threads(record: Run) -> None:
         torch.set_num_threads(threads)
 
 
+LONG_VALIDATION = 10.0  # seconds of a validation before which a checkpoint is written
+
+
 class LastCheckpoint(pl.Callback):
     """Writes `folder`/last.ckpt: before each epoch, after the last one, every `minutes`, and on a stop request.
 
@@ -76,6 +80,8 @@ class LastCheckpoint(pl.Callback):
     checkpoints within hooks, and a run resumed from one may log a step twice or not at all. Ours also hold the result
     of `record`, every rank's random state and the epoch's running means. All later numbers therefore equal an
     uninterrupted run's, bit for bit if the device is deterministic. Must be the first callback.
+
+    A checkpoint is also written just before a long validation, and a stop request then ends the validation at once.
     """
 
     def __init__(self, folder: Path, minutes: float, stop: StopRequest, record: Callable[[], Json]) -> None:
@@ -87,9 +93,12 @@ class LastCheckpoint(pl.Callback):
         self._resumed = False
         self._agreement = 0  # the batch at whose start the first rank broadcasts next
         self._counted = (0, 0.0)  # batch and time of the latest broadcast
+        self._validated = 0.0  # seconds of the latest validation; infinite before the first one of several ranks
+        self._left_at_once = False  # whether a checkpoint from just before this validation exists
 
-    def setup(self, *_: object, **__: object) -> None:
+    def setup(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
         self._began = self._saved = time.monotonic()
+        self._validated = math.inf if trainer.world_size > 1 else 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.stop.listen()  # again, because Lightning has replaced our handlers
@@ -107,14 +116,25 @@ class LastCheckpoint(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        self._resumed = False
+        self._resumed = self._left_at_once = False
         # not while gradients accumulate: checkpoints do not hold them
         if not batch_idx or batch_idx % trainer.accumulate_grad_batches:
             return
         save, signal_number = self._agreed(trainer, batch_idx)
         if save or signal_number:
             self._save(trainer, batch_idx)
+            self._left_at_once = trainer.is_last_batch
             self._stop_on(signal_number)
+
+    def on_validation_start(self, *_: object) -> None:
+        self._validated = -time.monotonic()
+
+    def on_validation_batch_start(self, *_: object) -> None:
+        if self._left_at_once:  # ranks need not wait for each other: the checkpoint is on disk
+            self._stop_on(self.stop.received)
+
+    def on_validation_end(self, *_: object) -> None:
+        self._validated += time.monotonic()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -147,7 +167,7 @@ class LastCheckpoint(pl.Callback):
     def _agreed(self, trainer: pl.Trainer, batch: int) -> tuple[bool, int | None]:
         """Return whether to save now, and the signal to stop on, if any. The first rank decides for all."""
         now = time.monotonic()
-        due = now - self._saved >= 60 * self.minutes
+        due = now - self._saved >= 60 * self.minutes or (trainer.is_last_batch and self._validated > LONG_VALIDATION)
         if trainer.world_size == 1:
             return due, self.stop.received
         if batch < self._agreement and not trainer.is_last_batch:
