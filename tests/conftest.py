@@ -4,6 +4,7 @@ import getpass
 import itertools
 import json
 import os
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -45,6 +46,9 @@ LIGHTNING_WARNINGS = (
 )
 """What a test that fits a model silences, as experiment.quiet does in a run."""
 SENTENCES = ("a cab", "bad dad", "a bed", "cab", "dad had a cab", "be a dab", "faded", "a bee")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def write_split(folder: Path, speakers: int, utterances: int, first: int) -> None:
