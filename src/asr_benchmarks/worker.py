@@ -60,6 +60,7 @@ class Worker:
     - threads: cores that the process may use, None for all
     - environment: additional variables
     - children: it starts processes itself
+    - first: the first of these cores, counted among those of this process
     - wait: raise errors of `make` now, not at the first call; without it, several workers start at once
     """
 
@@ -70,10 +71,11 @@ class Worker:
         environment: Mapping[str, str] | None = None,
         children: bool = False,
         wait: bool = True,
+        first: int = 0,
     ) -> None:
         context = get_context("spawn")
         self._pipe, other_end = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other_end, make, threads), daemon=not children)
+        self._process = context.Process(target=_serve, args=(other_end, make, threads, first), daemon=not children)
         limits = {} if threads is None else dict.fromkeys(LIMITS, str(threads))
         added = {**limits, **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
@@ -157,7 +159,7 @@ class Group:
         for rank in range(count):
             variables = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
             pinned, environment = (None, variables) if ranks else (threads, {})
-            self.workers.append(Worker(make, pinned, environment, wait=False))
+            self.workers.append(Worker(make, pinned, environment, wait=False, first=rank * threads))
 
     def call(self, method: str, *arguments: object) -> list[Any]:
         """Call a method of all objects. The first error ends every process, because others might wait for it."""
@@ -282,9 +284,10 @@ def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, 
     return {key: Measured(timings[key], steps[key], *figures[key]) for key in workers}
 
 
-def _serve(pipe: Connection, make: Callable[[], object], threads: int | None) -> None:
+def _serve(pipe: Connection, make: Callable[[], object], threads: int | None, first: int) -> None:
     if threads is not None and threads < cores() and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        available = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, [available[(first + number) % len(available)] for number in range(threads)])
     try:
         instance = make()
         pipe.send((True, None))

@@ -103,6 +103,9 @@ class Counter:
     def about(self):
         return {"cores": cores(), "threads": os.environ.get("OMP_NUM_THREADS"), "variable": os.environ.get("VARIABLE")}
 
+    def place(self):
+        return os.sched_getaffinity(0)
+
     def grow(self):
         self.memory = bytearray(200_000_000)
         return sum(self.memory[::4096])
@@ -191,6 +194,15 @@ def test_ranks_know_their_numbers_and_the_error_of_any_ends_all():
         assert group.call("identify") == [["0", "2", "0", "3"], ["1", "2", "1", "3"]]
         with pytest.raises(WorkerError, match=r"^ValueError: out of memory$"):
             group.call("fail_as_the_second")
+
+
+@pytest.mark.skipif(cores() < 2, reason="one core")
+def test_trainings_at_the_same_time_have_cores_of_their_own():
+    with Group(Counter, 3, threads=1) as group:
+        first, second, third = group.call("place")
+    assert [len(first), len(second)] == [1, 1]
+    assert not first & second
+    assert third <= os.sched_getaffinity(0)
 
 
 MINE = {
