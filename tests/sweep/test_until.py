@@ -42,7 +42,7 @@ def keys(**changed: Any) -> UntilVerdict:
         ({"margin": "wide"}, r"until\.margin=wide: expected a number above 0"),
         ({"seeds": 1}, r"until\.seeds=1: expected a whole number from 2 to"),
         ({"hours": -1}, r"until\.hours=-1: expected a number above 0"),
-        ({"looks": [3, 3]}, r"until\.looks=\[3, 3\]: expected increasing numbers"),
+        ({"looks": [3, 3]}, r"until\.looks=\[3, 3\]: expected increasing whole numbers"),
         ({"looks": [1, 3]}, r"until\.looks=\[1, 3\]: expected increasing whole numbers from 2 on"),
         ({"alpha": 0.5}, r"until\.alpha=0\.5: expected a number above 0"),
         ({"hopeless": 1}, r"until\.hopeless=1: expected a number from 0 to below 1"),
