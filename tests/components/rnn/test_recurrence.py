@@ -9,6 +9,8 @@ from torch import nn
 
 from asr_ablations.components.model import directions
 from asr_ablations.components.model.directions import flip_frames, reversal_indices
+from asr_ablations.components.rnn.gru import GRU
+from asr_ablations.components.rnn.lstm import LSTM
 from asr_ablations.components.rnn.rnn_relu import RNNClippedReLU
 from tests.helpers.support import component
 
@@ -83,6 +85,62 @@ def test_streams_wait_for_each_other_and_keep_their_memory(monkeypatch: pytest.M
         "main waits for side", (other.data_ptr(), "main"),
     ]  # fmt: skip
     assert torch.equal(one, nn.functional.linear(x, first.weight, first.bias))
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_two_threads_give_the_outputs_of_one_and_keep_nothing(kind: type[nn.Module], mode: type) -> None:
+    first, second = kind(6, 4), kind(6, 4)
+    with mode():
+        x = torch.randn(2, 5, 6)  # made inside: a tensor of inference mode can be part of no graph at all
+        outputs = directions.call_in_two_threads(first, second, x, x.flip(1), torch.tensor([5, 5]))
+        expected = first(x, None), second(x.flip(1), None)
+    assert torch.get_num_threads() == 2
+    for result, wanted in zip(outputs, expected, strict=True):
+        assert result.grad_fn is None
+        torch.testing.assert_close(result, wanted, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_an_evaluation_takes_two_threads_and_a_training_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    real = directions.call_in_two_threads
+    monkeypatch.setattr(directions, "call_in_two_threads", lambda *values: (calls.append(1), real(*values))[1])
+    layer = directions.Directions(LSTM, 6, 4, directions="sum").eval()
+    x, lengths = torch.randn(2, 5, 6), torch.tensor([5, 3])
+    alone = layer(x, lengths)
+    assert not calls
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, lengths), alone.detach(), atol=1e-6, rtol=1e-6)
+    assert calls
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_an_error_in_the_second_direction_arrives() -> None:
+    x, lengths = torch.randn(2, 5, 6), torch.tensor([5, 5])
+    with pytest.raises(RuntimeError, match=r"cannot be multiplied|inner product|input.size"):
+        directions.call_in_two_threads(GRU(6, 4), GRU(5, 4), x, x, lengths)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_second_direction_has_one_thread_whatever_this_one_sets_meanwhile() -> None:
+    """Where torch first needs the number, it takes what any thread set last: that must not be this thread's."""
+    pool = directions._helper.__wrapped__()
+    assert not pool.submit(torch.is_grad_enabled).result()
+    torch.set_num_threads(2)
+    assert pool.submit(torch.get_num_threads).result() == 1
+    assert torch.get_num_threads() == 2
+    pool.shutdown()
 
 
 CELL_INPUTS, CELL_HIDDEN, LENGTHS = 6, 5, torch.tensor([40, 40, 40])

@@ -1,5 +1,6 @@
 """One or two directions, built from any recurrent layer for one direction."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cache
 from typing import Any
@@ -38,6 +39,30 @@ def call_in_two_streams(
 @cache
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
+
+
+def call_in_two_threads(
+    first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute first(x, lengths) and second(y, lengths) on a CPU at the same time, with one core each, no gradients."""
+    threads = torch.get_num_threads()
+    second_output = _helper().submit(second, y, lengths)
+    torch.set_num_threads(1)
+    try:
+        return first(x, lengths), second_output.result()
+    finally:
+        torch.set_num_threads(threads)
+
+
+@cache
+def _helper() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "second-direction", _prepare_helper)
+
+
+def _prepare_helper() -> None:
+    torch.set_grad_enabled(False)  # each thread has its own switch
+    torch.set_num_threads(1)
+    torch.get_num_threads()  # the first use; a later one would take the number that any thread set last
 
 
 KINDS = ("forward", "sum", "concat")
@@ -88,6 +113,8 @@ class Directions(nn.Module):
         flipped = flip_frames(x, flip)
         if x.device.type == "cuda":
             y, reversed_y = call_in_two_streams(self.forwards, self.backwards, x, flipped, lengths)
+        elif x.device.type == "cpu" and torch.get_num_threads() > 1 and not torch.is_grad_enabled():
+            y, reversed_y = call_in_two_threads(self.forwards, self.backwards, x, flipped, lengths)
         else:
             y, reversed_y = self.forwards(x, lengths), self.backwards(flipped, lengths)
         z = flip_frames(reversed_y, flip)
