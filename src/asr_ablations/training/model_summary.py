@@ -54,7 +54,7 @@ def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
             part.register_forward_pre_hook(partial(before, name))
             part.register_forward_hook(partial(after, name))
     weight = next(model.parameters())
-    with torch.no_grad():
+    with torch.enable_grad():  # without gradients, two directions would be called in any order
         for batch, frames in PROBES:
             probe = torch.zeros(batch, frames, features, dtype=weight.dtype, device=weight.device)
             model(probe, torch.full((batch,), frames))
