@@ -132,7 +132,7 @@ def _names_class(key: str) -> bool:
 def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
     """Return the arms whose difference is a proper part of this arm's, largest first.
 
-    Keys that an arm's option lacks are not part of another arm's difference, and neither are names of classes.
+    Names of classes do not count, nor do keys that an arm's option lacks.
     """
     brought = {
         arm: {key: values for key, values in keys.items() if not _names_class(key) and values[0] is not MISSING}

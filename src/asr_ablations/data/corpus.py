@@ -220,7 +220,7 @@ class Paths(Corpus):
     needed: ClassVar[Sequence[str]] = ("",)
     """Files that every path must have; "" for the path itself."""
     layout: ClassVar[str]
-    """What a path is, for the message about a missing file."""
+    """The kind of folder or file that a path must be, for the message about a missing file."""
 
     def __init__(self, *, speaker_of: str | None, **options: "Unpack[CorpusOptions]") -> None:
         if speaker_of is not None:

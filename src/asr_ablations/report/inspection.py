@@ -1,4 +1,4 @@
-"""Utterances in detail: the worst with recordings, confusions, and those of a single run as its model sees them."""
+"""Utterances in detail: the worst ones with recordings, confusions, and how the model of a single run sees them."""
 
 import base64
 import io

@@ -1,5 +1,6 @@
 """The network of Doetsch2016 §6 in plain PyTorch, and its frame error rate."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,7 @@ def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Fra
     return 100 * wrong / count
 
 
-class Engine:
+class Engine(ABC):
     """A Trainer of the Network on the Frames of a folder. A step is an epoch. Each rank counts its own frames. All
     engines have the same first weights. config: of the run, as YAML.
     """
@@ -128,9 +129,9 @@ class Engine:
         self.folder, self.settings = Path(folder), settings
         self.frames = Frames(self.folder, settings)
 
+    @abstractmethod
     def compute_logits(self, x: torch.Tensor) -> torch.Tensor:
         """Compute logits (B, T, V) from features (B, T, D)."""
-        raise NotImplementedError
 
     def error_rate(self) -> float:
         return frame_error_rate(self.compute_logits, self.frames)

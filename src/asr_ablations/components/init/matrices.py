@@ -12,8 +12,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 def weight_matrices(model: nn.Module, *, recurrent: bool | None = None) -> Iterator[torch.Tensor]:
     """Yield views of all weights with two or more dimensions, one matrix at a time.
 
-    recurrent: True for the square matrices alone by which recurrent layers multiply their previous state, False for all
-    others.
+    recurrent: True yields only the matrices that multiply a recurrent layer's previous state; False yields the others.
     """
     for module in model.modules():
         for name, weight in module.named_parameters(recurse=False):

@@ -43,9 +43,9 @@ def check_figures(names: Iterable[str]) -> list[str]:
 
 
 def write_figures(comparison: Comparison, folder: Path, names: Iterable[str] = ()) -> list[Path]:
-    """Write these figures, by default all that the runs have data for, as PNG, SVG and PDF; return their paths.
+    """Write figures as PNG, SVG and PDF, and return their paths. names: by default, all for which the runs have data.
 
-    Curves of the longer CER, which is rarely used, are drawn by default only if it is compared.
+    Curves of the longer CER are drawn by default only if it is compared.
     """
     rare = () if comparison.metric == CER_LONGER.name else tuple(f"{CER_LONGER.name}_by_{axis}" for axis in AXES)
     wanted = list(names) or [name for name in FIGURES if name not in rare]

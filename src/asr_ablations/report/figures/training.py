@@ -178,7 +178,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
         look = {**line(number), **marker(number), "capsize": 3, "label": name or "measured"}
         minutes = [(row.processes, row.epoch_seconds / 60, *[(row.deviation or 0.0) / 60] * 2) for row in series]
         ratios = [(row.processes, row.speed_up.value, row.speed_up.low, row.speed_up.high) for row in series]
-        speed_ups = [(x, y, y - (low or y), (high or y) - y) for x, y, low, high in ratios]  # a point has no interval
+        speed_ups = [(x, y, y - (low or y), (high or y) - y) for x, y, low, high in ratios]  # None: without an interval
         prices = [(row.processes, row.price, 0.0, 0.0) for row in series if row.price is not None]
         for panel, points in zip(axes, (minutes, speed_ups, prices), strict=False):
             x, y, *lengths = np.array(points).reshape(-1, 4).T

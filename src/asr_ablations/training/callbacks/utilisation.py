@@ -195,7 +195,7 @@ class Host:
                     times = process.cpu_times()
                     busy += self._added(process, "busy", times.user + times.system)
                     resident += process.memory_info().rss
-                    with suppress(AttributeError, psutil.AccessDenied, NotImplementedError):
+                    with suppress(AttributeError, psutil.AccessDenied):
                         # macOS has no such counter, and a container may hide it
                         read = (read or 0) + self._added(process, "read", process.io_counters().read_bytes)
             except psutil.Error:  # the process has ended
