@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
 from asr_ablations.tools.errors import Stopped, stop_before
 from asr_ablations.tools.files import CONF, typed, version
 from asr_ablations.tools.reference import Help
-from asr_ablations.tools.signals import handle_on_a_stack_of_their_own
+from asr_ablations.tools.signals import handle_on_a_stack_of_their_own, interrupt
 from asr_verdicts.errors import UsageError
 
 
@@ -116,6 +117,8 @@ def entry(
             if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name in older versions
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             handle_on_a_stack_of_their_own()
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, interrupt)
             prepare_command()
             use_loader()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are printed here; Hydra would print a page and exit 1

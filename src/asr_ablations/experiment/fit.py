@@ -18,7 +18,6 @@ from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
 from asr_ablations.runs.sweep_history import planned_run
-from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import trainer
@@ -118,7 +117,7 @@ class TrainingRun:
         self.record.phases["train"] = self.last.seconds
         for received in gather_from_ranks(self.stop.received):  # stops before evaluation, which may take long
             if received:
-                raise Stopped(received)
+                self.stop.raise_stopped(received)
 
     def _evaluate(self) -> None:
         started = time.perf_counter()

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import psutil
 
@@ -61,6 +63,11 @@ def _mask(how: int) -> Iterator[None]:
 def stopping_signals() -> list[signal.Signals]:
     """Return the stop signals to handle. Under nohup, SIGHUP stays ignored."""
     return [number for number in STOPPING if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Raise KeyboardInterrupt. Commands handle SIGINT by this, so that a handler can tell them from a notebook."""
+    raise KeyboardInterrupt
 
 
 def end_at_once_on_another(exit_code: int) -> None:

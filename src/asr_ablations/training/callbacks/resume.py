@@ -16,7 +16,6 @@ from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import LAST, last_checkpoint
 from asr_ablations.runs.reader import read_environment
 from asr_ablations.runs.status import reason
-from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
@@ -188,7 +187,7 @@ class LastCheckpoint(pl.Callback):
 
     def _stop_on(self, signal_number: int | None) -> None:
         if signal_number:
-            raise Stopped(signal_number)
+            self.stop.raise_stopped(signal_number)
 
 
 class RestoreState(pl.Callback):
