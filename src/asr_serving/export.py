@@ -37,8 +37,9 @@ def card(trained: Trained, file: str) -> str:
     environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else Environment()
     sets = read_data(trained.folder).sets if finished else {}
     parameters = sum(p.numel() for p in trained.task.parameters())
-    code, corpus, characters = environment.code, trained.data.corpus, trained.task.alphabet.characters
-    spelled = " ".join("space" if character == " " else f"`{character}`" for character in characters)
+    code, corpus, symbols = environment.code, trained.data.corpus, trained.task.alphabet.symbols
+    spelled = " ".join("space" if symbol == " " else f"`{symbol}`" for symbol in symbols)
+    units = "characters" if trained.task.alphabet.spells else "pieces of words"
     settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
     size, train = f"Its size is {UNKNOWN}.", sets.get("train")
     if train is not None:
@@ -48,7 +49,7 @@ def card(trained: Trained, file: str) -> str:
         f"# {file}",
         "",
         f"Speech recognition by CTC: {parameters / 1e6:.2f} million parameters, waveforms at 16 kHz in, "
-        f"log-probabilities of {len(characters)} characters out ({spelled}).",
+        f"log-probabilities of {len(symbols)} {units} out ({spelled}).",
         "",
         "## Training",
         "",
@@ -133,7 +134,7 @@ def metadata(trained: Trained, samples: str) -> dict[str, object]:
     return {
         "run": run or trained.folder.resolve().name,
         "checkpoint": trained.checkpoint.name,
-        "symbols": ["", *trained.task.alphabet.characters],
+        "symbols": ["", *trained.task.alphabet.symbols],
         "blank": 0,
         "separation": trained.task.alphabet.separation,
         "sample_rate": SAMPLE_RATE,

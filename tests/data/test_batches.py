@@ -15,7 +15,7 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.dataset import Item, collate
@@ -25,7 +25,7 @@ from asr_verdicts.errors import UsageError
 from tests.helpers.interpreter import expect, program
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
-LETTERS = Alphabet("abcdefgh ")
+LETTERS = Letters("abcdefgh ")
 
 
 def utterance(id_: str, text: str, seconds: float = 1.0) -> Utterance:

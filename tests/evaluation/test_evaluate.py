@@ -12,7 +12,7 @@ from hydra import initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.evaluation import evaluate as job
 from asr_ablations.evaluation.evaluate import evaluate
@@ -181,7 +181,7 @@ def test_a_test_set_under_another_name_is_not_tuned_on(tmp_path: Path, tiny_corp
 def test_decoders_are_compared_as_arms(tmp_path: Path, tiny_corpus: Path) -> None:
     run = write_trained(tmp_path, tiny_corpus)
     record_as_a_run(run)
-    words = lists(Alphabet("abdecfh "), 1)[0]
+    words = lists(Letters("abdecfh "), 1)[0]
     arms = [
         [],
         ["decoder=beam", "decoder.beam_width=2"],

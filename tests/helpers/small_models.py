@@ -12,14 +12,14 @@ import torch
 from omegaconf import OmegaConf
 
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Alphabet, Letters
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import Entry, write_arpa
 from asr_ablations.language_models.recurrent import LetterLSTM, save
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 
-LETTERS = Alphabet("ab ")
+LETTERS = Letters("ab ")
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.commands.make_lm import _fit, make
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.language_models import lmplz
 from asr_ablations.language_models.lmplz import fit
 from asr_ablations.language_models.model import install, load, load_words, read_words
@@ -27,7 +27,7 @@ from tests.helpers.archive_server import Server, serving, sha256
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 from tests.helpers.support import CONF, compose, group_options, shared_data, standing_corpus, tiny_overrides
 
-ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
+ENGLISH = Letters("abcdefghijklmnopqrstuvwxyz '")
 
 
 def request(outputs: Path, root: Path | None, *overrides: str) -> DictConfig:
@@ -178,7 +178,7 @@ def test_words_of_a_model_get_the_form_of_transcripts(tmp_path: Path) -> None:
 
 
 def test_a_text_and_a_list_of_words_in_other_forms(tmp_path: Path) -> None:
-    file, polish = tmp_path / "text", Alphabet(" 'aćlźż")
+    file, polish = tmp_path / "text", Letters(" 'aćlźż")
     file.write_text("\ufeff" + unicodedata.normalize("NFD", "ŻA’\u00ad ĆLA\n"), encoding="utf-8")
     assert collect(standing_corpus(), polish, str(file), []).sentences == [["ża'", "ćla"]]
     file.write_text(unicodedata.normalize("NFD", "ża ćla\n"), encoding="utf-8")

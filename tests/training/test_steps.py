@@ -15,7 +15,7 @@ from pytorch_lightning.plugins import MixedPrecision
 from torch import nn
 
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.batch import Batch
 from asr_ablations.training import assembly
 from asr_ablations.training.assembly import assemble, trainer
@@ -353,7 +353,7 @@ def test_a_drawing_can_be_read_by_a_person() -> None:
     assert len(starts) == len(ends) == 1
 
 
-ALPHABET = Alphabet("abc ")
+ALPHABET = Letters("abc ")
 TEXTS = ["abc cab", "a", "bb"]
 LENGTHS = torch.tensor([230, 40, 0])
 

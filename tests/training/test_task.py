@@ -259,7 +259,7 @@ def test_a_checkpoint_holds_nothing_but_data_and_gives_the_weights_back(fitted: 
     other.on_load_checkpoint(checkpoint)
     other.load_state_dict(checkpoint["state_dict"])
     assert torch.equal(weights(other), weights(fitted.task))
-    assert checkpoint["alphabet"] == "abcdefghijklmnopqrstuvwxyz '"
+    assert checkpoint["alphabet"] == {"characters": "abcdefghijklmnopqrstuvwxyz '", "separation": ""}
 
 
 def test_a_checkpoint_of_another_alphabet_is_refused(fitted: Fitted) -> None:

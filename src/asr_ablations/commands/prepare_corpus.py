@@ -50,7 +50,7 @@ def prepare(cfg: DictConfig) -> None:
     for name, counts in shared.items():
         if sentences := counts["sentences"]:
             print(f"{sentences} of {len(used[name])} sentences of {harmless_line(name)} are in training, word for word")
-    print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
+    print(f"alphabet {task.alphabet.key!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
     print_unread(cfg, "prepare")
 
 

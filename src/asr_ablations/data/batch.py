@@ -1,6 +1,6 @@
 """Batches of utterances."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -138,6 +138,9 @@ class AlphabetFactory(Protocol):
 
     def __call__(self, corpus: Corpus) -> Alphabet:
         """May read the training text. A fixed alphabet does not, so the corpus need not be prepared for it."""
+
+    def restore(self, state: Mapping[str, object]) -> Alphabet:
+        """Return the alphabet whose `state()` a checkpoint keeps, without the training text."""
 
 
 @runtime_checkable

@@ -131,7 +131,7 @@ class SpeechData(pl.LightningDataModule):
                 self.screened["train"].kept,
                 [screened.kept for name, screened in self.screened.items() if name != "train"],
             ),
-            "alphabet": self.alphabet.characters,
+            "alphabet": self.alphabet.key,
             "separation": self.alphabet.separation,
         }
 

@@ -13,7 +13,7 @@ from asr_ablations.data.alphabet import Alphabet
 @dataclass(frozen=True)
 class Word:
     """A word with start and end in seconds, and the acoustic model's confidence from 0 to 1. The confidence is the
-    geometric mean of the letters' probabilities in their frames on the best CTC path.
+    geometric mean of the labels' probabilities in their frames on the best CTC path.
     """
 
     word: str
@@ -25,26 +25,24 @@ class Word:
 def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, offset: float) -> list[Word]:
     """Return the words of a decoded text on its most probable path through log_probs (T, V), in nats.
 
-    step: seconds per frame; offset: added to all times. A word ends with the frame of its last letter, which CTC often
+    step: seconds per frame; offset: added to all times. A word ends with the frame of its last label, which CTC often
     emits before the end of the sound.
     """
     if not text:
         return []
     scores = log_probs.detach().cpu().double().numpy()
     labels = alphabet.encode(text)
-    frames_of = letter_frames(scores, labels)
-    words, position = [], 0
-    for word in text.split(" "):
-        letters = range(position, position + len(alphabet.encode(word)))
-        position = letters.stop + 1  # past the space
-        frames = np.concatenate([frames_of[letter] for letter in letters])
-        letter_scores = np.concatenate([scores[frames_of[letter], labels[letter]] for letter in letters])
+    frames_of = label_frames(scores, labels)
+    words = []
+    for word, places in alphabet.words(text):
+        frames = np.concatenate([frames_of[place] for place in places])
+        label_scores = np.concatenate([scores[frames_of[place], labels[place]] for place in places])
         times = offset + step * frames[0], offset + step * (frames[-1] + 1)
-        words.append(Word(word, float(times[0]), float(times[1]), float(np.exp(letter_scores.mean()).clip(max=1))))
+        words.append(Word(word, float(times[0]), float(times[1]), float(np.exp(label_scores.mean()).clip(max=1))))
     return words
 
 
-def letter_frames(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[NDArray[np.intp]]:
+def label_frames(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[NDArray[np.intp]]:
     """Return each label's frames on the most probable CTC path (Graves et al. 2006).
 
     log_probs: (T, V) in nats, blank at index 0. Raises ValueError if there are too few frames.

@@ -146,7 +146,7 @@ def _compute(
         "shape": list(rows.shape),
         "unit": "nats",
         "checkpoint": trained.checkpoint.name,
-        "alphabet": trained.task.alphabet.characters,
+        "alphabet": trained.task.alphabet.key,
         "device": str(device),
         "seconds": time.perf_counter() - started,
         "ids": [utterance.id for utterance in utterances],

@@ -60,7 +60,7 @@ def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str])
     if not usable or len(usable) < len(sentences) / 2:
         odd = next((sorted(set(sentence) - letters) for sentence in sentences if set(sentence) - letters), [])
         raise UsageError(f"lm.text={path}: {len(sentences) - len(usable)} of its {len(sentences)} lines have "
-                         f"characters outside the alphabet {alphabet.characters!r}: {' '.join(odd)}")  # fmt: skip
+                         f"characters outside the alphabet {alphabet.letters!r}: {' '.join(odd)}")  # fmt: skip
     if len(usable) < len(sentences):
         print(f"{len(sentences) - len(usable)} of {len(sentences)} lines contain other characters and are left out")
     return usable

@@ -124,7 +124,7 @@ def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
                 align(str(row["reference"]).split(), str(row["hypothesis"]).split()),
                 features[0].numpy(),
                 log_probs[0].numpy(),
-                [SPACE if symbol == " " else symbol for symbol in task.alphabet.characters],
+                [SPACE if symbol == " " else symbol for symbol in task.alphabet.symbols],
                 step,
                 [(word.start, word.end) for word in words],
             )

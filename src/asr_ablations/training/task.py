@@ -225,16 +225,11 @@ class CTCTask(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Add the alphabet, without which a model is useless."""
-        checkpoint["alphabet"], checkpoint["separation"] = self.alphabet.characters, self.alphabet.separation
-        if type(self.alphabet) is not Alphabet:
-            checkpoint["alphabet_class"] = type(self.alphabet).__qualname__
+        checkpoint["alphabet"] = self.alphabet.state()
 
     def on_load_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Raise ValueError for a checkpoint of another alphabet."""
-        characters, separation = checkpoint.get("alphabet"), checkpoint.get("separation", "")
-        if (characters, separation) != (self.alphabet.characters, self.alphabet.separation):
-            expected = self.alphabet.characters
-            raise ValueError(f"the checkpoint was trained with the alphabet {characters!r}, this run uses {expected!r}")
+        self.alphabet.check_state(checkpoint.get("alphabet"))
 
     def _log_frame_rates(
         self, name: str, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch, **options: Any

@@ -11,6 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.batch import AlphabetFactory
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.runs.checkpoint import first_line, read_checkpoint
 from asr_ablations.runs.identity import fill
@@ -50,7 +51,7 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     # an optimizer's state is twice as large as the weights, so it is freed before the model is built
     weights = {key: value for key, value in read_checkpoint(file).items() if key not in FOR_TRAINING_ONLY}
     try:
-        task, data = assemble(cfg, build(cfg.data), _restore_alphabet(cfg, weights))
+        task, data = assemble(cfg, build(cfg.data), _restore_alphabet(cfg, weights, file))
     except (OmegaConfBaseException, AttributeError) as error:
         raise UsageError(f"{folder / CONFIG}: from another version, or incomplete: {first_line(error)}") from error
     try:
@@ -63,13 +64,12 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     return Trained(cfg, task.eval(), data, folder, file)
 
 
-def _restore_alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
-    """Restore a checkpoint's alphabet, unless the config spells it. Raise UsageError if it is not an Alphabet."""
-    if "characters" in cfg.alphabet or "alphabet" not in weights:
-        return None
-    if kind := weights.get("alphabet_class"):
-        raise UsageError(f"alphabet: this run uses {kind}, which cannot be restored; only Alphabet can")
-    return Alphabet(str(weights["alphabet"]), str(weights.get("separation", "")))
+def _restore_alphabet(cfg: DictConfig, weights: Checkpoint, file: Path) -> Alphabet:
+    factory: AlphabetFactory = build(cfg.alphabet)
+    try:
+        return factory.restore(weights["alphabet"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{file}: it holds no alphabet of this run's kind") from error
 
 
 def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
@@ -131,12 +131,11 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
         hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
     last = next(reversed(model), "").rpartition(".")[0]
-    characters = str(checkpoint.get("alphabet", ""))
-    if any(key.startswith(f"{last}.") for key in chosen) and characters != task.alphabet.characters:
-        raise UsageError(
-            f"{file}: its output layer uses the alphabet {characters!r}, this run {task.alphabet.characters!r}; "
-            f"name the parts without {last} in weights_parts"
-        )
+    if any(key.startswith(f"{last}.") for key in chosen):
+        try:
+            task.alphabet.check_state(checkpoint.get("alphabet"))
+        except ValueError as error:
+            raise UsageError(f"{file}: {error}; name the parts without {last} in weights_parts") from error
     task.model.load_state_dict({key: given[key] for key in chosen}, strict=False)
 
 

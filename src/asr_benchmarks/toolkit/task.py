@@ -14,7 +14,7 @@ from asr_ablations.components.model.convolution import PaddedConvolution
 from asr_ablations.components.model.ds2 import DeepSpeech2
 from asr_ablations.components.norm.none import NoNorm
 from asr_ablations.components.schedule.constant import constant
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.training.contracts import AcousticModel, OptimizerFactory
 from asr_ablations.training.task import CTCTask
 from asr_benchmarks.toolkit.network import Frames, Network, Settings
@@ -79,7 +79,7 @@ class FrameTask(CTCTask):
             gradient=ClipNorm(limit=None),
             loss=Framewise(reduction="frame"),
             penalty=None,
-            alphabet=Alphabet("-"),
+            alphabet=Letters("-"),
             validation_sets=[],
             seed=seed,
             augment_seed=seed,

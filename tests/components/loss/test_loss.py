@@ -15,7 +15,7 @@ from asr_ablations.components.loss.aligned import Aligned, frame_labels
 from asr_ablations.components.loss.device_ctc import device_ctc, largest_difference
 from asr_ablations.components.loss.framewise import align_linearly, insert_blanks
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
@@ -130,7 +130,7 @@ def test_a_wrong_reduction_is_refused_with_the_choices(name: str) -> None:
         component("loss", name, reduction="mean")
 
 
-ALPHABET = Alphabet("abc ")
+ALPHABET = Letters("abc ")
 FRAMEWISE_TEXTS = ["ab", "", "aab", "c", "abba cc", "aaaa"]
 LENGTHS = torch.tensor([7, 4, 11, 1, 20, 7])
 

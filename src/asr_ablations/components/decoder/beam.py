@@ -29,10 +29,10 @@ def check_nats(name: str, value: object) -> float:
 
 
 def split_batch(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphabet) -> Iterator[np.ndarray]:
-    """Yield an array (length, 1 + letters) per utterance, from log_probs (B, T, V) in nats and lengths (B,).
+    """Yield an array (length, 1 + units) per utterance, from log_probs (B, T, V) in nats and lengths (B,).
 
     The arrays are in float64, because many small numbers are summed. A path keeps its text if a blank replaces the
-    separation character. So the separation's probability is added to the blank's, and the search has only letters.
+    separation character. So the separation's probability is added to the blank's, and the search does without it.
     Raises UsageError if the model has another number of outputs.
     """
     values = log_probs.detach().cpu().double().numpy()
@@ -41,8 +41,8 @@ def split_batch(log_probs: torch.Tensor, lengths: torch.Tensor, alphabet: Alphab
         blank = np.logaddexp(values[..., 0], values[..., separation])
         values = np.delete(values, separation, axis=-1)  # a copy: the caller's values stay
         values[..., 0] = blank
-    if values.shape[-1] != 1 + len(alphabet.letters):
-        tokens = f"a blank and {len(alphabet.letters)} letters"
+    if values.shape[-1] != 1 + len(alphabet.searched):
+        tokens = f"a blank and {len(alphabet.searched)} {'letters' if alphabet.spells else 'pieces of words'}"
         raise UsageError(f"decoder: the alphabet needs outputs for {tokens}, but the model has {values.shape[-1]}")
     for row, length in zip(values, lengths.tolist(), strict=True):
         yield row[:length]
@@ -66,14 +66,16 @@ class Beam:
         self.search = self.build_search()
 
     def build_search(self, language_model: AbstractLanguageModel | None = None) -> BeamSearchDecoderCTC:
-        """Build a search over blank and letters. pyctcdecode's build_alphabet would take `_` as blank, `|` as space."""
-        return BeamSearchDecoderCTC(SearchAlphabet(["", *self.alphabet.letters], False), language_model)
+        """Build a search over blank and units. pyctcdecode's build_alphabet would take `_` as blank, `|` as space."""
+        return BeamSearchDecoderCTC(
+            SearchAlphabet(["", *self.alphabet.searched], not self.alphabet.spells), language_model
+        )
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         return [self.best(row) for row in split_batch(log_probs, lengths, self.alphabet)]
 
     def best(self, row: np.ndarray) -> str:
-        """Return the best text for log-probabilities (T, 1 + letters) in nats."""
+        """Return the best text for log-probabilities (T, 1 + units) in nats."""
         return next(iter(self.best_texts(row)))
 
     def best_texts(self, row: np.ndarray) -> dict[str, float]:

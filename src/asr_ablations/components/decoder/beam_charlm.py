@@ -9,6 +9,7 @@ import numpy as np
 from asr_ablations.components.decoder.beam import LanguageModelBeam
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import NATS, SPACE, load_characters
+from asr_verdicts.errors import UsageError
 
 NEVER = float("-inf")
 
@@ -33,6 +34,8 @@ class BeamCharLM(LanguageModelBeam):
 
     def __init__(self, alphabet: Alphabet, *, lm: str | None, **search: Any) -> None:
         super().__init__(alphabet, **search)
+        if not alphabet.spells:
+            raise UsageError("decoder=beam_charlm: needs an alphabet of letters, but this model writes pieces of words")
         self.letters = alphabet.letters
         self.model = load_characters(lm, alphabet)
         self.files = {"lm": self.model.file}

@@ -34,7 +34,7 @@ class Lexicon:
         self.alphabet = alphabet
         self.beam_width = check_width(beam_width)
         self.prune_beams = check_nats("prune_beams", prune_beams)
-        self.space = 1 + alphabet.letters.index(" ")
+        self.end = 1 + alphabet.letters.index(" ") if alphabet.spells else 0
         file, word_list = read_words(words, alphabet)
         self.files = {"words": file}
         self.search = _build_search(alphabet, word_list, self.beam_width, self.prune_beams)
@@ -45,9 +45,9 @@ class Lexicon:
     def _decode(self, row: np.ndarray) -> str:
         if not len(row):
             return ""
-        # a word ends with a space: without an extra frame that is certainly a space, the last word would be lost
+        # a word of letters ends with a space: without an extra frame that is certainly one, the last word would be lost
         end = np.full((1, row.shape[1]), -1e4)
-        end[0, self.space] = 0.0
+        end[0, self.end] = 0.0
         emissions = torch.from_numpy(np.concatenate([row, end])).float().contiguous()
         ((best, *_),) = self.search(emissions[None])
         return " ".join(best.words)
@@ -61,13 +61,21 @@ def _build_search(alphabet: Alphabet, words: list[str], beam_width: int, prune: 
 
     with TemporaryDirectory() as folder:
         lexicon = Path(folder) / "lexicon"
-        lexicon.write_text("".join(f"{word} {' '.join(word)} {SPACE}\n" for word in words), encoding="utf-8")
+        tokens = [BLANK, *(SPACE if symbol == " " else symbol for symbol in alphabet.searched)]
+        lexicon.write_text("".join(f"{word} {_spell(word, alphabet)}\n" for word in words), encoding="utf-8")
         return ctc_decoder(
             lexicon=str(lexicon),
-            tokens=[BLANK, *(SPACE if character == " " else character for character in alphabet.letters)],
+            tokens=tokens,
             beam_size=beam_width,
             beam_threshold=min(prune, 1e9),
             log_add=True,  # sum over alignments, as in the other searches
             blank_token=BLANK,
-            sil_token=SPACE,
+            sil_token=SPACE if alphabet.spells else BLANK,
         )
+
+
+def _spell(word: str, alphabet: Alphabet) -> str:
+    """Return the tokens of a word, with the space that ends it if units are letters."""
+    if alphabet.spells:
+        return f"{' '.join(word)} {SPACE}"
+    return " ".join(alphabet.symbols[label - 1] for label in alphabet.encode(word))

@@ -14,7 +14,7 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.data.dataset import Speech
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.data.word_times import letter_frames
+from asr_ablations.data.word_times import label_frames
 from asr_ablations.runs.identity import sha256_of
 from asr_ablations.tools.content_keys import content_key, hash_classes, library_versions
 from asr_ablations.tools.machine import one_at_a_time
@@ -51,7 +51,7 @@ class Aligned(Framewise):
         utterances = {_key(u.id, u.text): u for speech in sets.values() for u in speech.utterances}
         if utterances.keys() <= self.paths.keys():
             return
-        alphabets = {(speech.alphabet.characters, speech.alphabet.separation) for speech in sets.values()}
+        alphabets = {(speech.alphabet.key, speech.alphabet.separation) for speech in sets.values()}
         file = self.folder / "alignments" / f"{self._cache_key(list(utterances.values()), alphabets)}.npz"
         file.parent.mkdir(exist_ok=True)
         with one_at_a_time(file.with_suffix(".lock"), f"waiting for the process that aligns with {self.checkpoint}"):
@@ -91,10 +91,10 @@ class Aligned(Framewise):
         task.to(device)
         with bar("aligning", sum(len(speech) for speech in sets.values())) as advance:
             for speech in sets.values():
-                if speech.alphabet.characters != alphabet.characters:
+                if speech.alphabet.key != alphabet.key:
                     raise UsageError(
-                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.characters!r}, this run's is "
-                        f"{speech.alphabet.characters!r}"
+                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.key!r}, this run's is "
+                        f"{speech.alphabet.key!r}"
                     )
                 for utterance in speech.utterances:
                     samples, _ = speech.store.read(utterance)
@@ -118,7 +118,7 @@ def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
     path = np.zeros(len(log_probs), dtype=np.int16)
     if not labels:
         return path
-    begins = [int(frames[0]) for frames in letter_frames(log_probs, labels)]
+    begins = [int(frames[0]) for frames in label_frames(log_probs, labels)]
     ends = [*begins[1:], len(path)]
     for number, (label, begin, end) in enumerate(zip(labels, begins, ends, strict=True)):
         repeated = number + 1 < len(labels) and labels[number + 1] == label
