@@ -38,7 +38,7 @@ def corpus(*texts: str) -> Any:
 
 def alphabet(name: str, separation: str | None = None, texts: list[str] = WORDS) -> Alphabet:
     """As conf/ composes it: `language` is an interpolation."""
-    options = {"separation": separation} if "separation" in compose(f"alphabet={name}").alphabet else {"size": 13}
+    options = {"separation": separation} if "separation" in compose(f"alphabet={name}").alphabet else {"size": 12}
     result: Alphabet = component("alphabet", name, **options)(corpus(*(texts * 20)))
     return result
 
