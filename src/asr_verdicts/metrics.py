@@ -123,11 +123,16 @@ def validation_sets(runs: Sequence[Record]) -> list[str]:
 
 
 def check_comparable(metric: Metric, runs: Sequence[ConfiguredRun]) -> None:
-    """Raise UsageError if the metric is the loss and the runs minimise different losses."""
-    losses = different_losses(runs)
-    if not metric.is_rate and len(losses) > 1:
+    """Raise UsageError if the metric is the loss, and the runs minimise different losses or have different units: a
+    loss per label is not the same for letters and for pieces of words.
+    """
+    if metric.is_rate:
+        return
+    if len(losses := different_losses(runs)) > 1:
         names = ", ".join(losses)
         raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected a rate")
+    if len({json.dumps(run.config.get("alphabet"), sort_keys=True) for run in runs}) > 1:
+        raise UsageError(f"metric={metric.name}: the alphabets of the runs differ, and so do the labels; expected a rate")
 
 
 def different_losses(runs: Sequence[ConfiguredRun]) -> list[str]:
