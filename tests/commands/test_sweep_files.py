@@ -74,6 +74,11 @@ def miniature(cfg: Any) -> list[str]:
     if is_search(cfg):
         return ["hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2"]
     values = choices(cfg)
+    if cfg.get("arms") and "alphabet.size" in cfg.ablation.get("factor", []):  # so little text has few pieces
+        arms = [{**arm, **({"alphabet.size": 30 + place} if "alphabet.size" in arm else {})}
+                for place, arm in enumerate(cfg.arms)]  # fmt: skip
+        listed = ",".join("{" + ",".join(f"{key}:{value}" for key, value in arm.items()) + "}" for arm in arms)
+        return ["seed=0", f"arms=[{listed}]"]
     if cfg.get("arms"):
         return ["seed=0"]
     longest = max(values, key=lambda key: (key != "seed", len(values[key])))
