@@ -1,4 +1,4 @@
-"""Outputs of hidden layers for whole sets, as HDF5 (Doetsch2016 §3)."""
+"""Outputs of hidden layers for whole sets, stored as HDF5 (Doetsch2016 §3)."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,25 +21,26 @@ from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import whole_file
 
-FORMAT = 1  # version of the stored format, increased when it changes
+FORMAT = 1  # version of the stored format; increase it whenever the format changes
+MODEL = "model."  # beginning of the names of the model's layers within the task
 
 
 def check_layers(trained: Trained, layers: Sequence[str]) -> None:
-    """Raise UsageError with the names of the model's layers if a name is not one of them."""
-    named = dict(_get_model(trained).named_modules())
+    """Raise UsageError with the names of the model's layers if one of the given names is not among them."""
+    names = [name.removeprefix(MODEL) for name, _ in trained.task.named_modules() if name.startswith(MODEL)]
     for name in layers:
-        if not name or name not in named:
-            raise choices("activations.layers", name, [other for other in named if other and other.count(".") < 2])
+        if name not in names:
+            raise choices("activations.layers", name, [other for other in names if other.count(".") < 2])
 
 
 def stored_activations(
     trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
 ) -> Path:
-    """Return the file with the outputs of these layers for a set, or train; compute it if missing.
+    """Return the file with the outputs of these layers for a set, which may be train. Compute it if it is missing.
 
-    Each layer has a group with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the frames of each
-    utterance. `ids` (N,) are in the same order. Utterances are computed singly, without padding. Raises UsageError if a
-    layer is not used, or its output is not a tensor of frames.
+    The file has a group for each layer, with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the
+    number of frames of each utterance. `ids` (N,) are in the same order. Utterances are computed one at a time, without
+    padding. Raises UsageError if a layer is not used, or if its output is not a tensor of frames.
     """
     import h5py
 
@@ -54,13 +55,12 @@ def stored_activations(
     file.parent.mkdir(exist_ok=True)
     places = {utterance.id: place for place, utterance in enumerate(speech.utterances)}
     trained.task.to(device)
-    named = dict(_get_model(trained).named_modules())
-    outputs: dict[str, Any] = {}  # of each layer, for the latest utterance
+    outputs: dict[str, Any] = {}  # output of each layer for the latest utterance
     lengths: dict[str, list[int]] = {layer: [] for layer in layers}
     with ExitStack() as stack:
         for layer in layers:
             hook = partial(_keep, outputs, layer)
-            stack.enter_context(named[layer].register_forward_hook(hook))
+            stack.enter_context(trained.task.get_submodule(f"{MODEL}{layer}").register_forward_hook(hook))
         temporary = stack.enter_context(whole_file(file, ending=".h5"))
         content = stack.enter_context(h5py.File(temporary, "w"))
         content.attrs.update({"set": name, "checkpoint": trained.checkpoint.name, "run": trained.folder.name})
@@ -80,17 +80,12 @@ def stored_activations(
     return file
 
 
-def _get_model(trained: Trained) -> nn.Module:
-    assert isinstance(trained.task.model, nn.Module)
-    return trained.task.model
-
-
 def _keep(outputs: dict[str, Any], layer: str, _module: nn.Module, _inputs: object, output: object) -> None:
     outputs[layer] = output
 
 
 def _read_frames(outputs: Mapping[str, Any], layer: str, id_: str) -> np.ndarray:
-    """Return an utterance's frames (T, …) of a layer, without other outputs of the layer such as lengths."""
+    """Return the frames (T, …) that a layer has output for an utterance, without its other outputs such as lengths."""
     output = outputs.get(layer)
     first = output[0] if isinstance(output, tuple) else output
     if not isinstance(first, torch.Tensor) or first.dim() < 3:

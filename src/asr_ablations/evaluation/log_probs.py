@@ -1,9 +1,9 @@
-"""Log-probabilities of whole sets on disk, which are computed once and used by every decoder."""
+"""Log-probabilities of whole sets, computed once and stored in the run's folder for all decoders."""
 
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from rich.progress import track
 
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
+from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import LOG_PROBS
 from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_log_probs
@@ -22,23 +23,26 @@ from asr_ablations.tools.content_keys import content_key, hash_file, hash_target
 from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import whole_file, write_json
+from asr_verdicts.record import UtteranceRow
 
 log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
-FORMAT = 1  # version of the stored format, increased when it changes
+FORMAT = 1  # version of the stored format; increase it whenever the format changes
 TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
-"""Modules that compute log-probabilities from audio, in addition to the config's components."""
+"""Modules that affect log-probabilities in addition to the components named in the config."""
 
-Precision: TypeAlias = Callable[[], AbstractContextManager[object]]  # creates a context for the forward pass
+Precision: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""A function that creates the context in which the forward pass runs."""
 
 
 @dataclass(frozen=True)
 class LogProbs:
     """The log-probabilities of one set.
 
-    file: (frames of all utterances, V) in float16, nats. lengths: frames of each utterance (N,). seconds: duration of
-    the forward pass. device: the one used for it.
+    - file: .npy file with an array (frames of all utterances, V) in float16, in nats
+    - lengths: number of frames of each utterance (N,)
+    - seconds: duration of the forward pass on `device`
     """
 
     name: str
@@ -54,7 +58,7 @@ class LogProbs:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """The first row of each utterance, and the row after its last."""
+        """The first row of each utterance in the file, and the row after its last."""
         ends = np.cumsum(self.lengths, dtype=np.int64).tolist()
         return [(end - length, end) for end, length in zip(ends, self.lengths, strict=True)]
 
@@ -63,15 +67,23 @@ class LogProbs:
         rows = open_rows(self.file)
         return [rows[begin:end] for begin, end in self.spans]
 
+    def rows_with(self, texts: Sequence[str]) -> list[UtteranceRow]:
+        """Return a row as in utterances.csv for each utterance. texts: hypotheses in the order of `utterances`."""
+        pairs = zip(self.utterances, texts, strict=True)
+        return [utterance_row(self.name, utterance, utterance.text, text) for utterance, text in pairs]
+
 
 def open_rows(file: Path) -> np.ndarray:
-    """Open all frames (T, V) in a file, which are read when used. Raises ValueError if the array is incomplete."""
+    """Map the frames (T, V) in a file into memory. Raises ValueError if the file is incomplete."""
     rows: np.ndarray = np.load(file, mmap_mode="r")
     return rows
 
 
 def stored_log_probs(trained: Trained, name: str, device: torch.device, precision: Precision) -> LogProbs:
-    """Return a set's log-probabilities from the run's folder, computed if missing. Raises UsageError for equal ids."""
+    """Return the log-probabilities of a set from the run's folder, and compute them first if they are missing.
+
+    Raises UsageError if different utterances have the same id.
+    """
     if name not in trained.data.sets:
         trained.data.read(name)
     utterances = unique_utterances(name, trained.data.sets[name].utterances)
@@ -84,7 +96,7 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
 
 
 def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
-    """Return each utterance once, sorted by id. Raises UsageError if different ones have the same id."""
+    """Return each utterance once, sorted by id. Raises UsageError if different utterances have the same id."""
     by_id: dict[str, Utterance] = {}
     for utterance in utterances:
         if by_id.setdefault(utterance.id, utterance) != utterance:
@@ -93,8 +105,10 @@ def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Uttera
 
 
 def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: torch.device) -> str:
-    """Return twelve hexadecimal digits of a hash over everything that log-probabilities depend on. This is checkpoint,
-    config, source of features and model, utterances with audio, and device.
+    """Return twelve hexadecimal digits of a hash over everything that affects log-probabilities.
+
+    It covers the checkpoint, the config, the source of features and model, the utterances with their audio, and the
+    device.
     """
     nodes = [trained.cfg[group] for group in ("features", "model", "rnn", "norm")]
     return content_key(
@@ -110,7 +124,7 @@ def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: tor
 
 
 def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
-    """Return the record of stored log-probabilities; None if they are missing, or damaged (with a warning)."""
+    """Return the record of stored log-probabilities. Returns None if they are missing, or damaged (with a warning)."""
     try:
         index = read_log_probs(file.with_suffix(".json"))
         rows, frames = open_rows(file), sum(index.lengths)
@@ -130,7 +144,7 @@ def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
 def _compute(
     trained: Trained, name: str, utterances: list[Utterance], file: Path, device: torch.device, precision: Precision
 ) -> None:
-    """Write a set's log-probabilities and the file that describes them."""
+    """Compute the log-probabilities of a set, and write them with a JSON file that describes them."""
     started = time.perf_counter()
     trained.data.pinned = device.type == "cuda"
     task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
@@ -152,13 +166,16 @@ def _compute(
         "ids": [utterance.id for utterance in utterances],
         "lengths": [len(by_id[utterance.id]) for utterance in utterances],
     }
-    with whole_file(file, ending=".npy") as temporary:  # renamed after its index is written, so a complete file has one
+    with whole_file(file, ending=".npy") as temporary:  # gets its final name only after the JSON file is written
         np.save(temporary, rows)
         write_json(file.with_suffix(".json"), description)
 
 
 def halved(row: np.ndarray) -> np.ndarray:
-    """Round (T, V) to float16. If rounding makes another symbol equal to a frame's best, the best is raised."""
+    """Round log-probabilities (T, V) to float16 without changing the best symbol of any frame.
+
+    If rounding makes another symbol equal to the best one, the best one is raised by the smallest step.
+    """
     rounded = np.clip(row, LOWEST, None).astype(np.float16)
     best = row.argmax(axis=1)
     frames = np.flatnonzero(rounded.argmax(axis=1) != best)
