@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.evaluation.log_probs import LogProbs, halved, stored_log_probs, unique_utterances
+from asr_ablations.evaluation.outputs import LogProbs, halved, stored_log_probs, unique_utterances
 from asr_ablations.evaluation.pool import Pool, count_processes
 from asr_ablations.training.trained_model import load_run
 from asr_verdicts.errors import UsageError

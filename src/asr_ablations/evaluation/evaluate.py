@@ -16,8 +16,13 @@ from rich.table import Table
 
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.config.build import build
-from asr_ablations.evaluation.activations import check_layers, stored_activations
-from asr_ablations.evaluation.log_probs import LogProbs, Precision, stored_log_probs
+from asr_ablations.evaluation.outputs import (
+    LogProbs,
+    Precision,
+    check_layers,
+    stored_activations,
+    stored_log_probs,
+)
 from asr_ablations.evaluation.pool import Decoded, Pool, count_processes
 from asr_ablations.evaluation.request import decoder_name, finished_runs
 from asr_ablations.evaluation.tuning import find_tuning_set, tune

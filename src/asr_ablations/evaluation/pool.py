@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from asr_ablations.config.plain_keys import MOST_PROCESSES
-from asr_ablations.evaluation.log_probs import LogProbs, open_rows
+from asr_ablations.evaluation.outputs import LogProbs, open_rows
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.signals import end_with, start_of

@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from asr_ablations.config.build import read_content
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.evaluation.log_probs import LogProbs
+from asr_ablations.evaluation.outputs import LogProbs
 from asr_ablations.evaluation.pool import Pool
 from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.runs.layout import TUNING

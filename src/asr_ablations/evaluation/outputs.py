@@ -1,34 +1,42 @@
-"""Log-probabilities of whole sets, computed once and stored in the run's folder for all decoders."""
+"""Outputs of a trained model for whole sets, computed once and stored in the run's folder.
+
+Log-probabilities are stored for all decoders, and outputs of hidden layers for other programs (Doetsch2016 §3).
+"""
 
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from rich.progress import track
+from torch import nn
 
+from asr_ablations.data.batch import Batch
+from asr_ablations.data.dataset import Speech, collate
 from asr_ablations.data.fingerprint import content_hash
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.identity import content
-from asr_ablations.runs.layout import LOG_PROBS
+from asr_ablations.runs.layout import ACTIVATIONS, LOG_PROBS
 from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_log_probs
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
 from asr_ablations.training.trained_model import Trained
-from asr_verdicts.errors import UsageError
+from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import whole_file, write_json
 from asr_verdicts.record import UtteranceRow
 
 log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
-FORMAT = 1  # version of the stored format; increase it whenever the format changes
+FORMAT = 1  # version of the stored formats; increase it whenever one of them changes
+MODEL = "model."  # beginning of the names of the model's layers within the task
 TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
 """Modules that affect log-probabilities in addition to the components named in the config."""
 
@@ -84,15 +92,20 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
 
     Raises UsageError if different utterances have the same id.
     """
-    if name not in trained.data.sets:
-        trained.data.read(name)
-    utterances = unique_utterances(name, trained.data.sets[name].utterances)
+    utterances = unique_utterances(name, read_set(trained, name).utterances)
     file = trained.folder / LOG_PROBS / f"{name}-{log_probs_key(trained, utterances, device)}.npy"
     if (index := _read_stored(file, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
         _compute(trained, name, utterances, file, device, precision)
         index = read_log_probs(file.with_suffix(".json"))
     return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device)
+
+
+def read_set(trained: Trained, name: str) -> Speech:
+    """Return a set of the run's data, and read it first if it was not read before."""
+    if name not in trained.data.sets:
+        trained.data.read(name)
+    return trained.data.sets[name]
 
 
 def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
@@ -182,3 +195,82 @@ def halved(row: np.ndarray) -> np.ndarray:
     lost = frames, best[frames]
     rounded[lost] = np.nextafter(rounded[lost], np.float16(np.inf))
     return rounded
+
+
+def check_layers(trained: Trained, layers: Sequence[str]) -> None:
+    """Raise UsageError with the names of the model's layers if one of the given names is not among them."""
+    names = [name.removeprefix(MODEL) for name, _ in trained.task.named_modules() if name.startswith(MODEL)]
+    for name in layers:
+        if name not in names:
+            raise choices("activations.layers", name, [other for other in names if other.count(".") < 2])
+
+
+def stored_activations(
+    trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
+) -> Path:
+    """Return the file with the outputs of these layers for a set, which may be train. Compute it if it is missing.
+
+    The file has a group for each layer, with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the
+    number of frames of each utterance. `ids` (N,) are in the same order. Utterances are computed one at a time, without
+    padding. Raises UsageError if a layer is not used, or if its output is not a tensor of frames.
+    """
+    import h5py
+
+    speech = read_set(trained, name)
+    utterances = unique_utterances(name, speech.utterances)
+    key = content_key(12, outputs=log_probs_key(trained, utterances, device), layers=list(layers), format=FORMAT)
+    file = trained.folder / ACTIVATIONS / f"{name}-{key}.h5"
+    if file.exists():
+        return file
+    file.parent.mkdir(exist_ok=True)
+    places = {utterance.id: place for place, utterance in enumerate(speech.utterances)}
+    trained.task.to(device)
+    outputs: dict[str, Any] = {}  # output of each layer for the latest utterance
+    lengths: dict[str, list[int]] = {layer: [] for layer in layers}
+    with ExitStack() as stack:
+        for layer in layers:
+            hook = partial(_keep, outputs, layer)
+            stack.enter_context(trained.task.get_submodule(f"{MODEL}{layer}").register_forward_hook(hook))
+        temporary = stack.enter_context(whole_file(file, ending=".h5"))
+        content = stack.enter_context(h5py.File(temporary, "w"))
+        content.attrs.update({"set": name, "checkpoint": trained.checkpoint.name, "run": trained.folder.name})
+        content["ids"] = [utterance.id for utterance in utterances]
+        for utterance in track(utterances, f"activations of {name}", transient=True, disable=not sys.stdout.isatty()):
+            batch = collate([speech[places[utterance.id]]])
+            assert isinstance(batch, Batch)
+            outputs.clear()
+            with torch.inference_mode(), precision():
+                trained.task(batch.to(device))
+            for layer in layers:
+                frames = _read_frames(outputs, layer, utterance.id)
+                _append(content, f"{layer}/frames", frames)
+                lengths[layer].append(len(frames))
+        for layer in layers:
+            content[f"{layer}/lengths"] = lengths[layer]
+    return file
+
+
+def _keep(outputs: dict[str, Any], layer: str, _module: nn.Module, _inputs: object, output: object) -> None:
+    outputs[layer] = output
+
+
+def _read_frames(outputs: Mapping[str, Any], layer: str, id_: str) -> np.ndarray:
+    """Return the frames (T, …) that a layer has output for an utterance, without its other outputs such as lengths."""
+    output = outputs.get(layer)
+    first = output[0] if isinstance(output, tuple) else output
+    if not isinstance(first, torch.Tensor) or first.dim() < 3:
+        reason = "has no output" if output is None else "does not output frames"
+        raise UsageError(f"activations.layers={layer}: it {reason} for utterance {id_}; expected a layer of frames")
+    frames: np.ndarray = first[0].float().cpu().numpy()
+    return frames
+
+
+def _append(content: Any, name: str, values: np.ndarray) -> None:
+    """Append rows to a dataset in a file, because a large set would not fit into memory."""
+    if name not in content:
+        shape = values.shape[1:]
+        content.create_dataset(name, (0, *shape), values.dtype, maxshape=(None, *shape), chunks=(256, *shape))
+    dataset = content[name]
+    before = len(dataset)
+    dataset.resize(before + len(values), axis=0)
+    dataset[before:] = values
