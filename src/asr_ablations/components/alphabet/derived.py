@@ -1,13 +1,13 @@
-"""An alphabet derived from the training text."""
+"""An alphabet derived from the training texts."""
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 
 
 def derived(corpus: Corpus, *, separation: str | None) -> Alphabet:
-    """Build an alphabet of the space and every character in the training text, sorted by code point.
+    """Build an alphabet of the space and every character in the training texts, sorted by code point.
 
-    This prepares the corpus and reads the training split before the model is built, because its size depends on it.
+    The corpus is prepared and its training texts are read, because the model's size depends on the alphabet.
     """
     corpus.prepare()
     texts = corpus.read_set("train").strings("text")
