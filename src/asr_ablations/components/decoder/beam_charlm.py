@@ -35,15 +35,15 @@ class BeamCharLM(LanguageModelBeam):
             beams = self._prune(self._extend(beams, frame), scores)
         finished: dict[str, float] = {}
         for prefix, score in beams.items():  # "a" and "a " are the same text
-            finished[prefix.rstrip()] = float(np.logaddexp(finished.get(prefix.rstrip(), NEVER), np.logaddexp(*score)))
+            finished[prefix.rstrip()] = float(np.logaddexp(finished.get(prefix.rstrip(), NEVER), _total(score)))
         return max(finished, key=lambda text: finished[text] + scores.prefix(text) + scores.end(text))
 
     def _extend(self, beams: Prefixes, frame: np.ndarray) -> Prefixes:
         """Extend every prefix by every likely symbol of a frame. Leading and repeated spaces add no character."""
         after: Prefixes = {}
         likely = np.flatnonzero(frame >= -self.prune_symbols).tolist() or [int(frame.argmax())]
-        for prefix, (after_blank, after_symbol) in beams.items():
-            total = float(np.logaddexp(after_blank, after_symbol))
+        for prefix, score in beams.items():
+            total, (after_blank, after_symbol) = _total(score), score
             for index in likely:
                 p = float(frame[index])
                 if index == 0:
@@ -60,10 +60,14 @@ class BeamCharLM(LanguageModelBeam):
         return {prefix: values for prefix, values in after.items() if max(values) > NEVER}
 
     def _prune(self, beams: Prefixes, scores: "Scores") -> Prefixes:
-        scored = [(float(np.logaddexp(*score)) + scores.prefix(prefix), prefix) for prefix, score in beams.items()]
+        scored = [(_total(score) + scores.prefix(prefix), prefix) for prefix, score in beams.items()]
         least = max(scored)[0] - self.prune_beams
         survivors = heapq.nlargest(self.beam_width, (pair for pair in scored if pair[0] >= least))
         return {prefix: beams[prefix] for _, prefix in survivors}
+
+
+def _total(score: list[float]) -> float:
+    return float(np.logaddexp(score[0], score[1]))
 
 
 def _add(after: Prefixes, prefix: str, ending: int, p: float) -> None:
