@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
 FORMAT = 1  # version of the stored formats; increase it whenever one of them changes
-MODEL = "model."  # beginning of the names of the model's layers within the task
+MODEL = "model."  # prefix of the names of the model's layers within the task
 TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
 """Modules that affect log-probabilities in addition to the components named in the config."""
 

@@ -22,7 +22,8 @@ from asr_verdicts.record import rates
 def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
     """Return the name of the validation set to tune on.
 
-    Raises UsageError if it shares utterances with a test set, or if the decoder has no weights to tune.
+    Raises UsageError if `tune.set` is not a validation set or shares utterances with a test set, and if the decoder has
+    no weights to tune.
     """
     corpus = data.corpus
     if not getattr(decoder, "tuned", ()):

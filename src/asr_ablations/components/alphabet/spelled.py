@@ -7,7 +7,7 @@ from asr_verdicts.text import clean
 
 
 def spelled(corpus: Corpus, *, characters: str, separation: str | None) -> Alphabet:
-    """Build an alphabet of the given characters. Raises UsageError if they are no string or contain the separation."""
+    """Build an alphabet of the given characters. Raises UsageError for anything but a text without the separation."""
     if not isinstance(characters, str):
         raise choices("alphabet.characters", characters, "a text of all characters, such as abc")
     return Alphabet.with_separation(clean(characters), separation)

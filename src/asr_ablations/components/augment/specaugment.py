@@ -9,7 +9,7 @@ from asr_ablations.tools.masks import valid_frames
 from asr_ablations.tools.random_streams import uniforms
 
 MOST_MASKS, MOST_WIDE = 1000, 10**6
-"""Upper bounds: larger values would mask everything, and every mask costs random numbers."""
+"""Upper bounds: larger values would mask everything, and two random numbers are drawn for every mask."""
 
 
 class SpecAugment(NoAugmentation):

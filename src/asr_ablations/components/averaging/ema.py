@@ -12,9 +12,9 @@ from asr_verdicts.errors import UsageError
 class ExponentialAverage(Averaging):
     """Sets average = decay · average + (1 - decay) · weights after every optimizer step.
 
-    The first average is the weights after the first step. It is in float32, because 16 bits would lose small changes.
-    Lightning's callback would copy the whole task, including the decoder and its language model. Raises ValueError
-    unless 0 < decay < 1.
+    The average begins as the weights after the first step. It is in float32, because 16 bits would lose small changes.
+    Lightning's callback for this is not used, because it would copy the whole task with its decoder and language model.
+    Raises ValueError unless 0 < decay < 1.
     """
 
     def __init__(self, *, decay: float) -> None:

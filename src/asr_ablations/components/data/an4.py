@@ -1,6 +1,6 @@
 """CMU AN4: recordings of spelled words and numbers, in LibriSpeech's layout.
 
-The corpus has no development set and only five test speakers. The option `fold` tests on every speaker in turn.
+The corpus has no development set and only five test speakers. With the option `fold`, every speaker is tested once.
 """
 
 import hashlib

@@ -28,8 +28,8 @@ class Manifest(Paths):
     ending. Audio paths are relative to the folder of their manifest. Keys in addition to audio_filepath and text:
 
     - id: id of the utterance, by default the name of the audio file
-    - speaker: name of the speaker, by default the match of `speaker_of` in the id. If speakers are unknown, utterances
-      are the units of comparisons.
+    - speaker: name of the speaker, unless `speaker_of` is set, which finds speakers in the ids. Without speakers,
+      comparisons use utterances or audio files as units.
     - unit: kind and name of the independently drawn unit if it is not the speaker, such as "session 3"
     - offset, duration: start and length in seconds, by default the whole file
     - channel: number of the channel from 0, by default the mean of all channels

@@ -42,6 +42,6 @@ class SeveralLoggers(Logger):
 
 
 def several_loggers(run: Run, *, loggers: dict[str, LoggerFactory]) -> Logger | None:
-    """Combine several loggers into one. Returns None if none of them logs anywhere but in metrics.csv."""
+    """Combine several loggers into one. Returns None if none of them logs anything beyond metrics.csv."""
     built = [logger for factory in loggers.values() if (logger := factory(run)) is not None]
     return SeveralLoggers(built) if built else None

@@ -123,7 +123,7 @@ class RunLogger(WandbLogger):
     def _begin(self, *, offline: bool = False) -> "wandb.Run":
         """Begin a part of the W&B run, and log the rows of metrics.csv that it lacks.
 
-        An offline part gets all rows and replaces earlier offline parts, which are then no longer sent.
+        An offline part gets all rows. Earlier parts that were not sent are marked, so that they are not sent later.
         """
         earlier = unsynced(self.run.folder, self.options["id"])
         experiment = begin(**self.options, offline=offline, resume="allow")
