@@ -91,10 +91,7 @@ class Pool:
 
 
 def count_processes(requested: object) -> int:
-    """Return the number of processes that the key `processes` requests; auto means one per core.
-
-    Raises UsageError for any other value.
-    """
+    """Return the number of decoding processes, where auto means one per core. Raises UsageError for wrong values."""
     if requested == "auto":
         return cores()
     return whole("processes", requested, 1, MOST_PROCESSES, also="auto")

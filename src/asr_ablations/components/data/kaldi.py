@@ -19,8 +19,8 @@ class Kaldi(Paths):
 
     - train, validation and test are one or more directories each. They and the audio paths in wav.scp are relative to
       `root`, by default the current folder, as in Kaldi's recipes. A set is named after its directory.
-    - Without the file segments, each recording is one utterance. A fifth column of segments is the channel, counted from
-      0, as in Kaldi's extract-segments. Without this column, channels are averaged.
+    - Without the file segments, each recording is one utterance. A fifth column of segments is the channel, counted
+      from 0, as in Kaldi's extract-segments. Without this column, channels are averaged.
     - Without utt2spk, speakers are unknown unless `speaker_of` matches them in the ids.
     - Commands in wav.scp (`sph2pipe … |`) are refused, because a corpus must not execute anything.
     """
@@ -93,7 +93,7 @@ def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple
 
 
 def _read_table(path: Path) -> dict[str, str]:
-    """Return a table that maps the first word of each line to the rest. Raises UsageError for two lines with the same word."""
+    """Return the rest of each line by its first word. Raises UsageError if two lines have the same first word."""
     rows: dict[str, str] = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
         key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]
