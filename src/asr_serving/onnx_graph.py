@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import conv1d, pad
 
-from asr_ablations.components.features.framing import PowerSpectrum
+from asr_ablations.components.features.spectrogram import PowerSpectrum
 from asr_ablations.components.model.directions import Directions
 from asr_ablations.tools.masks import normalise_utterances
 from asr_ablations.training.task import CTCTask

@@ -11,7 +11,7 @@ from asr_ablations.evaluation.request import check_requests
 from asr_serving.requests import check_export, check_transcription
 
 if TYPE_CHECKING:
-    from asr_ablations.evaluation.record import Evaluation
+    from asr_ablations.evaluation.evaluate import Evaluation
 
 
 @entry("benchmarks")

@@ -1,4 +1,4 @@
-"""An alphabet derived from the training text."""
+"""An alphabet derived from the training texts."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,10 @@ from asr_ablations.data.corpus import Corpus
 
 
 class Derived:
-    """Builds an alphabet of the space and every character in the training text, sorted by code point.
+    """Builds an alphabet of the space and every character in the training texts, sorted by code point.
 
-    This prepares the corpus and reads the training split before the model is built, because its size depends on it.
-    separation: the character put between double letters, or None.
+    The corpus is prepared and its training texts are read, because the model's size depends on the alphabet.
+    separation: the character between double letters, or None.
     """
 
     def __init__(self, *, separation: str | None) -> None:

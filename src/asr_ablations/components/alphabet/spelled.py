@@ -1,4 +1,4 @@
-"""An alphabet that the config spells out."""
+"""An alphabet whose characters are listed in the config."""
 
 from collections.abc import Mapping
 

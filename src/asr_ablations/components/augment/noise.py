@@ -1,4 +1,4 @@
-"""Noise from a folder of recordings, mixed in at a drawn signal-to-noise ratio."""
+"""Noise from a folder of recordings, added at a random signal-to-noise ratio."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from asr_verdicts.errors import UsageError
 
 
 class Noise(NoAugmentation):
-    """Adds noise from an audio file under `folder`, at any depth, to the waveform.
+    """Adds noise from a random audio file in `folder` or its subfolders to each waveform.
 
-    The noise is `lowest` to `highest` dB below the utterance; a file shorter than the utterance is repeated. File,
-    position and ratio are drawn from (seed, epoch, utterance id). Raises UsageError if the folder contains no audio,
+    The signal-to-noise ratio is between `lowest` and `highest` dB. A file shorter than the utterance is repeated. File,
+    position and ratio depend only on seed, epoch and utterance id. Raises UsageError if the folder contains no audio,
     and ValueError if lowest is above highest.
     """
 
@@ -50,7 +50,10 @@ class Noise(NoAugmentation):
 
 
 def _read_noise(path: Path, position: float, length: int) -> np.ndarray:
-    """Read `length` samples (S,) from `position` (0 ≤ position < 1) of the file, which is repeated if it is shorter."""
+    """Read `length` samples (S,) from a file, which is repeated if it is shorter.
+
+    position: 0 for the earliest possible start, up to 1 for the latest.
+    """
     seconds = audio.duration(path)
     needed = length / SAMPLE_RATE
     offset = position * max(0.0, seconds - needed)

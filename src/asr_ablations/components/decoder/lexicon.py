@@ -1,4 +1,4 @@
-"""Search restricted to a word list (Baunsgaard2020 §2.2.2, after Scheidl et al. 2018), by torchaudio's flashlight."""
+"""Beam search among listed words, by flashlight-text (Baunsgaard2020 §2.2.2, after Scheidl et al. 2018)."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from asr_ablations.components.decoder.beam import check_nats, check_width, split_batch
+from asr_ablations.components.decoder.beam import WIDEST, check_nats, split_batch
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.language_models.model import read_words
+from asr_ablations.tools.checks import whole
 from asr_ablations.tools.errors import installs
 from asr_verdicts.errors import UsageError
 
@@ -22,8 +23,8 @@ BLANK, SPACE = "<blank>", "<space>"
 class Lexicon:
     """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts of listed words.
 
-    words: a file with one word per line, or a folder written by src/lm.py; beam_width, prune_beams: as in Beam. Raises
-    UsageError for values out of range, a bad word list, and if flashlight-text is not installed.
+    words: file with one word per line, or folder written by src/lm.py. The other parameters are the same as in Beam.
+    Raises UsageError for values out of range or a bad word list, and if flashlight-text is not installed.
     """
 
     searches = True
@@ -32,7 +33,7 @@ class Lexicon:
         if " " not in alphabet.letters:
             raise UsageError(f"decoder=lexicon: the alphabet {alphabet.letters!r} lacks the space that ends words")
         self.alphabet = alphabet
-        self.beam_width = check_width(beam_width)
+        self.beam_width = whole("decoder.beam_width", beam_width, 1, WIDEST)
         self.prune_beams = check_nats("prune_beams", prune_beams)
         self.end = 1 + alphabet.letters.index(" ") if alphabet.spells else 0
         file, word_list = read_words(words, alphabet)
@@ -68,7 +69,7 @@ def _build_search(alphabet: Alphabet, words: list[str], beam_width: int, prune: 
             tokens=tokens,
             beam_size=beam_width,
             beam_threshold=min(prune, 1e9),
-            log_add=True,  # sum over alignments, as in the other searches
+            log_add=True,  # sums over alignments, as the other searches do
             blank_token=BLANK,
             sil_token=SPACE if alphabet.spells else BLANK,
         )

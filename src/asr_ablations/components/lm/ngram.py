@@ -1,4 +1,4 @@
-"""An n-gram model estimated from transcripts or a text file."""
+"""An n-gram model estimated from transcripts or from a text file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ from asr_verdicts.errors import choices
 from asr_verdicts.files import write
 
 ORDERS = (2, 6)
-"""Smallest and largest order: an n-gram with a context has 2 words, and KenLM's Python module is compiled for 6."""
+"""Smallest and largest order. KenLM's Python module is compiled for orders up to 6."""
 
 USUAL = "lmplz"
-"""The usual program; if it is not installed, the estimator in Python replaces it."""
+"""The default program. If it is not installed, the estimator in Python replaces it."""
 
 
 class NGram:
@@ -25,10 +25,10 @@ class NGram:
 
     - order: words per n-gram
     - unit: word or character
-    - text: a file to use instead of the training transcripts
-    - include: held-out sets whose transcripts may be used
-    - prune: the highest count of n-grams to leave out, for each order; the last one is used for all higher orders
-    - program: lmplz, by name or path; None for the estimator in Python
+    - text: file to use instead of the training transcripts, or None
+    - include: validation or test sets whose transcripts are used, too
+    - prune: highest count of the n-grams to leave out, for each order; the last one is used for all higher orders
+    - program: name or path of lmplz, or None for the estimator in Python
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class NGram:
             raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write the model and its words into the folder; returns its record."""
+        """Write the model and its word list to the folder, and return the model's record."""
         text = collect(corpus, alphabet, self.text, self.include)
         words = sorted({word for sentence in text.sentences for word in sentence})
         write(folder / WORDS, "".join(f"{word}\n" for word in words))
         sentences = [units(sentence, self.unit) for sentence in text.sentences]
         estimator = self._estimate(sentences, folder)
-        # a model of characters also has the space
+        # the vocabulary of a model of characters includes the space
         vocabulary = len(words) if self.unit == "word" else len({c for s in sentences for c in s} | {SPACE})
         return {"unit": self.unit, "order": self.order, "prune": self.prune, "estimator": estimator,
                 "vocabulary": vocabulary, "sources": text.sources}  # fmt: skip
