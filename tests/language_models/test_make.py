@@ -17,9 +17,8 @@ from asr_ablations.commands.make_lm import _fit, make
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models import lmplz
-from asr_ablations.language_models.lmplz import fit
-from asr_ablations.language_models.model import install, load, load_words, read_words
+from asr_ablations.language_models.model import fit, install, load, load_words, read_words
+from asr_ablations.language_models.ngram import find_program
 from asr_ablations.language_models.text import collect
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
@@ -63,7 +62,7 @@ def test_training_transcripts_make_a_model(tiny_corpus: Path, tmp_path: Path) ->
 
 
 def test_lmplz_makes_the_same_model_and_a_binary(tiny_corpus: Path, tmp_path: Path) -> None:
-    if lmplz.find("lmplz") is None or lmplz.find("build_binary") is None:
+    if find_program("lmplz") is None or find_program("build_binary") is None:
         pytest.skip("no lmplz on the PATH (make lmplz builds it)")
     ours, _ = make_model(tmp_path / "a", tiny_corpus, "lm.program=null")
     theirs, record = make_model(tmp_path / "b", tiny_corpus)

@@ -1,4 +1,4 @@
-"""The sentences for a language model and their sources."""
+"""Sentences from which a language model is estimated, and their sources."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -8,7 +8,6 @@ from typing import Protocol, runtime_checkable
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import open_text
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import Json
@@ -16,7 +15,7 @@ from asr_verdicts.files import Json
 
 @dataclass(frozen=True)
 class Text:
-    """Sentences as lists of words, and a description of each source for the record."""
+    """Sentences as lists of words, and a description of each source for the model's record."""
 
     sentences: list[list[str]]
     sources: list[Json]
@@ -25,7 +24,7 @@ class Text:
 def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
     """Return the training transcripts or the lines of a text file, plus the transcripts of the sets in `include`.
 
-    Raises UsageError for an unknown set, an unreadable file, and a text that mostly has other letters.
+    Raises UsageError for an unknown set, an unreadable file, and a text mostly written in other letters.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
     for name in include:
@@ -40,15 +39,15 @@ def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Seque
 
 
 def transcripts(corpus: Corpus, name: str) -> list[str]:
-    """Return the transcripts of a set's usable utterances. name: "train", or a split."""
+    """Return the transcripts of the usable utterances of a set. name: "train", or a split."""
     splits = corpus.train if name == "train" else [name]
     return [utterance.text for split in splits for utterance in corpus.read(split) if not utterance.fault]
 
 
 def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str]) -> list[str]:
-    """Return the normalised lines of a text file, without lines that contain other characters.
+    """Return the normalised lines of a text file, without lines that contain characters outside the alphabet.
 
-    Raises UsageError for an unreadable file, or if more than half of the lines contain other characters.
+    Raises UsageError for an unreadable file, or if more than half of the lines contain such characters.
     """
     try:
         with open_text(path) as lines:
@@ -76,11 +75,6 @@ def _describe(name: str, sentences: list[str], held_out: bool) -> Json:
     }
 
 
-def units(words: Sequence[str], unit: str) -> list[str]:
-    """Split a sentence of words into the model's units, words or characters."""
-    return list(words) if unit == "word" else [SPACE if c == " " else c for c in " ".join(words)]
-
-
 @runtime_checkable
 class LanguageModelSource(Protocol):
     """lm: writes a language model to a folder."""
@@ -89,4 +83,5 @@ class LanguageModelSource(Protocol):
         """Write lm.arpa and words.txt, or lm.pt. Return the model's record: unit, estimator, vocabulary, sources, …
 
         The corpus need not be prepared; models from other sources do not use it. Raises UsageError for missing or
-        damaged texts or files."""
+        damaged texts or files.
+        """

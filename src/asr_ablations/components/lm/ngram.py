@@ -5,10 +5,9 @@ from pathlib import Path
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.language_models import lmplz
-from asr_ablations.language_models.model import ARPA, SPACE, WORDS
-from asr_ablations.language_models.ngram import estimate, write_arpa
-from asr_ablations.language_models.text import collect, units
+from asr_ablations.language_models.model import ARPA, SPACE, WORDS, units
+from asr_ablations.language_models.ngram import estimate, find_program, run_lmplz, write_arpa
+from asr_ablations.language_models.text import collect
 from asr_ablations.tools.checks import a_list, is_whole, path_or_none, whole
 from asr_verdicts.errors import choices
 from asr_verdicts.files import write
@@ -51,7 +50,7 @@ class NGram:
         self.include = a_list("lm.include", include)
         self.prune = [*prune, *[prune[-1]] * (order - len(prune))]
         self.program = path_or_none("lm.program", program)
-        if self.program not in (None, USUAL) and lmplz.find(str(self.program)) is None:
+        if self.program not in (None, USUAL) and find_program(str(self.program)) is None:
             raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
@@ -67,7 +66,7 @@ class NGram:
                 "vocabulary": vocabulary, "sources": text.sources}  # fmt: skip
 
     def _estimate(self, sentences: list[list[str]], folder: Path) -> str:
-        program = lmplz.find(self.program) if self.program else None
+        program = find_program(self.program) if self.program else None
         if program is None:
             if self.program:
                 print(f"{self.program} is not on the PATH (make lmplz builds it): estimating in Python, which keeps "
@@ -77,7 +76,7 @@ class NGram:
         text = folder / ".text"
         write(text, "".join(" ".join(sentence) + "\n" for sentence in sentences))
         try:
-            lmplz.lmplz(program, text, folder / ARPA, self.order, self.prune)
+            run_lmplz(program, text, folder / ARPA, self.order, self.prune)
         finally:
             text.unlink()
         return "lmplz"
