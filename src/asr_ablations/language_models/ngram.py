@@ -9,6 +9,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from asr_verdicts.errors import UsageError
@@ -23,16 +24,12 @@ def read_unigrams(file: Path) -> list[str]:
     """Return the words of an ARPA file, including <s> and other marks. Raises UsageError if there are none."""
     words = []
     with open_text(file) as lines:
-        inside = False
-        for line in lines:
-            if line.startswith("\\"):
-                if inside:
-                    break
-                inside = line.startswith("\\1-grams:")
-            elif inside and line.strip():
-                if len(columns := line.split()) < 2:
-                    raise UsageError(f"{file}: not an n-gram: {line.strip()[:80]!r}")
-                words.append(columns[1])
+        section = dropwhile(lambda line: not line.startswith("\\1-grams:"), lines)
+        next(section, None)
+        for line in takewhile(lambda line: not line.startswith("\\"), section):
+            if len(columns := line.split()) == 1:
+                raise UsageError(f"{file}: not an n-gram: {line.strip()[:80]!r}")
+            words += columns[1:2]
     if not words:
         raise UsageError(f"{file}: not an ARPA file (\\1-grams: is missing)")
     return words

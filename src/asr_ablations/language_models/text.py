@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -13,17 +12,12 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import Json
 
 
-@dataclass(frozen=True)
-class Text:
-    """Sentences as lists of words, and a description of each source for the model's record."""
-
-    sentences: list[list[str]]
-    sources: list[Json]
-
-
-def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]) -> Text:
+def collect(
+    corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]
+) -> tuple[list[list[str]], list[Json]]:
     """Return the training transcripts or the lines of a text file, plus the transcripts of the sets in `include`.
 
+    The sentences are lists of words. The second list describes their sources for the model's record.
     Raises UsageError for an unknown set, an unreadable file, and a text mostly written in other letters.
     """
     held_out = list(dict.fromkeys([*corpus.validation, *corpus.test]))
@@ -34,8 +28,17 @@ def collect(corpus: Corpus, alphabet: Alphabet, text: str | None, include: Seque
         corpus.prepare()
     training = _read_text(Path(text), alphabet, corpus.normalised) if text is not None else transcripts(corpus, "train")
     parts = [(text or "train", training), *((name, transcripts(corpus, name)) for name in include)]
-    sources = [_describe(name, sentences, name in include) for name, sentences in parts]
-    return Text([sentence.split() for _, sentences in parts for sentence in sentences], sources)
+    sources = [
+        {
+            "source": name,
+            "sentences": len(sentences),
+            "words": sum(len(sentence.split()) for sentence in sentences),
+            "held_out": name in include,
+            "sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
+        }
+        for name, sentences in parts
+    ]
+    return [sentence.split() for _, sentences in parts for sentence in sentences], sources
 
 
 def transcripts(corpus: Corpus, name: str) -> list[str]:
@@ -63,16 +66,6 @@ def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str])
     if len(usable) < len(sentences):
         print(f"{len(sentences) - len(usable)} of {len(sentences)} lines contain other characters and are left out")
     return usable
-
-
-def _describe(name: str, sentences: list[str], held_out: bool) -> Json:
-    return {
-        "source": name,
-        "sentences": len(sentences),
-        "words": sum(len(sentence.split()) for sentence in sentences),
-        "held_out": held_out,
-        "sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
-    }
 
 
 @runtime_checkable

@@ -55,15 +55,15 @@ class NGram:
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
         """Write the model and its words into the folder; returns its record."""
-        text = collect(corpus, alphabet, self.text, self.include)
-        words = sorted({word for sentence in text.sentences for word in sentence})
+        texts, sources = collect(corpus, alphabet, self.text, self.include)
+        words = sorted({word for sentence in texts for word in sentence})
         write(folder / WORDS, "".join(f"{word}\n" for word in words))
-        sentences = [units(sentence, self.unit) for sentence in text.sentences]
+        sentences = [units(sentence, self.unit) for sentence in texts]
         estimator = self._estimate(sentences, folder)
         # a model of characters also has the space
         vocabulary = len(words) if self.unit == "word" else len({c for s in sentences for c in s} | {SPACE})
         return {"unit": self.unit, "order": self.order, "prune": self.prune, "estimator": estimator,
-                "vocabulary": vocabulary, "sources": text.sources}  # fmt: skip
+                "vocabulary": vocabulary, "sources": sources}  # fmt: skip
 
     def _estimate(self, sentences: list[list[str]], folder: Path) -> str:
         program = find_program(self.program) if self.program else None

@@ -1,7 +1,7 @@
 """Convolutions at the input of a model, over (B, T, F, C); their output is 0 past a length."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -42,15 +42,8 @@ class Convolution(nn.Conv2d):
     model=ds2, oneDNN would otherwise take 80 times as long for the gradient of the weights (torch 2.11, AVX2: 8 s).
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: tuple[int, int],
-        stride: tuple[int, int],
-        padding: tuple[int, int],
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding)
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
         self.weight.data = self.weight.data.to(memory_format=torch.channels_last)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -50,9 +50,11 @@ class UntilVerdict:
         whole("until.retries", self.retries, 0, MOST)
         for key in ("robust", "paired", "share"):
             switch(f"until.{key}", getattr(self, key))
-        if self.looks is not None and not _increases(self.looks):
+        looks = self.looks
+        are_whole = isinstance(looks, (list, tuple)) and all(is_whole(seeds, FEWEST) for seeds in looks)
+        if looks is not None and not (are_whole and looks and sorted({*looks}) == list(looks)):
             expected = f"increasing whole numbers from {FEWEST} on, such as [3,5,8,12,20], or null"
-            raise choices("until.looks", self.looks, expected)
+            raise choices("until.looks", looks, expected)
 
     def stated_margin(self) -> float | str:
         """Return the margin as the user typed it. Raises UsageError if it is missing."""
@@ -84,9 +86,3 @@ class UntilVerdict:
         if self.looks[-1] > most:
             raise choices("until.looks", list(self.looks), f"at most {most} seeds per arm, because of the budget")
         return list(self.looks)
-
-
-def _increases(looks: object) -> bool:
-    if not isinstance(looks, (list, tuple)) or not all(is_whole(seeds, FEWEST) for seeds in looks):
-        return False
-    return bool(looks) and sorted({*looks}) == list(looks)
