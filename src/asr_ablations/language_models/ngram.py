@@ -22,7 +22,7 @@ Entry = tuple[tuple[str, ...], float, float | None]
 
 def read_unigrams(file: Path) -> list[str]:
     """Return the words of an ARPA file, including <s> and other marks. Raises UsageError if there are none."""
-    words = []
+    words: list[str] = []
     with open_text(file) as lines:
         section = dropwhile(lambda line: not line.startswith("\\1-grams:"), lines)
         next(section, None)
