@@ -62,7 +62,7 @@ def _helper() -> ThreadPoolExecutor:
 def _prepare_helper() -> None:
     torch.set_grad_enabled(False)  # the switch is separate in each thread
     torch.set_num_threads(1)
-    torch.get_num_threads()  # the first use fixes the number; later, another thread might have changed it
+    torch.get_num_threads()  # without this first use, torch would later take the number that another thread set last
 
 
 KINDS = ("forward", "sum", "concat")

@@ -93,7 +93,7 @@ class BatchNorm(nn.Module):
         return (centred * scale + self.bias * mask).to(x.dtype)
 
     def fuses(self, x: torch.Tensor) -> bool:
-        """Return whether `forward` can also clip x to low..high: only in training, by the native library or a GPU.
+        """Return whether `forward` can also clip its output to low..high, which it only does in training.
 
         On a CPU this also needs float32 weights and statistics that are not shared.
         """

@@ -14,8 +14,8 @@ from asr_verdicts.errors import choices
 class Patience(Stopping):
     """Ends the training after `patience` epochs in a row without an improvement of `monitor`.
 
-    An epoch improves if its figure on the first validation set is more than `threshold` below the lowest so far; NaN
-    never improves. The result is still that of the last weights; the best are in checkpoints/best.ckpt (key `best`).
+    An improvement is a figure of the first validation set that is more than `threshold` below the lowest so far, and
+    never NaN. The final evaluation still uses the last weights; checkpoints/best.ckpt has the best (key `best`).
     Raises UsageError for an unknown monitor, a patience below 1 or a threshold below 0.
     """
 
