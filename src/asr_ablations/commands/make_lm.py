@@ -9,9 +9,8 @@ from asr_ablations.config.build import build
 from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.language_models import lmplz
-from asr_ablations.language_models.lmplz import Fit, fit
-from asr_ablations.language_models.model import ARPA, BINARY, RECORD, RECURRENT, load
+from asr_ablations.language_models.model import ARPA, BINARY, RECORD, RECURRENT, Fit, fit, load
+from asr_ablations.language_models.ngram import find_program, run_program
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.files import format_override, typed
@@ -37,11 +36,11 @@ def make(cfg: DictConfig) -> Path:
 
 
 def _write_binary(folder: Path) -> bool:
-    program = lmplz.find("build_binary")
+    program = find_program("build_binary")
     if program is None:
         print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used, which loads more slowly")
         return False
-    lmplz.binary(program, folder / ARPA, folder / BINARY)
+    run_program(folder / BINARY, program, folder / ARPA)
     return True
 
 

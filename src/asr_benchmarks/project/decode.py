@@ -13,8 +13,9 @@ from omegaconf import DictConfig
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.utterances import Utterance
+from asr_ablations.language_models.model import units
 from asr_ablations.language_models.ngram import estimate, write_arpa
-from asr_ablations.language_models.text import transcripts, units
+from asr_ablations.language_models.text import transcripts
 from asr_ablations.training.contracts import Decoder
 from asr_benchmarks.project.training import prepare_corpus
 from asr_benchmarks.tables import Result, fill_row

@@ -44,8 +44,8 @@ class LSTM:
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
         """Train the model, write it to the folder, and return its record."""
-        text = collect(corpus, alphabet, self.text, self.include)
-        sentences = [" ".join(sentence) for sentence in text.sentences]
+        texts, sources = collect(corpus, alphabet, self.text, self.include)
+        sentences = [" ".join(sentence) for sentence in texts]
         torch.manual_seed(self.seed)
         model = LetterLSTM(alphabet.letters, width=self.width, layers=self.layers, dropout=self.dropout)
         if torch.cuda.is_available():
@@ -58,5 +58,5 @@ class LSTM:
             "unit": "letter",
             "estimator": estimator,
             "vocabulary": len(alphabet.letters),
-            "sources": text.sources,
+            "sources": sources,
         }
