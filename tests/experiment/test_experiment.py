@@ -15,8 +15,8 @@ from asr_ablations.components.logger.tensorboard import tensorboard_logger
 from asr_ablations.components.logger.wandb import run_id, wandb_logger
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.experiment.finished import find_finished_runs
+from asr_ablations.experiment.fit import finish, log_planned, log_result
 from asr_ablations.experiment.run import set_up
-from asr_ablations.experiment.summary import finish, log_planned, log_result
 from asr_ablations.report.wandb import final_rates, log_afterwards
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.status import DIVERGED

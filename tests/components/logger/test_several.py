@@ -14,7 +14,7 @@ from asr_ablations.components.logger.several import several_loggers
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.compose import compose, separate_loggers
 from asr_ablations.data.audio import AVERAGED
-from asr_ablations.experiment.summary import finish, log_result
+from asr_ablations.experiment.fit import finish, log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.layout import DATA
