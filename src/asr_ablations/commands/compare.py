@@ -182,7 +182,7 @@ def inspect_single(comparison: "Comparison", folder: Path) -> "tuple[list[Inspec
     """Draw utterances of a single run, passed through its model. Without model or audio, or for several runs: none."""
     if len(comparison.runs) != 1 or not comparison.runs[0].utterances:
         return [], []
-    from asr_ablations.config.resolvers import look_up_in
+    from asr_ablations.config.compose import look_up_in
     from asr_ablations.report.inspection import draw_inspected, inspect
 
     look_up_in(CONF)  # today's conf/ completes a run's config
