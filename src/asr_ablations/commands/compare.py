@@ -169,7 +169,7 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 
         with waiting("drawing utterances"):
             inspected, pictures = inspect_single(comparison, folder)
-        written += [*pictures, *write_page(report, folder, drawn, inspected)]
+        written += [*pictures, *write_page(report, folder, [*drawn, *pictures], inspected)]
     print_files(written, folder)
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
