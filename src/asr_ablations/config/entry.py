@@ -113,9 +113,9 @@ def entry(
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> object:
-            # OpenMP threads that spin while they wait can be 15 times slower on a shared machine. Read at torch's import.
+            # Spinning OpenMP threads can be 15 times slower on a shared machine. torch reads this when it is imported.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-            # Batches of different lengths leave gaps in GPU memory that other batches do not fit. Read at import, too.
+            # Batches of different lengths leave gaps in GPU memory that other batches do not fit. Also read at import.
             if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name in older versions
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             handle_on_a_stack_of_their_own()

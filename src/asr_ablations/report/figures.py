@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, observed
 from asr_ablations.comparison.time_to_accuracy import TimeToAccuracy, times_to_accuracy
 from asr_ablations.comparison.training_times import scaling
-from asr_ablations.report.curves import AXES, Band, arm_band, band, gradient_curve, metric_names, smoothed_loss
+from asr_ablations.report.curves import AXES, Band, band, curve, gradient_curve, metric_names, smoothed_loss
 from asr_ablations.report.training_report import TRAINING_LOSS
 from asr_ablations.report.utilisation import draw_utilisation
 from asr_verdicts.comparison import Comparison
@@ -86,8 +86,8 @@ def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> 
 
 
 def _compute_bands(comparison: Comparison, column: str, axis: str) -> list[Line]:
-    bands = [(number, arm_band(arm, column, axis)) for number, arm in enumerate(comparison.arms)]
-    return [Line(number, spanned) for number, spanned in bands if spanned]
+    curves = [[curve(run, column, axis) for run in arm.runs] for arm in comparison.arms]
+    return [Line(number, spanned) for number, of_arm in enumerate(curves) if (spanned := band(of_arm))]
 
 
 def _smooth_steps(comparison: Comparison, axis: str) -> list[Line]:

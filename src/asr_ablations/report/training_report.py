@@ -1,4 +1,4 @@
-"""The report on trainings: tables with titled columns, and the content of comparison.json and timing.json."""
+"""The report on trained runs: its tables, and the contents of comparison.json and timing.json."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -42,15 +42,15 @@ from asr_verdicts.report.sections import (
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows
 
 TRAINING_LOSS = "train/loss_epoch"
-"""A column of metrics.csv: the mean over an epoch's batches, in nats."""
+"""Column of metrics.csv with the mean loss over the batches of an epoch, in nats."""
 TRAIN_SECONDS = "train_seconds"
 TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
-"""Columns that depend on the machine and its load."""
+"""Columns of times, which depend on the machine and its load."""
 SPENT_TIMES = ("hours", "untimed", "hours_saved", "hours_taken_over")
 
 
 def training_loss(run: Record) -> float | None:
-    """Return the mean training loss of the last epoch, in nats; None if it was not recorded."""
+    """Return the mean training loss of the last epoch in nats, or None if it was not recorded."""
     return _take_last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
 
 
@@ -75,17 +75,11 @@ TRAINING_COLUMNS = (
     _mean_column("best_validation_loss", "best validation", LOSS, lambda run: lowest_validation(run, LOSS)),
     _mean_column("last_validation_loss", "last validation", LOSS, lambda run: _take_last(validation_values(run, LOSS))),
 )
-"""Columns in file order; the losses are shown if any run has them."""
-
-
-def keys_section(comparison: Comparison) -> Section:
-    """List the keys in which each arm differs from the baseline."""
-    differences = differences_of_arms(comparison.design, comparison.arms)
-    return Section("Keys that differ", lines=[difference.text for difference in differences])
+"""Columns on training, in the order of the files. The losses are shown only if a run recorded them."""
 
 
 def noise_section(comparison: Comparison) -> Section:
-    """Show the deviation caused by each source of chance alone, and its share of the variance of all together."""
+    """Show the noise of each source of chance alone, and its share of the variance that all sources cause together."""
     return tabulate(
         "Sources of noise",
         noise_sources(comparison),
@@ -103,9 +97,7 @@ def noise_section(comparison: Comparison) -> Section:
 
 
 def search_section(comparison: Comparison) -> Section:
-    """Rank the runs by the metric that a search minimised, with the varied values. Empty unless a search proposed all
-    runs.
-    """
+    """Rank the runs of a search by the metric that it minimised. Empty unless a search proposed all runs."""
     tried = ranked(comparison.arms) if is_search(comparison.arms) else []
     keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
     metric, name = find_metric(comparison.metric), comparison.set
@@ -129,7 +121,7 @@ def search_section(comparison: Comparison) -> Section:
 
 
 def _round(value: str) -> str:
-    """Format a number with four digits, because a search samples it with sixteen."""
+    """Round a number to four significant digits, because a search samples it with sixteen. Return other texts as is."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -137,7 +129,7 @@ def _round(value: str) -> str:
 
 
 def training_section(comparison: Comparison) -> Section:
-    """Show parameters, epochs, times and validation results of each arm; empty for systems trained elsewhere."""
+    """Show parameters, epochs, times and validation results of each arm. Empty for systems trained elsewhere."""
     measured = [*{row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}.values()]
     if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
         return Section("Training")
@@ -154,7 +146,7 @@ def training_section(comparison: Comparison) -> Section:
 
 
 def frequency_section(comparison: Comparison) -> Section:
-    """Show wrong words by their frequency in training, with a row per arm and set (Ambroszczyk2019 §2.2)."""
+    """Show the share of wrong words by their frequency in training (Ambroszczyk2019 §2.2)."""
     rows = [
         [
             row.arm,
@@ -172,7 +164,7 @@ def frequency_section(comparison: Comparison) -> Section:
 
 
 def loss_section(comparison: Comparison) -> Section:
-    """Show Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
+    """Show the rank correlation (Spearman) of validation loss and WER over all runs (Ambroszczyk2019 §2.1)."""
     return tabulate(
         "Validation loss against WER",
         [(each, each.correlation) for each in loss_against_wer(comparison.arms, comparison.sets)],
@@ -209,7 +201,7 @@ def gradient_section(comparison: Comparison) -> Section:
 
 
 def time_to_accuracy_section(comparison: Comparison) -> Section:
-    """Show means over an arm's seeds and ratios to the baseline's; NA if a seed did not reach the target."""
+    """Show what training up to each target costs: the mean over seeds, or NA if a seed did not reach the target."""
     metric, reached = comparison.design.metric, times_to_accuracy(comparison)
     timed = ran_together(comparison.arms)
     pairs = dict.fromkeys((time.arm, time.target) for time in reached)
@@ -241,11 +233,11 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
 
 
 UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
-"""Decimals and unit of each axis of a budget."""
+"""Decimals and unit of a training budget, by its kind."""
 
 
 def equal_cost_section(comparison: Comparison) -> Section:
-    """Show the validation metric at the largest budget spent by every run; seconds only if times are comparable."""
+    """Show the validation metric at the largest budget that every run spent. Seconds only if times are comparable."""
     metric, timed = find_metric(comparison.metric), ran_together(comparison.arms)
     return tabulate(
         f"At equal cost, validation {metric.label}",
@@ -259,7 +251,7 @@ def equal_cost_section(comparison: Comparison) -> Section:
 
 
 def epochs_section(comparison: Comparison) -> Section:
-    """Show mean and deviations of seconds per epoch, and ratios to the baseline (Ambroszczyk2019 §2.1, §2.5)."""
+    """Show seconds per epoch: mean, standard deviations, ratio to the baseline (Ambroszczyk2019 §2.1, §2.5)."""
     columns: dict[str, Callable[[EpochTimes], str]] = {
         "arm": lambda times: times.arm,
         "n": lambda times: str(times.runs),
@@ -278,7 +270,7 @@ def epochs_section(comparison: Comparison) -> Section:
 
 
 def scaling_section(comparison: Comparison) -> Section:
-    """Show epochs, speed and price over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2."""
+    """Show time, speed-up and price of an epoch by number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2."""
     rows = scaling(comparison.arms)
     processes = "GPUs" if all(row.device == "GPU" for row in rows) else "processes"
     columns: dict[str, Callable[[Scaling], str]] = {
@@ -305,7 +297,7 @@ def scaling_section(comparison: Comparison) -> Section:
 
 
 def report_comparison(comparison: Comparison) -> Report:
-    """Build the report: verdicts only for systems given as hypotheses, everything for runs."""
+    """Return the report of a comparison. For systems given as hypotheses it contains only verdicts."""
     if comparison.scored:
         return report_verdicts(comparison)
     noise, ranking = noise_section(comparison), search_section(comparison)
@@ -316,10 +308,11 @@ def report_comparison(comparison: Comparison) -> Report:
 
 
 def sections(comparison: Comparison) -> list[Section]:
-    """Return all sections that are not empty, in reading order."""
+    """Return the sections of the report in reading order, without empty ones."""
+    differences = differences_of_arms(comparison.design, comparison.arms)
     every = [
         *opening_sections(comparison),
-        keys_section(comparison),
+        Section("Keys that differ", lines=[difference.text for difference in differences]),
         noise_section(comparison),
         search_section(comparison),
         *rate_sections(comparison),
@@ -338,8 +331,9 @@ def sections(comparison: Comparison) -> list[Section]:
 
 
 def _build_contents(comparison: Comparison, rows: Sequence[TableRow]) -> tuple[Json, Json]:
-    """Return the contents of comparison.json, which excludes times, and of timing.json: times and values derived from
-    them, such as costs, ratios, and rates at equal seconds.
+    """Return the contents of comparison.json and of timing.json.
+
+    All times, and values derived from times, such as costs and rates at equal seconds, are in timing.json.
     """
     spent = spent_by(comparison)
     reached = [asdict(time) for time in times_to_accuracy(comparison)]
