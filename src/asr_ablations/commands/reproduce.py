@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return the exit code of the help text, or 130 for Ctrl-C."""
+    """Run the command and return its exit code: those of the help text, or 130 after Ctrl-C."""
     options = parser().parse_intermixed_args(arguments)
     return exit_code(lambda: _run(options))
 
@@ -56,21 +56,21 @@ def _run(options: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("run", type=as_folder, metavar="RUN", help="the folder of a finished run")
+    arguments.add_argument("run", type=as_folder, metavar="RUN", help="folder of a finished run")
     arguments.add_argument(
         "overrides",
         nargs="*",
-        default=[],  # without it argparse calls them required
+        default=[],  # without this, argparse would report them as required
         metavar="KEY=VALUE",
-        help="changes for a new run, as for src/train.py, such as rnn=gru",
+        help="changed keys for a new run, such as rnn=gru",
     )
     arguments.add_argument(
         "--checkout",
         action="store_true",
-        help="run the recorded commit, with the recorded uncommitted changes; only for records that you trust",
+        help="run the recorded code: its commit and uncommitted changes; only for folders that you trust",
     )
     arguments.add_argument(
-        "--trust", action="store_true", help="with --checkout: even if another user or machine wrote the folder"
+        "--trust", action="store_true", help="with --checkout: even for a folder written by another user or machine"
     )
     arguments.add_argument(
         "--outputs", type=Path, help="output folder (default: outputs/reproductions; for a new run: outputs)"

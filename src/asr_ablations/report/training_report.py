@@ -90,8 +90,8 @@ def noise_section(comparison: Comparison) -> Section:
             "share (95 %)": lambda row: "1" if row.share is None else ratio_text(row.share),
         },
         [
-            f"The last weights on {comparison.set}. Share: of the variance of {comparison.baseline}, with a 95 % "
-            "interval. Shares need not add up to 1, because sources interact."
+            f"WER of the last weights on {comparison.set}. Shares are parts of the variance of {comparison.baseline}, "
+            "with 95 % intervals. They need not add up to 1, because the sources interact."
         ],
     )
 
@@ -110,11 +110,11 @@ def search_section(comparison: Comparison) -> Section:
         ]
         for arm, run in tried
     ]
-    note = f" {name}: {metric.heading} of the last weights." if name else ""
+    note = f" The column {name} has the {metric.heading} of the last weights." if name else ""
     lines = [
-        f"Validation: the best {WER.heading}, which the search minimises.{note}",
-        "No verdicts: each choice has one run, and a search prefers lucky runs. To find out whether the best is "
-        "better, run it with fresh seeds in a separate sweep.",
+        f"The column validation has the best {WER.heading} of all validations, which the search minimises.{note}",
+        "There are no verdicts, because each choice has one run and a search prefers lucky runs. To find out whether "
+        "the best choice is better, train it with fresh seeds in a separate sweep.",
     ]
     head = list(dict.fromkeys([*keys, "validation", *([name] if name else []), "epochs"]))
     return Section("Runs of the search", head, rows, lines if rows else [])
@@ -158,7 +158,7 @@ def frequency_section(comparison: Comparison) -> Section:
         ]
         for row in word_frequencies(comparison.arms, comparison.sets)
     ]
-    note = "The share of the references' words that is wrong or missing, and their number; means over runs."
+    note = "Share of the reference words that are wrong or missing, and number of reference words; means over runs."
     heading = "Wrong words by how often training has them"
     return Section(heading, ["arm", "set", *BANDS], rows, [note] if rows else [])
 
@@ -175,8 +175,8 @@ def loss_section(comparison: Comparison) -> Section:
             "95 %": lambda row: "NA" if row[1] is None else f"{row[1].low:.2f} to {row[1].high:.2f}",
         },
         [
-            "Over all runs of all arms. Near 1, validation loss ranks the runs like WER. The interval treats runs as "
-            "independent, although seeds of one arm are similar."
+            "The correlation is over all runs of all arms. Near 1, the validation loss ranks the runs like the WER. "
+            "The interval treats runs as independent, although seeds of one arm are similar."
         ],
     )
 
@@ -224,8 +224,8 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
     if any(time.cost is not None for time in reached):
         columns["cost"] = lambda times: mean([time.cost for time in times], 4)
     chosen = (
-        "The targets were chosen from these curves: every run reached the first, half of the runs the second, only the "
-        "best run the last. They were not declared in advance, so they describe but do not confirm."
+        "The targets were chosen from these curves: every run reached the first, half of the runs reached the second, "
+        "only the best run reached the last. They were not declared in advance, so they describe but do not confirm."
     )
     notes = [chosen] if any(time.chosen for time in reached) else []
     notes += [] if timed else [f"time /: {WARNING}."]
@@ -263,8 +263,8 @@ def epochs_section(comparison: Comparison) -> Section:
         f"time / {comparison.baseline} (95 %)": lambda times: ratio_text(times.ratio),
     }
     note = (
-        "Training batches only, without validation and checkpoints. The first epoch fills caches and tunes kernels, so "
-        "means and deviations exclude it. In brackets: 95 % over seeds."
+        "The times cover training batches only, without validation and checkpoints. The first epoch fills caches and "
+        "tunes kernels, so means and deviations exclude it. Brackets contain 95 % intervals over seeds."
     )
     return tabulate("Seconds per epoch", epoch_times(comparison.arms, comparison.baseline), columns, [note])
 
@@ -288,11 +288,11 @@ def scaling_section(comparison: Comparison) -> Section:
         del columns["runs"]
     if all(row.price is None for row in rows):
         del columns["price of an epoch"]
-    note = "Speed-up: over the fewest processes in otherwise equal runs. Efficiency: speed-up as a share of its ideal."
+    note = "The speed-up is over the fewest processes of otherwise equal runs. Efficiency is its share of the ideal."
     if len({(row.series, row.batch) for row in rows}) == len({row.series for row in rows}):
         note += " Each process keeps its batch size, so the batch of an update grows with their number."
     else:
-        note += " The batch of a process varies, so its effect on time cannot be separated from the number's effect."
+        note += " The batch of a process varies, so the times do not show the effect of the number of processes alone."
     return tabulate("Scaling over processes that train together", rows, columns, [note])
 
 
