@@ -133,7 +133,8 @@ class TrainingRun:
             raise
         finally:
             self.utilisation.close()
-            finish(self.logger, exit_code)
+            if isinstance(self.logger, LoggerWithExitCode):
+                self.logger.finish(exit_code)
 
     def _train(self) -> None:
         log_planned(self.logger, self.planned)
@@ -235,12 +236,6 @@ def log_planned(logger: Logger | None, planned: PlannedRun | None) -> None:
     """Log which planned look needs this run, if the logger stores values that describe a whole run."""
     if planned is not None and isinstance(logger, LoggerWithSummary):
         logger.log_summary({f"until/{name}": value for name, value in planned.as_json().items()})
-
-
-def finish(logger: Logger | None, exit_code: int) -> None:
-    """Close a logger that records the exit code of the run; other loggers need no closing."""
-    if isinstance(logger, LoggerWithExitCode):
-        logger.finish(exit_code)
 
 
 def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> None:

@@ -179,10 +179,9 @@ def letter_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
 
 
 def _count_pairs(pairs: Iterable[Pair]) -> list[list[str]]:
-    frequent = sorted(Counter(pairs).items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))[
-        :CONFUSIONS
-    ]
-    return [[*map(_format_symbol, pair), str(count)] for pair, count in frequent]
+    counts = Counter(pairs)
+    frequent = sorted(counts, key=lambda pair: (-counts[pair], pair[0] or "", pair[1] or ""))[:CONFUSIONS]
+    return [[*map(_format_symbol, pair), str(counts[pair])] for pair in frequent]
 
 
 def _format_symbol(text: str | None) -> str:

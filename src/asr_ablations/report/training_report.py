@@ -134,15 +134,11 @@ def training_section(comparison: Comparison) -> Section:
     if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
         return Section("Training")
     columns, timed = shown_columns(TRAINING_COLUMNS, measured), ran_together(comparison.arms)
-    cells: dict[str, Callable[[TableRow], str]] = {
-        column.heading: partial(cell_text, column=column) if timed or column.key != TRAIN_SECONDS else lambda _: "–"
-        for column in columns
-    }
-    identity: dict[str, Callable[[TableRow], str]] = {
-        "arm": lambda row: str(row["arm"]),
-        "n": lambda row: str(row["n"]),
-    }
-    return tabulate("Training", measured, identity | cells, [] if timed else [f"train s: {WARNING}."])
+    cells: dict[str, Callable[[TableRow], str]] = {"arm": lambda row: str(row["arm"]), "n": lambda row: str(row["n"])}
+    for column in columns:
+        is_comparable = timed or column.key != TRAIN_SECONDS
+        cells[column.heading] = partial(cell_text, column=column) if is_comparable else lambda _: "–"
+    return tabulate("Training", measured, cells, [] if timed else [f"train s: {WARNING}."])
 
 
 def frequency_section(comparison: Comparison) -> Section:

@@ -19,8 +19,6 @@ from asr_verdicts.record import Rates
 if TYPE_CHECKING:
     import wandb
 
-RATES = ("wer", "cer", "cer_longer")
-
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
     """Log a comparison as a W&B run with job type `comparison`, and return lines to print.
@@ -135,6 +133,6 @@ def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:
     return {
         f"final/{name}/{rate}": value
         for name, result in sets.items()
-        for rate in RATES
+        for rate in ("wer", "cer", "cer_longer")
         if (value := getattr(result, rate)) is not None
     }
