@@ -22,16 +22,12 @@ from asr_verdicts.errors import UsageError
 PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
 """Groups whose options are factories: the contract of the product, and example arguments for the factory."""
 SAMPLES = (16_000, 0, 1, 9_600)
-"""Lengths in samples of noise utterances: a long one, an empty one, one shorter than a frame, and a shorter one that
-needs padding."""
+"""Samples of each noise utterance: a long one, an empty one, one shorter than a frame, and one that needs padding."""
 TOLERANCE = 1e-4
 
 
 def check(cfg: DictConfig, words: list[str]) -> None:
-    """Print which promises the typed options keep and which they break. Raise UsageError if one is broken.
-
-    words: the typed overrides.
-    """
+    """Print which promises of their contracts the typed options keep. Raise UsageError if one is broken."""
     chosen = {word.lstrip("+").partition("=")[0]: word for word in words}
     options = {group: word for group, word in chosen.items() if group in CONTRACTS.keys() & cfg.keys()}
     if not options:

@@ -188,7 +188,7 @@ def inspect_single(comparison: "Comparison", folder: Path) -> "tuple[list[Inspec
     from asr_ablations.config.compose import look_up_in
     from asr_ablations.report.inspection import draw_inspected, inspect
 
-    look_up_in(CONF)  # keys that the config of an older run lacks get today's values
+    look_up_in(CONF)  # a config that lacks a key of today gets its value from conf/
     try:
         inspected = inspect(comparison.runs[0], comparison.sets)
     except (UsageError, OSError, ValueError) as error:

@@ -19,8 +19,7 @@ from asr_verdicts.files import write
 OTHERS = ("benchmark", "recipe")  # groups whose options are not components
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
-"""Method of layers for which the native library replaces `forward`. They are not copied, because changes to the copied
-`forward` would have no effect."""
+"""Method that the native library calls instead of `forward`, so that changes to a copied `forward` have no effect."""
 USER_PACKAGE = "variants"  # package for the user's classes, next to the user's conf/
 
 

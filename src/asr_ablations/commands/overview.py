@@ -97,9 +97,7 @@ def _read_summary(folder: Path) -> Summary:
 
 
 def _verdict(sweep: Path) -> str:
-    """Return the state of each arm of a sweep with planned looks. For other sweeps, which only compare judges, return
-    an empty text.
-    """
+    """Return the states of the arms of a sweep with planned looks. Empty for other sweeps, which only compare judges."""
     try:
         arms = read_standing(sweep)["arms"]
     except (FileNotFoundError, UnreadableFileError):

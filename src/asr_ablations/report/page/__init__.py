@@ -43,7 +43,7 @@ POINTS = 300
 def write_page(
     report: Report, folder: Path, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()
 ) -> list[Path]:
-    """Write <folder>/index.html, which contains the data, the figures and all code; return its path in a list."""
+    """Write <folder>/index.html, which contains the data, the figures and all code. Return its path in a list."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
     write(path, render(report, figures, inspected))
