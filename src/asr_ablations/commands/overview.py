@@ -97,7 +97,7 @@ def _read_summary(folder: Path) -> Summary:
 
 
 def _verdict(sweep: Path) -> str:
-    """Return the states of the arms of a sweep with planned looks. Empty for other sweeps, which only compare judges."""
+    """Return the states of the arms of a sweep with planned looks. Empty for other sweeps: only compare judges them."""
     try:
         arms = read_standing(sweep)["arms"]
     except (FileNotFoundError, UnreadableFileError):
