@@ -64,7 +64,7 @@ def characters_of(conf: Path, language: object) -> str:
 
 @cache
 def alphabets(conf: Path) -> dict[str, str]:
-    """Return the characters of each language that has a file in conf/alphabet which spells them out."""
+    """Return the alphabets that files in conf/alphabet spell out, by language."""
     nodes = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in sorted((conf / "alphabet").glob("*.yaml"))}
     characters = {language: str(node.get("characters", "")) for language, node in nodes.items()}
     return {language: spelled for language, spelled in characters.items() if spelled and "${" not in spelled}
@@ -193,7 +193,7 @@ def _refuse(override: Override, repository: Repository) -> None:
 
 
 def list_files(repo: IConfigRepository, overrides_list: list[Override], **options: Any) -> DefaultsList:
-    """Call Hydra's `create_defaults_list` once for all arms with the same files; each call takes half of composing."""
+    """Call Hydra's `create_defaults_list` once for all arms with the same files: it takes half the time of an arm."""
     if not isinstance(repo, Repository):
         return create_defaults_list(repo, overrides_list=overrides_list, **options)
     groups = [override for override in overrides_list if repo.group_exists(override.key_or_group)]

@@ -1,4 +1,4 @@
-"""Decide which classes a config may build, because it may come from somebody else and building runs their code.
+"""Decide which classes a config may build, so that a config from somebody else cannot run arbitrary code.
 
 Only classes that a file of conf/ or of a user's folder names are built. A user's folder has the layout of conf/, and
 its files may name classes of the user. There are two ways to set it:

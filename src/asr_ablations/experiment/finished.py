@@ -1,4 +1,4 @@
-"""Find the result or the damage of an earlier attempt at a run. No import of torch, because it takes seconds."""
+"""Find the result or the damage of an earlier attempt at a run, without torch, whose import takes seconds."""
 
 import json
 import logging

@@ -17,7 +17,7 @@ Values = NDArray[np.float64]
 AXES = {"epoch": "epochs", "step": "steps", "audio": "hours of audio trained", "time": "time in seconds"}
 """Possible x axes of a curve, with their labels."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
-"""Columns of metrics.csv for axes whose name is not that of the column."""
+"""Columns of metrics.csv for the axes that have another name there."""
 SMOOTHED_STEPS = 10
 """Standard deviation of the Gaussian filter over steps, as in Baunsgaard2020 figure 7a."""
 SMOOTHED_SAMPLES = 3

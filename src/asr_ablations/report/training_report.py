@@ -121,7 +121,7 @@ def search_section(comparison: Comparison) -> Section:
 
 
 def _round(value: str) -> str:
-    """Round a number to four significant digits, because a search samples it with sixteen. Return other texts as is."""
+    """Round a number to four significant digits, because a search samples it with sixteen. Keep other texts."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -229,7 +229,7 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
 
 
 UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
-"""Decimals and unit of a training budget, by its kind."""
+"""Number of decimals and unit of each kind of training budget."""
 
 
 def equal_cost_section(comparison: Comparison) -> Section:
