@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
-from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.config.compose import look_up_in
 from asr_ablations.data.audio import duration, header, read
 from asr_ablations.tools.files import CONF
 from asr_ablations.training.lightning_warnings import silence_lightning

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.config.resolvers import alphabets
+from asr_ablations.config.compose import alphabets
 from asr_ablations.data import audio
 from asr_ablations.data.alphabet import Letters, shortest_path, shortest_paths
 from asr_ablations.data.audio import AudioError

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.config.resolvers import alphabets
+from asr_ablations.config.compose import alphabets
 from asr_ablations.synthesis import recordings, speakers
 from asr_ablations.synthesis.languages import codes, load_language
 from asr_ablations.synthesis.languages import en as english

@@ -1,4 +1,4 @@
-"""Make or fetch a corpus, decode every file of it, and list all faults."""
+"""Generate or download a corpus, decode every audio file, and list all faults."""
 
 import logging
 import sys
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 def prepare(cfg: DictConfig) -> None:
     """Prepare the corpus of a config and print a table of its sets.
 
-    Raise UsageError if the corpus cannot be made or has unusable utterances; their causes are printed first, with
-    counts and examples. With data.on_bad=skip they are left out of the table instead.
+    The causes of unusable utterances are printed first, with counts and examples. If there are any, raise UsageError,
+    unless data.on_bad=skip leaves them out. Raise UsageError also if the corpus cannot be prepared.
     """
     check(cfg)
     corpus: Corpus = build(cfg.data)
     corpus.thorough = True
     corpus.fetch()
-    task, _ = assemble(cfg, corpus)  # for its alphabet, and for its model's number of frames per utterance
+    task, _ = assemble(cfg, corpus)  # for the alphabet, and for the number of output frames of each utterance
     judged = judge(corpus, task.alphabet)
     causes = complaints(judged, corpus, task.alphabet)
     for cause in causes:

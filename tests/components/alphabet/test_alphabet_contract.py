@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from asr_ablations.components.alphabet.spelled import Spelled
+from asr_ablations.config.compose import alphabets
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.resolvers import alphabets
 from asr_ablations.data.alphabet import Alphabet, Letters, shortest_path
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.training.assembly import assemble

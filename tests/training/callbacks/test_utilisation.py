@@ -20,7 +20,7 @@ from rich.console import Console
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch, Count, Seconds
-from asr_ablations.report.figures.utilisation import PARTS
+from asr_ablations.report.utilisation import PARTS
 from asr_ablations.runs.metrics_files import COLUMNS, by_second, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch

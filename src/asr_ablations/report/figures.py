@@ -1,9 +1,11 @@
-"""Figures of training: curves, time to accuracy, scaling and search.
+"""The figures of a comparison. This file draws those on training: curves, time to accuracy, scaling and search.
 
-After Ambroszczyk2019 figures 2.1–2.8 and §2.9, and Baunsgaard2020 figure 7 and §5.
+They follow Ambroszczyk2019 figures 2.1–2.8 and §2.9, and Baunsgaard2020 figure 7 and §5.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +16,13 @@ from matplotlib.ticker import MaxNLocator
 from asr_ablations.comparison.derived_tables import Hyperparameter, hyperparameters, observed
 from asr_ablations.comparison.time_to_accuracy import TimeToAccuracy, times_to_accuracy
 from asr_ablations.comparison.training_times import scaling
-from asr_ablations.report.curves import AXES, Band, arm_band, band, gradient_curve, metric_names, smoothed_loss
+from asr_ablations.report.curves import AXES, Band, band, curve, gradient_curve, metric_names, smoothed_loss
 from asr_ablations.report.training_report import TRAINING_LOSS
+from asr_ablations.report.utilisation import draw_utilisation
 from asr_verdicts.comparison import Comparison
+from asr_verdicts.errors import choices
 from asr_verdicts.files import Json
-from asr_verdicts.metrics import LOSS, WER, Metric, different_losses
+from asr_verdicts.metrics import CER, CER_LONGER, LOSS, WER, Metric, different_losses
 from asr_verdicts.plotting import (
     COLOURS,
     draw_strip,
@@ -31,16 +35,19 @@ from asr_verdicts.plotting import (
     save,
     wrapped,
 )
+from asr_verdicts.report import figures as of_verdicts
+from asr_verdicts.report.figures import Draw
 
+DRAWN_AXES, DRAWN_METRICS = ("epoch", "step", "time"), (WER, CER, LOSS, CER_LONGER)
 MEASURES = {"seconds": "seconds", "audio_hours": "hours of audio", "epochs": "epochs"}
 GRADIENTS = "before clipping; first seed and diverged runs (×)"
 """Title of the panel with the norms of the gradient."""
 FEW = 6
-"""If a hyperparameter has up to this many values, each gets a tick."""
+"""A hyperparameter with at most this many values gets a tick for each value."""
 
 
 class Line(NamedTuple):
-    """A curve of one arm. arm: its number; diverged: whether the curve ends in a cross."""
+    """A curve of an arm. arm: index of the arm. diverged: whether the curve ends in a cross."""
 
     arm: int
     band: Band
@@ -48,9 +55,10 @@ class Line(NamedTuple):
 
 
 def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw <metric>_by_<axis>: a panel per set with seeds as a band, on a logarithmic y axis if values allow it.
+    """Draw the curves <metric>_by_<axis>: a panel per validation set, and a band per arm that spans its seeds.
 
-    The loss has more panels, for training: epoch means, each step of the first seed, and gradients over steps.
+    The y axis is logarithmic if the values allow it. The loss also has panels on training: means of epochs, every step
+    of the first seed, and, over steps, the norm of the gradient.
     """
     panels = {
         f"validation, {column.split('/')[1]}": _compute_bands(comparison, column, axis)
@@ -78,12 +86,12 @@ def draw_by(metric: Metric, axis: str, comparison: Comparison, folder: Path) -> 
 
 
 def _compute_bands(comparison: Comparison, column: str, axis: str) -> list[Line]:
-    bands = [(number, arm_band(arm, column, axis)) for number, arm in enumerate(comparison.arms)]
-    return [Line(number, spanned) for number, spanned in bands if spanned]
+    curves = [[curve(run, column, axis) for run in arm.runs] for arm in comparison.arms]
+    return [Line(number, spanned) for number, of_arm in enumerate(curves) if (spanned := band(of_arm))]
 
 
 def _smooth_steps(comparison: Comparison, axis: str) -> list[Line]:
-    """Return the training loss of every step; nothing if arms minimise different losses, which cannot share an axis."""
+    """Return training losses step by step. Empty if arms minimise different losses, which cannot share an axis."""
     if len(different_losses(comparison.runs)) > 1:
         return []
     runs = [(number, run) for number, arm in enumerate(comparison.arms) for run in arm.runs[:1]]
@@ -115,7 +123,7 @@ def _draw_lines(panel: Axes, comparison: Comparison, lines: list[Line], scale: f
 
 
 def _draw_targets(panel: Axes, comparison: Comparison, metric: Metric) -> None:
-    """Draw a dotted line for each declared target of the metric."""
+    """Draw a dotted line at each target that was declared for the metric."""
     declared = [time for time in times_to_accuracy(comparison) if not time.chosen and time.metric == metric.name]
     for target in {metric.scale * time.target for time in declared}:
         panel.axhline(target, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)))
@@ -124,9 +132,10 @@ def _draw_targets(panel: Axes, comparison: Comparison, metric: Metric) -> None:
 
 
 def draw_time_to_accuracy(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw time_to_accuracy: a panel per measure with a dot per seed, and a line at their mean.
+    """Draw how long training takes to reach the targets: a panel per measure, a dot per seed, and a line at their mean.
 
-    If a seed failed, the number of successful seeds replaces the mean, which would be too optimistic.
+    If a seed missed the target, there is no line, because the mean would be too optimistic. The figure then says how
+    many seeds reached the target.
     """
     times, arms = times_to_accuracy(comparison), comparison.arms
     measures = [measure for measure in MEASURES if any(getattr(time, measure) is not None for time in times)]
@@ -158,14 +167,15 @@ def _draw_times(panel: Axes, x: float, width: float, times: Sequence[TimeToAccur
     if len(values) == len(times):
         return
     reached = sum(time.steps is not None for time in times)
-    text = "NA" if reached == len(times) else f"{reached}/{len(times)}"  # NA: reached at a time that was not recorded
+    text = "NA" if reached == len(times) else f"{reached}/{len(times)}"  # NA: reached at an unknown time
     place: Json = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7}
     panel.annotate(text, (x, max(values, default=0)), **place)
 
 
 def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw scaling: minutes per epoch, speed-up over the fewest processes and, if known, price of an epoch. Each series
-    has a line. Nothing is drawn if all runs have the same number of processes.
+    """Draw minutes per epoch, speed-up over the fewest processes and, if known, price of an epoch.
+
+    Each series has a line. Nothing is drawn if all runs have the same number of processes.
     """
     rows = scaling(comparison.arms)
     if not rows:
@@ -178,7 +188,7 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
         look = {**line(number), **marker(number), "capsize": 3, "label": name or "measured"}
         minutes = [(row.processes, row.epoch_seconds / 60, *[(row.deviation or 0.0) / 60] * 2) for row in series]
         ratios = [(row.processes, row.speed_up.value, row.speed_up.low, row.speed_up.high) for row in series]
-        speed_ups = [(x, y, y - (low or y), (high or y) - y) for x, y, low, high in ratios]  # None: without an interval
+        speed_ups = [(x, y, y - (low or y), (high or y) - y) for x, y, low, high in ratios]  # None: no interval
         prices = [(row.processes, row.price, 0.0, 0.0) for row in series if row.price is not None]
         for panel, points in zip(axes, (minutes, speed_ups, prices), strict=False):
             x, y, *lengths = np.array(points).reshape(-1, 4).T
@@ -195,8 +205,9 @@ def draw_scaling(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def draw_search(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw the figure `search`: a panel per hyperparameter, with a point per run and a star for the best. An axis is
-    logarithmic if the search sampled on a logarithmic scale.
+    """Draw the runs of a search: a panel per hyperparameter, a point per run, and a star for the best run.
+
+    An axis is logarithmic if the search sampled on a logarithmic scale.
     """
     tried = hyperparameters(comparison)
     if not tried:
@@ -223,3 +234,34 @@ def _draw_panel(panel: Axes, tried: Hyperparameter) -> None:
         plain_numbers(panel.xaxis, (1, 3))
     elif 0 < len(different) <= FEW:
         panel.set_xticks(different)
+
+
+FIGURES: dict[str, Draw] = {
+    "differences": of_verdicts.draw_differences,
+    "seeds": of_verdicts.draw_seeds,
+    **{f"{kind.name}_by_{axis}": partial(draw_by, kind, axis) for axis in DRAWN_AXES for kind in DRAWN_METRICS},
+    "looks": of_verdicts.draw_looks,
+    "time_to_accuracy": draw_time_to_accuracy,
+    "scaling": draw_scaling,
+    "utilisation": draw_utilisation,
+    "search": draw_search,
+}
+"""Drawing functions by the name of the figure. The most important figures come first."""
+
+
+def check_figures(names: Iterable[str]) -> None:
+    """Raise UsageError for a name that no figure has, with the nearest name."""
+    for name in names:
+        if name not in FIGURES:
+            nearest = [f"{near} (the nearest), or one of " for near in get_close_matches(name, FIGURES, 1, 0.5)]
+            raise choices("figures", name, "".join([*nearest, ", ".join(FIGURES)]))
+
+
+def write_figures(comparison: Comparison, folder: Path, names: Iterable[str] = ()) -> list[Path]:
+    """Write figures as PNG, SVG and PDF, and return their paths. Figures for which the runs lack data are not drawn.
+
+    names: figures to draw. By default these are all, but the curves of the longer CER only if it is compared.
+    """
+    rare = () if comparison.metric == CER_LONGER.name else tuple(f"{CER_LONGER.name}_by_{axis}" for axis in DRAWN_AXES)
+    wanted = list(names) or [name for name in FIGURES if name not in rare]
+    return of_verdicts.write_figures(comparison, folder, {name: FIGURES[name] for name in wanted})

@@ -1,4 +1,4 @@
-"""Use of the machine over time: load, memory, power, throughput, and parts of a batch (Baunsgaard2020 §5.2)."""
+"""The figure `utilisation`: load, memory, power, throughput and parts of a batch over time (Baunsgaard2020 §5.2)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,16 +24,17 @@ ROW = 1.5
 WINDOW = 25.0
 """Seconds shown in the batch panel, as in the paper."""
 BATCHES = 8
-"""Number of batches that stay distinguishable; the panel shows less time if batches are shorter."""
+"""Maximum number of batches in the batch panel, because more could not be told apart."""
 SAMPLES = 3
-"""Minimum number of samples per batch for its parts to be visible."""
+"""Minimum number of samples per batch. With fewer samples, its parts would not be visible."""
 PARTS = {"data": "#ffffff", "forward": "#cfe3f1", "backward": "#9fb9d6", "update": "#f3cfa2"}
-"""The parts of a training step on the host, in order. `backward` includes summing the gradients of several ranks."""
+"""Colours of the parts of a training step on the host. `backward` includes summing the gradients of several ranks."""
 
 
 def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw utilisation: a column per arm (its first seed) and a row per recorded measure, with training in white. Runs
-    with several samples per batch have a last row that shows the parts of a few batches.
+    """Draw a column per arm (its first seed) and a row per recorded measure. The background is white during training.
+
+    If runs have several samples per batch, the last row shows the parts of a few batches.
     """
     columns = {arm.name: _list_measures(arm.runs[0]) for arm in comparison.arms if arm.runs}
     columns = {name: measures for name, measures in columns.items() if measures}
@@ -65,7 +66,7 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:
-    """Return a run's panels by label, each with its drawing function; empty without samples."""
+    """Return the function that draws each panel of a run, by label. Empty with fewer than two samples."""
     rows, speed, batches = by_second(read_utilisation(run.folder)), throughput_curve(run), window(run)
     if len(rows) < 2:
         return {}
@@ -86,7 +87,7 @@ def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:
 
 
 def _draw_use(rows: Sequence[Json], panel: Axes) -> None:
-    """Draw the load, with a thin line per GPU unless there is a single one, which equals the mean."""
+    """Draw the load, with a thin line per GPU. A single GPU gets no line, because the mean already shows it."""
     gpus = max(len(row["gpu_percents"]) for row in rows)
     for gpu in range(gpus if gpus > 1 else 0):
         points = [(row["seconds"], row["gpu_percents"][gpu]) for row in rows if len(row["gpu_percents"]) > gpu]
@@ -97,7 +98,7 @@ def _draw_use(rows: Sequence[Json], panel: Axes) -> None:
 
 
 def _draw_shaded(rows: Sequence[Json], draw: Callable[[Axes], object], panel: Axes) -> None:
-    """Draw over time, in grey outside training. A sample describes the time since the previous one."""
+    """Draw a panel with a grey background outside training. A sample covers the time since the previous sample."""
     draw(panel)
     for before, row in pairwise(rows):
         if row["phase"] != "train":
@@ -126,7 +127,7 @@ def _draw_lines(panel: Axes, rows: Sequence[Json], columns: Mapping[str, tuple[s
 
 
 def window(run: Record) -> list[Json]:
-    """Return the samples of a few batches in the middle of training; empty with too few samples per batch."""
+    """Return the samples during a few batches in the middle of training. Empty with too few samples per batch."""
     rows = read_utilisation(run.folder)
     trained = [row["seconds"] for row in rows if row["phase"] == "train" and row["part"]]
     steps, seconds = run.summary.steps, run.summary.train_batch_seconds
