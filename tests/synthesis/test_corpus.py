@@ -211,13 +211,13 @@ def test_the_plan_of_train_grows_with_the_hours_and_no_other() -> None:
                 assert (len(jobs), sum(job.utterances or 0 for job in jobs)) == counts
 
 
-def test_complete_corpus_needs_neither_torch_nor_numpy(root: Path, tiny: dict[str, Path]) -> None:
+def test_complete_corpus_needs_no_torch(root: Path, tiny: dict[str, Path]) -> None:
     code = f"""
 import sys, pathlib
 from asr_ablations.synthesis.corpus import generate
 from asr_ablations.synthesis.request import SPLITS, Request
 generate(pathlib.Path({str(root)!r}), {TINY!r}, SPLITS)
-assert not {{"torch", "numpy"}} & {{*sys.modules}}"""
+assert "torch" not in sys.modules"""
     done = subprocess.run([sys.executable, "-c", code], cwd=SOURCE, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

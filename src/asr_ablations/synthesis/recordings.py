@@ -1,8 +1,9 @@
-"""The recordings of one synthetic speaker."""
+"""The recordings of a synthetic speaker, spoken by espeak-ng."""
 
 import _ctypes
 import ctypes
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -14,22 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import espeakng_loader
+import numpy as np
+import soundfile
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.synthesis import speakers as people
 from asr_ablations.synthesis.request import Request
+from asr_ablations.synthesis.sentences import SentenceSampler
 from asr_ablations.tools.signals import deferred
 from asr_verdicts.files import Json, named, write
 
 if TYPE_CHECKING:
-    import numpy as np
     from torchaudio.transforms import Resample
 
-    from asr_ablations.synthesis.sentences import SentenceSampler
+ESPEAK_RATE = 22050  # sampling rate in Hz of all formant voices of espeak-ng
+UTTERANCES_PER_CHAPTER = 40
+SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
 
-
-ESPEAK_RATE = 22050  # Hz, of every formant voice
-
-# The names and numbers of espeak-ng's speak_lib.h.
+# constants of espeak-ng's speak_lib.h
 _AUDIO_OUTPUT_SYNCHRONOUS = 2
 _INITIALIZE_DONT_EXIT = 0x8000
 _CHARS_UTF8 = 1
@@ -41,9 +44,8 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes
 
 @contextmanager
 def _fresh_library() -> Iterator[ctypes.CDLL]:
-    # espeak-ng stores the phase of its flutter, noise and glottal waves in static variables, which neither
-    # espeak_Terminate nor espeak_Initialize resets: the audio would depend on everything spoken before in the process.
-    # Only unloading the library resets them, which takes about 2 ms per utterance.
+    # espeak-ng stores the phase of its flutter, noise and glottal waves in static variables. Only unloading the library
+    # resets them, which takes about 2 ms per utterance. Otherwise the audio would depend on all earlier utterances.
     library = ctypes.CDLL(espeakng_loader.get_library_path())
     library.espeak_Info.restype = ctypes.c_char_p
     data_path = espeakng_loader.get_data_path().encode()
@@ -57,21 +59,21 @@ def _fresh_library() -> Iterator[ctypes.CDLL]:
         _ctypes.dlclose(library._handle)
 
 
-def version() -> str:
-    """Return espeak-ng's version, such as "1.52.0"."""
+def espeak_version() -> str:
+    """Return the version of espeak-ng, such as "1.52.0"."""
     with _fresh_library() as library:
         return library.espeak_Info(None).decode()
 
 
-def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, word_gap: int = 0) -> "np.ndarray":
-    """Return `text` as speech, int16 samples (S,) at 22050 Hz, which depend only on the arguments.
+def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, word_gap: int = 0) -> np.ndarray:
+    """Return spoken `text` as int16 samples (S,) at 22050 Hz. They depend only on the arguments.
 
     - voice: language and variant, such as "en-us+f3"
     - rate: words per minute (80 to 450)
-    - pitch, pitch_range: 0 to 99; 50 is the voice's default
-    - word_gap: in units of 10 ms at the usual rate
+    - pitch, pitch_range: 0 to 99, with 50 as the default of every voice
+    - word_gap: pause between words in units of 10 ms, at the default rate
 
-    Raises RuntimeError with text and voice if espeak-ng fails or gives no sound.
+    Raises RuntimeError with text and voice if espeak-ng fails or produces no sound.
     """
     chunks: list[bytes] = []
 
@@ -80,7 +82,7 @@ def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, w
             chunks.append(ctypes.string_at(samples, 2 * count))
         return 0
 
-    callback = _CALLBACK(collect)  # must outlive the synthesis
+    callback = _CALLBACK(collect)  # a variable, because the object must outlive the synthesis
     values = {"rate": rate, "volume": 100, "pitch": pitch, "pitch_range": pitch_range, "word_gap": word_gap}
     encoded = text.encode()
     with deferred(), _fresh_library() as library:
@@ -93,20 +95,14 @@ def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, w
         status = status or library.espeak_Synchronize()
     if status or not chunks:
         raise RuntimeError(f"espeak-ng could not speak {text!r} with the voice {voice!r} (status {status})")
-    import numpy as np  # not needed if the corpus exists
-
     return np.frombuffer(b"".join(chunks), dtype=np.int16)
-
-
-UTTERANCES_PER_CHAPTER = 40
-SECONDS_PER_UTTERANCE = 2.2  # approximate mean, only for estimates
 
 
 @dataclass(frozen=True)
 class SpeakerJob:
-    """One speaker's recordings: `utterances` if given, otherwise about `seconds` of speech.
+    """A request for the recordings of one speaker: `utterances` of them, or about `seconds` of speech if that is None.
 
-    folder: the working folder of the split, which is deleted when the split is complete.
+    folder: working folder of the split, deleted when the split is complete
     """
 
     folder: Path
@@ -122,21 +118,21 @@ class SpeakerJob:
 
     @property
     def record(self) -> Path:
-        """The file that exists if this speaker is complete."""
+        """File that exists if this speaker is complete."""
         return self.folder / "records" / f"{self.index}.json"
 
     @property
     def speech(self) -> Path:
-        """The folder of this split's complete speakers."""
+        """Folder for all complete speakers of the split."""
         return self.folder / "speech"
 
     @property
     def partial(self) -> Path:
-        """The folder of speakers that are being recorded."""
+        """Folder for speakers that are still being generated."""
         return self.folder / "partial"
 
     def prepare_folders(self) -> None:
-        """Make the folders of this job's split, and delete incomplete speakers of a stopped run."""
+        """Create the folders of the split, and delete incomplete speakers that a stopped run left."""
         shutil.rmtree(self.partial, ignore_errors=True)
         for part in (self.record.parent, self.speech, self.partial):
             part.mkdir(parents=True, exist_ok=True)
@@ -144,31 +140,26 @@ class SpeakerJob:
 
 @lru_cache(maxsize=1)
 def _tools(language: str, words: int) -> "tuple[SentenceSampler, Resample]":
-    # torch takes over a second to import, so it is imported only for synthesis
-    import torch
+    import torch  # imported late, because it takes over a second
     from torchaudio.transforms import Resample
 
-    from asr_ablations.synthesis.sentences import SentenceSampler
-
-    # float64, so that rounding to 16 bits hides differences between processors
+    # in float64, because rounding to 16 bits then hides differences between processors
     resample = Resample(ESPEAK_RATE, SAMPLE_RATE, dtype=torch.float64)
     return SentenceSampler(language, words), resample.double()
 
 
-def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
-    """Yield the sentences of a speaker with their samples, int16 (S,) at 16 kHz, endlessly."""
+def utterances(job: SpeakerJob) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield pairs of a sentence and its int16 samples (S,) at 16 kHz, without end."""
     import torch
-
-    from asr_ablations.synthesis import speakers as people
 
     request = job.request
     sampler, resample = _tools(request.language, request.words)
     speaker = people.draw_speaker(request.seed, request.language, job.split, job.index)
     spoken: set[str] = set()
-    for number in range(10**9):
+    for number in itertools.count():
         rng = people.generator("utterance", request.seed, request.language, request.words, job.split, job.index, number)
         sentence = sampler.draw(rng, job.split)
-        for _ in range(20):  # a small vocabulary may not have enough sentences to avoid every repetition
+        for _ in range(20):  # only some attempts, because a small vocabulary may have too few sentences
             if sentence not in spoken:
                 break
             sentence = sampler.draw(rng, job.split)
@@ -181,9 +172,7 @@ def utterances(job: SpeakerJob) -> "Iterator[tuple[str, np.ndarray]]":
 
 
 def generate_speaker(job: SpeakerJob) -> None:
-    """Write a speaker's folder, then the record that marks it as complete."""
-    from asr_ablations.synthesis import speakers as people
-
+    """Write the recordings of a speaker, then the record that marks the speaker as complete."""
     speaker = people.draw_speaker(job.request.seed, job.request.language, job.split, job.index)
     temporary = job.partial / f"{speaker.number}-{os.getpid()}"
     totals = _write_chapters(job, speaker.number, temporary)
@@ -195,9 +184,7 @@ def generate_speaker(job: SpeakerJob) -> None:
 
 
 def _write_chapters(job: SpeakerJob, speaker: int, folder: Path) -> Json:
-    """Write a speaker's recordings and transcripts to <folder>/<chapter>; return totals, with a hash of all of them."""
-    import soundfile
-
+    """Write recordings and transcripts to <folder>/<chapter>. Return their total sizes and a hash of their contents."""
     transcripts: dict[Path, list[str]] = {}
     seconds, words, digest = 0.0, 0, hashlib.sha256()
     for number, (sentence, samples) in enumerate(utterances(job)):
