@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asr_ablations.data import audio
-from asr_ablations.data.audio import AudioError
-from asr_ablations.data.threads import in_threads
+from asr_ablations.data.audio import AudioError, in_threads
 from asr_ablations.data.utterances import PackedTexts, Utterance, Utterances
 from asr_ablations.tools.content_keys import FileState, content_key, dotted_name, hash_classes, library_versions
 from asr_ablations.tools.files import expanded

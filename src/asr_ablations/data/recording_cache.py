@@ -19,7 +19,7 @@ import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data import audio
-from asr_ablations.data.threads import in_threads
+from asr_ablations.data.audio import in_threads
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.content_keys import content_key, hash_file, library_versions
 from asr_ablations.tools.files import amount
