@@ -13,7 +13,7 @@ import soundfile
 
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.components.data.synthetic import add_voices
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.description import content_hash
 from asr_ablations.synthesis import corpus, recordings, speakers
 from asr_ablations.synthesis.languages import codes
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, SPLITS, Request

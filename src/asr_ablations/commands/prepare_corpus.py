@@ -11,8 +11,7 @@ from asr_ablations.config.build import build
 from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import describe_set, fingerprint
-from asr_ablations.data.held_out import in_training, warnings_of
+from asr_ablations.data.description import describe_set, fingerprint, in_training, warnings_of
 from asr_ablations.data.utterance_selection import EXAMPLES, complaints, judge, select
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError

@@ -27,11 +27,10 @@ FORMATS = {
     **{".wav": ("WAV", "WAVEX", "RF64", "NIST"), ".flac": ("FLAC",), ".mp3": ("MP3",)},
     **dict.fromkeys((".ogg", ".oga", ".opus"), ("OGG",)),
 }
-"""Formats that a file with each ending may have, by their names in libsndfile. Other endings are not checked.
-
-NIST means SPHERE, the format of .WAV files in TIMIT and other LDC corpora."""
+"""Names in libsndfile of the formats that a file with this ending may have. Other endings are not checked.
+NIST is the SPHERE format of .WAV files in TIMIT and other LDC corpora."""
 RATES = range(4000, 384_001, 25)
-"""Supported sampling rates in Hz. The resampling kernel has 70,000 values for 44,100 Hz, but 700 million for 44,101 Hz."""
+"""Supported sampling rates in Hz. A resampling kernel has 70,000 values for 44,100 Hz, 700 million for 44,101 Hz."""
 MOST_CHANNELS = 64
 LONGEST = 48 * 3600.0
 """Maximum duration of a file in seconds. The header of a recorded stream often claims millions of years."""

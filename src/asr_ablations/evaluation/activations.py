@@ -13,7 +13,7 @@ from rich.progress import track
 from torch import nn
 
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import collate
+from asr_ablations.data.datamodule import collate
 from asr_ablations.evaluation.log_probs import Precision, log_probs_key, unique_utterances
 from asr_ablations.runs.layout import ACTIVATIONS
 from asr_ablations.tools.content_keys import content_key

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from rich.progress import track
 
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.description import content_hash
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import LOG_PROBS

@@ -8,7 +8,7 @@ from torch.nn.functional import ctc_loss
 from asr_ablations.components.loss.device_ctc import device_ctc, usable
 from asr_ablations.components.loss.framewise import Reduction
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech
+from asr_ablations.data.datamodule import Speech
 from asr_ablations.native import operations as native
 
 
