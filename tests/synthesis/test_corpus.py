@@ -14,7 +14,7 @@ import soundfile
 from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.components.data.synthetic import add_voices
 from asr_ablations.data.description import content_hash
-from asr_ablations.synthesis import corpus, recordings, speakers
+from asr_ablations.synthesis import corpus, speakers
 from asr_ablations.synthesis.languages import codes
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, SPLITS, Request
 from asr_ablations.synthesis.speakers import draw_speaker
@@ -150,9 +150,9 @@ def test_a_larger_evaluation_set_contains_the_smaller(root: Path, tiny: dict[str
 def test_interrupted_run_continues_to_the_same_bytes(
     root: Path, tiny: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, count = recordings.generate_speaker, 0
+    whole, count = corpus.generate_speaker, 0
 
-    def stop_in_the_second_split(job: recordings.SpeakerJob) -> None:
+    def stop_in_the_second_split(job: corpus.SpeakerJob) -> None:
         nonlocal count
         count += 1
         if count == 4:
@@ -184,7 +184,7 @@ def test_interrupted_run_continues_to_the_same_bytes(
 
 def test_other_seed_gives_another_corpus(tmp_path: Path) -> None:
     first, other = (
-        next(recordings.utterances(corpus.plan(tmp_path, replace(TINY, seed=seed), "train")[0])) for seed in (3, 4)
+        next(corpus.utterances(corpus.plan(tmp_path, replace(TINY, seed=seed), "train")[0])) for seed in (3, 4)
     )
     assert first[0] != other[0]
 
@@ -193,7 +193,7 @@ def test_more_hours_begin_with_the_same_utterances(tiny: dict[str, Path], tmp_pa
     job = corpus.plan(tmp_path, replace(TINY, hours=5.0), "train")[1]
     speaker = speakers.draw_speaker(TINY.seed, "en", job.split, job.index)
     spoken = by_speaker(tiny["train"])[str(speaker.number)]
-    assert spoken == [text.upper() for _, (text, _) in zip(spoken, recordings.utterances(job), strict=False)]
+    assert spoken == [text.upper() for _, (text, _) in zip(spoken, corpus.utterances(job), strict=False)]
 
 
 def test_the_plan_of_train_grows_with_the_hours_and_no_other() -> None:

@@ -1,23 +1,31 @@
 """Generation of the built-in corpus: synthetic speakers read sentences from a grammar, in LibriSpeech's layout."""
 
 import hashlib
+import itertools
 import json
 import math
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from asr_ablations.synthesis.recordings import SpeakerJob, espeak_version, generate_speaker
+import numpy as np
+import soundfile
+
+from asr_ablations import SAMPLE_RATE
 from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
-from asr_ablations.synthesis.sentences import vocabulary
+from asr_ablations.synthesis.sentences import SentenceSampler, vocabulary
+from asr_ablations.synthesis.speakers import draw_speaker, espeak_version, generator, speak
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.signals import end_with, start_of
+from asr_verdicts.files import named, write
 from asr_verdicts.terminal import bar
 
 SPEED = 200  # approximate seconds of speech that one core generates per second
@@ -25,6 +33,100 @@ WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs mo
 # The number of training speakers grows with the square root of the hours: 160 speakers with 45 seconds each at 2 hours,
 # 1,100 speakers with 5 minutes each at 100 hours.
 BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
+UTTERANCES_PER_CHAPTER = 40
+SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
+
+
+@dataclass(frozen=True)
+class SpeakerJob:
+    """A request for the recordings of one speaker: `utterances` of them, or about `seconds` of speech if that is None.
+
+    folder: working folder of the split, deleted when the split is complete
+    """
+
+    folder: Path
+    request: Request
+    split: str
+    index: int
+    seconds: float
+    utterances: int | None
+
+    @property
+    def expected_seconds(self) -> float:
+        return self.utterances * SECONDS_PER_UTTERANCE if self.utterances else self.seconds
+
+    @property
+    def record(self) -> Path:
+        """File that exists if this speaker is complete."""
+        return self.folder / "records" / f"{self.index}.json"
+
+    @property
+    def speech(self) -> Path:
+        """Folder for all complete speakers of the split."""
+        return self.folder / "speech"
+
+    @property
+    def partial(self) -> Path:
+        """Folder for speakers that are still being generated."""
+        return self.folder / "partial"
+
+    def prepare_folders(self) -> None:
+        """Create the folders of the split, and delete incomplete speakers that a stopped run left."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+        for part in (self.record.parent, self.speech, self.partial):
+            part.mkdir(parents=True, exist_ok=True)
+
+
+@lru_cache(maxsize=1)
+def _sampler(language: str, words: int) -> SentenceSampler:
+    return SentenceSampler(language, words)
+
+
+def utterances(job: SpeakerJob) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield pairs of a sentence and its int16 samples (S,) at 16 kHz, without end."""
+    request = job.request
+    sampler = _sampler(request.language, request.words)
+    speaker = draw_speaker(request.seed, request.language, job.split, job.index)
+    spoken: set[str] = set()
+    for number in itertools.count():
+        rng = generator("utterance", request.seed, request.language, request.words, job.split, job.index, number)
+        sentence = sampler.draw(rng, job.split)
+        for _ in range(20):  # only some attempts, because a small vocabulary may have too few sentences
+            if sentence not in spoken:
+                break
+            sentence = sampler.draw(rng, job.split)
+        spoken.add(sentence)
+        yield sentence, speak(speaker, sentence, rng)
+
+
+def generate_speaker(job: SpeakerJob) -> None:
+    """Write the recordings and transcripts of a speaker, then the record that marks the speaker as complete."""
+    speaker = draw_speaker(job.request.seed, job.request.language, job.split, job.index)
+    folder = job.partial / f"{speaker.number}-{os.getpid()}"
+    transcripts: dict[Path, list[str]] = {}
+    seconds, words, digest = 0.0, 0, hashlib.sha256()
+    for number, (sentence, samples) in enumerate(utterances(job)):
+        chapter = folder / f"{1 + number // UTTERANCES_PER_CHAPTER}"
+        if chapter not in transcripts:
+            chapter.mkdir(parents=True)
+            transcripts[chapter] = []
+        identifier = f"{speaker.number}-{chapter.name}-{number % UTTERANCES_PER_CHAPTER:04d}"
+        with named(path := chapter / f"{identifier}.flac"):
+            soundfile.write(path, samples, SAMPLE_RATE, subtype="PCM_16")
+        transcripts[chapter].append(f"{identifier} {sentence.upper()}\n")
+        digest.update(samples.tobytes() + sentence.encode())
+        seconds += len(samples) / SAMPLE_RATE
+        words += len(sentence.split())
+        is_last = number + 1 >= job.utterances if job.utterances else seconds + SECONDS_PER_UTTERANCE / 2 >= job.seconds
+        if is_last:
+            break
+    for chapter, lines in transcripts.items():
+        (chapter / f"{speaker.number}-{chapter.name}.trans.txt").write_text("".join(lines), encoding="utf-8")
+    final = job.speech / str(speaker.number)
+    shutil.rmtree(final, ignore_errors=True)  # from a run that stopped before it wrote the record
+    os.replace(folder, final)
+    totals = {"seconds": round(seconds, 3), "utterances": number + 1, "words": words, "sha256": digest.hexdigest()}
+    write(job.record, json.dumps({**totals, "sex": speaker.sex, **asdict(speaker)}, indent=1) + "\n")
 
 
 def generate_speakers(jobs: list[SpeakerJob], title: str) -> None:

@@ -1,13 +1,20 @@
-"""Synthetic speakers: how their properties are drawn, and how their room and microphone change the speech."""
+"""Synthetic speakers: how their properties are drawn, and how espeak-ng, room and microphone turn text into audio."""
 
+import _ctypes
+import ctypes
 import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
+import espeakng_loader
 import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.synthesis.languages import load_language
 from asr_ablations.synthesis.request import SPLITS
+from asr_ablations.tools.signals import deferred
 
 TRAIN_SHARE_OTHER = 0.4  # share of speakers of the kind "other" in the training split
 
@@ -105,6 +112,74 @@ def draw_speaker(seed: int, language: str, split: str, index: int) -> Speaker:
     )
 
 
+ESPEAK_RATE = 22050  # sampling rate in Hz of all formant voices of espeak-ng
+
+# constants of espeak-ng's speak_lib.h
+_AUDIO_OUTPUT_SYNCHRONOUS = 2
+_INITIALIZE_DONT_EXIT = 0x8000
+_CHARS_UTF8 = 1
+_PARAMETERS = {"rate": 1, "volume": 2, "pitch": 3, "pitch_range": 4, "word_gap": 7}
+_RANDOM_SEED = 1
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+
+
+@contextmanager
+def _fresh_library() -> Iterator[ctypes.CDLL]:
+    # espeak-ng stores the phase of its flutter, noise and glottal waves in static variables. Only unloading the library
+    # resets them, which takes about 2 ms per utterance. Otherwise the audio would depend on all earlier utterances.
+    library = ctypes.CDLL(espeakng_loader.get_library_path())
+    library.espeak_Info.restype = ctypes.c_char_p
+    data_path = espeakng_loader.get_data_path().encode()
+    try:
+        rate = library.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, 0, data_path, _INITIALIZE_DONT_EXIT)
+        if rate != ESPEAK_RATE:
+            raise RuntimeError(f"espeak-ng did not start: sample rate {rate}, expected {ESPEAK_RATE}")
+        yield library
+    finally:
+        library.espeak_Terminate()
+        _ctypes.dlclose(library._handle)
+
+
+def espeak_version() -> str:
+    """Return the version of espeak-ng, such as "1.52.0"."""
+    with _fresh_library() as library:
+        return library.espeak_Info(None).decode()
+
+
+def synthesize(text: str, voice: str, rate: int, pitch: int, pitch_range: int, word_gap: int = 0) -> np.ndarray:
+    """Return spoken `text` as int16 samples (S,) at 22050 Hz. They depend only on the arguments.
+
+    - voice: language and variant, such as "en-us+f3"
+    - rate: words per minute (80 to 450)
+    - pitch, pitch_range: 0 to 99, with 50 as the default of every voice
+    - word_gap: pause between words in units of 10 ms, at the default rate
+
+    Raises RuntimeError with text and voice if espeak-ng fails or produces no sound.
+    """
+    chunks: list[bytes] = []
+
+    def collect(samples: int | None, count: int, _events: int | None) -> int:
+        if samples and count > 0:
+            chunks.append(ctypes.string_at(samples, 2 * count))
+        return 0
+
+    callback = _CALLBACK(collect)  # a variable, because the object must outlive the synthesis
+    values = {"rate": rate, "volume": 100, "pitch": pitch, "pitch_range": pitch_range, "word_gap": word_gap}
+    encoded = text.encode()
+    with deferred(), _fresh_library() as library:
+        library.espeak_ng_SetRandSeed(ctypes.c_long(_RANDOM_SEED))
+        library.espeak_SetSynthCallback(callback)
+        status = library.espeak_SetVoiceByName(voice.encode())
+        for name, number in _PARAMETERS.items():
+            status = status or library.espeak_SetParameter(number, values[name], 0)
+        status = status or library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _CHARS_UTF8, None, None)
+        status = status or library.espeak_Synchronize()
+    if status or not chunks:
+        raise RuntimeError(f"espeak-ng could not speak {text!r} with the voice {voice!r} (status {status})")
+    return np.frombuffer(b"".join(chunks), dtype=np.int16)
+
+
 def trim(waveform: np.ndarray, before: float, after: float) -> np.ndarray:
     """Cut off the silence around the speech in a waveform (S,), and add `before` and `after` seconds of zeros."""
     loud = np.flatnonzero(np.abs(waveform) > 10 ** (SILENCE_THRESHOLD / 20) * np.abs(waveform).max())
@@ -145,3 +220,21 @@ def record(speaker: Speaker, waveform: np.ndarray, rng: np.random.Generator) -> 
     signal = speech + noise * np.sqrt(np.mean(speech**2)) * 10 ** (-decibels / 20)
     scale = 32767 * 10 ** (speaker.peak / 20) / np.abs(signal).max()
     return np.round(signal * scale).astype(np.int16)
+
+
+@cache
+def _resampler() -> Callable[[np.ndarray], np.ndarray]:
+    import torch  # imported late, because it takes over a second
+    from torchaudio.transforms import Resample
+
+    # in float64, because rounding to 16 bits then hides differences between processors
+    resample = Resample(ESPEAK_RATE, SAMPLE_RATE, dtype=torch.float64).double()
+    return lambda waveform: resample(torch.from_numpy(waveform)).numpy()
+
+
+def speak(speaker: Speaker, sentence: str, rng: np.random.Generator) -> np.ndarray:
+    """Return a recording of a sentence by this speaker: int16 samples (S,) at 16 kHz."""
+    rate = speaker.rate + int(rng.integers(-UTTERANCE_RATE, UTTERANCE_RATE + 1))
+    pitch = speaker.pitch + int(rng.integers(-UTTERANCE_PITCH, UTTERANCE_PITCH + 1))
+    raw = synthesize(sentence, speaker.voice, rate, pitch, speaker.pitch_range, speaker.word_gap)
+    return record(speaker, _resampler()(raw / 32768), rng)
