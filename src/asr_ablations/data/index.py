@@ -162,8 +162,9 @@ class SplitIndex:
     def _load_audio(
         self, paths: Container[str]
     ) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
-        """Return facts about the files at these paths from the indexes of all splits, by path and state. Also return the
-        faults of decoded parts of these files, "" for none.
+        """Return facts about the files at these paths from the indexes of all splits, by path and state.
+
+        Also return the faults of decoded parts of these files, "" for none.
         """
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
         for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob would raise for another user's folder
