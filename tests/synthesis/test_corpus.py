@@ -15,9 +15,9 @@ from asr_ablations.components.data.librispeech import list_folder
 from asr_ablations.components.data.synthetic import add_voices
 from asr_ablations.data.description import content_hash
 from asr_ablations.synthesis import corpus, speakers
+from asr_ablations.synthesis.corpus import GENERATOR_VERSION, SPEAKERS, Request
 from asr_ablations.synthesis.languages import codes
-from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, SPLITS, Request
-from asr_ablations.synthesis.speakers import draw_speaker
+from asr_ablations.synthesis.speakers import SPLITS, draw_speaker
 from asr_ablations.tools.machine import one_at_a_time
 from tests.helpers.support import compose
 
@@ -214,8 +214,8 @@ def test_the_plan_of_train_grows_with_the_hours_and_no_other() -> None:
 def test_complete_corpus_needs_no_torch(root: Path, tiny: dict[str, Path]) -> None:
     code = f"""
 import sys, pathlib
-from asr_ablations.synthesis.corpus import generate
-from asr_ablations.synthesis.request import SPLITS, Request
+from asr_ablations.synthesis.corpus import Request, generate
+from asr_ablations.synthesis.speakers import SPLITS
 generate(pathlib.Path({str(root)!r}), {TINY!r}, SPLITS)
 assert "torch" not in sys.modules"""
     done = subprocess.run([sys.executable, "-c", code], cwd=SOURCE, capture_output=True, text=True, check=False)
@@ -229,7 +229,8 @@ def test_two_runs_at_once_with_many_processes_give_the_same_bytes(
     code = f"""
 import pathlib
 from asr_ablations.synthesis import corpus
-from asr_ablations.synthesis.request import SPLITS, Request
+from asr_ablations.synthesis.corpus import Request
+from asr_ablations.synthesis.speakers import SPLITS
 corpus.SPEED, corpus.cores = 1, lambda: 2
 if __name__ == "__main__":
     corpus.generate(pathlib.Path({str(tmp_path)!r}), {TINY!r}, SPLITS)

@@ -13,11 +13,10 @@ import pytest
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.resolvers import alphabets
 from asr_ablations.synthesis import speakers
-from asr_ablations.synthesis.corpus import SpeakerJob, utterances
+from asr_ablations.synthesis.corpus import Request, SpeakerJob, utterances
 from asr_ablations.synthesis.languages import codes, load_language
 from asr_ablations.synthesis.languages import en as english
 from asr_ablations.synthesis.languages import pl as polish
-from asr_ablations.synthesis.request import SPLITS, Request
 from asr_ablations.synthesis.sentences import (
     LENGTHS,
     MINIMUM_WORDS,
@@ -27,6 +26,7 @@ from asr_ablations.synthesis.sentences import (
     ranking,
     vocabulary,
 )
+from asr_ablations.synthesis.speakers import SPLITS
 from asr_ablations.tools.files import CONF
 
 LEAST_WORDS = {"en": 3000, "pl": 1500}

@@ -152,7 +152,12 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
         raise AudioError(path, "beyond full scale", f"peak {peak:.1f}, {100 * share:.1f} % of samples")
     if dtype == "float32":
         samples = samples * 32768
-    return _convert_to_int16(samples) if rate == SAMPLE_RATE else _resample(samples, rate)
+    if rate != SAMPLE_RATE:
+        import torch  # imported late, because it takes over a second
+        from torchaudio.functional import resample
+
+        samples = resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy()
+    return samples if samples.dtype == np.int16 else np.clip(np.round(samples), -32768, 32767).astype(np.int16)
 
 
 def hash_content(path: Path) -> str:
@@ -187,20 +192,6 @@ def _read_mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int)
     mean = samples.mean(axis=1, dtype=np.float32)
     power = np.square(samples, dtype=np.float32).mean(axis=1).sum(dtype=np.float64)
     return mean if np.square(mean).sum() >= CANCELLED * power else None
-
-
-def _convert_to_int16(samples: np.ndarray) -> np.ndarray:
-    """Return the samples as int16. Values beyond full scale are clipped."""
-    if samples.dtype == np.int16:
-        return samples
-    return np.clip(np.round(samples), -32768, 32767).astype(np.int16)
-
-
-def _resample(samples: np.ndarray, rate: int) -> np.ndarray:
-    import torch
-    from torchaudio.functional import resample
-
-    return _convert_to_int16(resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy())
 
 
 def in_threads(work: Callable[[A], B], items: Sequence[A], title: str, chunk: int = 64) -> Iterator[list[B]]:

@@ -19,15 +19,18 @@ import numpy as np
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
 from asr_ablations.synthesis.sentences import SentenceSampler, vocabulary
 from asr_ablations.synthesis.speakers import draw_speaker, espeak_version, generator, speak
+from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.signals import end_with, start_of
 from asr_verdicts.files import named, write
 from asr_verdicts.terminal import bar
 
+GENERATOR_VERSION = 5  # increased whenever the same request gives different files
+MOST = 100_000  # upper limit of the hours of training audio, and of each count
+SPEAKERS = "SPEAKERS.TXT"  # a file in each split, with one line per speaker
 SPEED = 200  # approximate seconds of speech that one core generates per second
 WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more time than it saves
 # The number of training speakers grows with the square root of the hours: 160 speakers with 45 seconds each at 2 hours,
@@ -35,6 +38,52 @@ WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs mo
 BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
 UTTERANCES_PER_CHAPTER = 40
 SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request for a corpus. Language, words and seed determine its speakers and sentences; the rest is its size.
+
+    - language: code of a module in synthesis/languages
+    - words: size of the vocabulary
+    - hours: hours of training audio
+    - validation_speakers, test_speakers: number of speakers in each dev or test split
+    - validation_sentences, test_sentences: number of sentences per speaker in each dev or test split
+
+    Raises UsageError for values out of range.
+    """
+
+    language: str
+    words: int
+    seed: int
+    hours: float
+    validation_speakers: int
+    validation_sentences: int
+    test_speakers: int
+    test_sentences: int
+
+    def __post_init__(self) -> None:
+        number("data.hours", self.hours, above=0, most=MOST)
+        whole("data.corpus_seed", self.seed, 0)
+        whole("data.words", self.words, 1)
+        for name in ("validation_speakers", "validation_sentences", "test_speakers", "test_sentences"):
+            whole(f"data.{name}", getattr(self, name), least=1, most=MOST)
+
+    def evaluation(self, split: str) -> tuple[int, int]:
+        """Return (number of speakers, sentences per speaker) of a dev or test split."""
+        if split.startswith("dev"):
+            return self.validation_speakers, self.validation_sentences
+        return self.test_speakers, self.test_sentences
+
+    def corpus(self, root: Path) -> Path:
+        """Return the folder of all corpora that have these speakers and this vocabulary, whatever their size."""
+        return root / f"{self.language}-{self.words}words-seed{self.seed}-v{GENERATOR_VERSION}"
+
+    def folder(self, root: Path, split: str) -> Path:
+        """Return the folder of a split. Only the size of this split is in its name, so other requests can share it."""
+        speakers, sentences = self.evaluation(split)
+        size = f"{self.hours:g}h" if split == "train" else f"{speakers}x{sentences}"
+        return self.corpus(root) / f"{split}-{size}"
 
 
 @dataclass(frozen=True)
@@ -88,8 +137,8 @@ def utterances(job: SpeakerJob) -> Iterator[tuple[str, np.ndarray]]:
     sampler = _sampler(request.language, request.words)
     speaker = draw_speaker(request.seed, request.language, job.split, job.index)
     spoken: set[str] = set()
-    for number in itertools.count():
-        rng = generator("utterance", request.seed, request.language, request.words, job.split, job.index, number)
+    for index in itertools.count():
+        rng = generator("utterance", request.seed, request.language, request.words, job.split, job.index, index)
         sentence = sampler.draw(rng, job.split)
         for _ in range(20):  # only some attempts, because a small vocabulary may have too few sentences
             if sentence not in spoken:
@@ -105,19 +154,19 @@ def generate_speaker(job: SpeakerJob) -> None:
     folder = job.partial / f"{speaker.number}-{os.getpid()}"
     transcripts: dict[Path, list[str]] = {}
     seconds, words, digest = 0.0, 0, hashlib.sha256()
-    for number, (sentence, samples) in enumerate(utterances(job)):
-        chapter = folder / f"{1 + number // UTTERANCES_PER_CHAPTER}"
+    for index, (sentence, samples) in enumerate(utterances(job)):
+        chapter = folder / f"{1 + index // UTTERANCES_PER_CHAPTER}"
         if chapter not in transcripts:
             chapter.mkdir(parents=True)
             transcripts[chapter] = []
-        identifier = f"{speaker.number}-{chapter.name}-{number % UTTERANCES_PER_CHAPTER:04d}"
+        identifier = f"{speaker.number}-{chapter.name}-{index % UTTERANCES_PER_CHAPTER:04d}"
         with named(path := chapter / f"{identifier}.flac"):
             soundfile.write(path, samples, SAMPLE_RATE, subtype="PCM_16")
         transcripts[chapter].append(f"{identifier} {sentence.upper()}\n")
         digest.update(samples.tobytes() + sentence.encode())
         seconds += len(samples) / SAMPLE_RATE
         words += len(sentence.split())
-        is_last = number + 1 >= job.utterances if job.utterances else seconds + SECONDS_PER_UTTERANCE / 2 >= job.seconds
+        is_last = index + 1 >= job.utterances if job.utterances else seconds + SECONDS_PER_UTTERANCE / 2 >= job.seconds
         if is_last:
             break
     for chapter, lines in transcripts.items():
@@ -125,7 +174,7 @@ def generate_speaker(job: SpeakerJob) -> None:
     final = job.speech / str(speaker.number)
     shutil.rmtree(final, ignore_errors=True)  # from a run that stopped before it wrote the record
     os.replace(folder, final)
-    totals = {"seconds": round(seconds, 3), "utterances": number + 1, "words": words, "sha256": digest.hexdigest()}
+    totals = {"seconds": round(seconds, 3), "utterances": index + 1, "words": words, "sha256": digest.hexdigest()}
     write(job.record, json.dumps({**totals, "sex": speaker.sex, **asdict(speaker)}, indent=1) + "\n")
 
 

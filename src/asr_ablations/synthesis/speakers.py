@@ -13,9 +13,9 @@ import numpy as np
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.synthesis.languages import load_language
-from asr_ablations.synthesis.request import SPLITS
 from asr_ablations.tools.signals import deferred
 
+SPLITS = ("train", "dev-clean", "dev-other", "test-clean", "test-other")
 TRAIN_SHARE_OTHER = 0.4  # share of speakers of the kind "other" in the training split
 
 WHOLE: dict[str, dict[str, tuple[int, int]]] = {

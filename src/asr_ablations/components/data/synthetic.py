@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, indexed, text_of
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.synthesis.request import SPEAKERS, SPLITS, Request
+from asr_ablations.synthesis.corpus import SPEAKERS, Request, generate
+from asr_ablations.synthesis.speakers import SPLITS
 from asr_verdicts.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Synthetic(Folders):
 
     The splits train, dev-clean, dev-other, test-clean and test-other have different speakers. Sentences and voices of
     dev and test splits do not occur in train. Only the splits in train, validation and test are generated. Sizes of dev
-    and test splits do not depend on hours; see synthesis.request.Request. If a split has more speakers than voices,
+    and test splits do not depend on hours; see synthesis.corpus.Request. If a split has more speakers than voices,
     they share voices, so the voice (with any accent) is the unit of an utterance.
     """
 
@@ -54,8 +55,6 @@ class Synthetic(Folders):
 
     def prepare(self) -> None:
         """Generate the missing splits. Raises UsageError for values out of range, or without a root."""
-        from asr_ablations.synthesis.corpus import generate
-
         if self.root is None:
             raise UsageError("data.root is not set: expected a folder for the generated corpus")
         generate(self.root, self.request, self.folders())
