@@ -26,10 +26,7 @@ class Alphabet:
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Alphabet":
-        """Return the letters followed by the separation character, if any.
-
-        Raises UsageError if the separation is a letter, or not exactly one character.
-        """
+        """Return the letters followed by a separation, if any. Raises UsageError if it is not one other character."""
         if separation is None:
             return Alphabet(letters)
         if not isinstance(separation, str) or len(separation) != 1 or separation in letters:
@@ -61,10 +58,7 @@ class Alphabet:
         return indices
 
     def encode_all(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated label indices of all texts, and their number for each text (N,).
-
-        Characters outside the alphabet have the index -1.
-        """
+        """Return the joined label indices of all texts (-1 for foreign characters), and their number per text (N,)."""
         points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         labels = self._indices[np.minimum(points, len(self._indices) - 1)]
         counts = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))

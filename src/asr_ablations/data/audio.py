@@ -88,10 +88,7 @@ def header(path: Path) -> tuple[int, int]:
 
 
 def _refuse_cut(path: Path, size: int, frames: int) -> None:
-    """Raise AudioError if a WAV or SPHERE file of `size` bytes is shorter than its header says.
-
-    libsndfile does not report this. It takes the `frames` samples in the file for the whole recording.
-    """
+    """Raise AudioError if a WAV or SPHERE file is shorter than its header says. libsndfile does not report this."""
     with path.open("rb") as file:
         if (form := file.read(4)) == b"NIST":
             count = re.search(rb"sample_count -i (\d+)", file.read(1020))
@@ -195,13 +192,10 @@ def _read_mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int)
 
 
 def in_threads(work: Callable[[A], B], items: Sequence[A], title: str, chunk: int = 64) -> Iterator[list[B]]:
-    """Yield lists of the results of `work` for `chunk` items each, in order, with a progress bar.
-
-    Threads run in parallel because reading, hashing and decoding release the global interpreter lock. A task for each
-    single file would cost more time than a small piece of work such as looking up its size.
-    """
+    """Yield lists of the results of `work` for `chunk` items each, in order, with a progress bar."""
     threads = cores()
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(threads)  # reading, hashing and decoding release the global interpreter lock
+    # chunks, because a task for each single file would cost more time than looking the file up
     parts = (items[begin : begin + chunk] for begin in range(0, len(items), chunk))
     futures = (pool.submit(lambda part: [*map(work, part)], part) for part in parts)
     try:

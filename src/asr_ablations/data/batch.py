@@ -101,10 +101,7 @@ class Count:
         return self.size * self.ranks
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Return the indices at which utterances with these durations (N,) in seconds are cut into batches.
-
-        The number of batches does not depend on the order of the utterances.
-        """
+        """Return the indices that cut utterances of these durations (N,) into batches, equally many in any order."""
         return list(range(self.size * self.ranks, len(durations), self.size * self.ranks))
 
 
@@ -165,10 +162,7 @@ class BatchOrder(Sampler[list[int]]):
         self.epoch = epoch
 
     def resume(self, epoch: int, done: int) -> None:
-        """Skip the first `done` batches in the next pass over `epoch`, on which the weights were already trained.
-
-        Other passes remain complete, and the length still counts all batches.
-        """
+        """Skip the first `done` batches in the next pass if it is over `epoch`. The length still counts all batches."""
         self.epoch, self._resumed = epoch, (epoch, done)
 
     def batches(self) -> list[EpochBatch]:
@@ -247,7 +241,4 @@ class Augmentation(Protocol):
     def __call__(
         self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
     ) -> torch.Tensor:
-        """Return augmented features for normalised features (B, T, F), on the model's device.
-
-        lengths: number of frames (B,), on the CPU; values beyond a length are ignored
-        """
+        """Return augmented features for normalised features (B, T, F) with these lengths in frames (B,), on the CPU."""

@@ -103,11 +103,7 @@ class Corpus(ABC):
         self.prepare()
 
     def read(self, split: str) -> Utterances:
-        """Return all utterances of a split, including those with faults.
-
-        Faults are found in the headers of the audio files and by decoding. If the corpus is `thorough`, all audio is
-        decoded, once for all runs.
-        """
+        """Return all utterances of a split, with their faults. If the corpus is `thorough`, all audio is decoded."""
         if split not in self._read:
             names = getattr(type(self).find, "options", None)
             values = [getattr(self, name) for name in names or ()]
@@ -260,16 +256,13 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the paths by short unique names: the name of the file, with folders and the ending only if necessary.
-
-    Raises UsageError if two paths are the same file.
-    """
+    """Return the paths by short unique names. Raises UsageError if two paths are the same file."""
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}
     stems = {
         path: full.with_suffix("") if full.suffix in (".json", ".jsonl") else full for path, full in absolute.items()
     }
-    for candidates in (stems, absolute):
+    for candidates in (stems, absolute):  # with endings and folders only if names would not be unique otherwise
         for depth in range(1, max((len(full.parts) for full in candidates.values()), default=1)):
             names = {"-".join(full.parts[-depth:]): path for path, full in candidates.items()}
             if len(names) == len(unique):

@@ -111,10 +111,6 @@ def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
     )
 
 
-AHEAD = 2
-"""Number of batches that the reading thread prepares in advance."""
-
-
 class SpeechLoader(DataLoader):
     """Batches of a set in the order of `sampler`, read by `workers` single-threaded processes, or by this process.
 
@@ -122,16 +118,12 @@ class SpeechLoader(DataLoader):
     pass through newly allocated shared memory, which takes 6 to 8 times as long.
 
     pinned: whether to use pinned memory, from which a GPU copies while it computes
-
-    The sampler is not used before the first batch is needed, because Lightning creates the first iterator before it
-    sets the sampler's epoch. This matters when training is resumed.
     """
 
     dataset: Speech
 
     def __init__(self, speech: Speech, sampler: Iterable[list[int]], workers: int, *, pinned: bool = False) -> None:
-        only_copies = not (speech.store.decodes or speech.perturbation)
-        self.ahead = workers > 0 and only_copies
+        self.ahead = workers > 0 and not (speech.store.decodes or speech.perturbation)
         workers = 0 if self.ahead else workers
         super().__init__(
             speech,
@@ -146,6 +138,8 @@ class SpeechLoader(DataLoader):
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]  # torch's return type is private
         """Raises UsageError if an utterance cannot be read, or if a worker died."""
+        # A generator, so that the sampler is not used before the first batch is needed. Lightning creates the first
+        # iterator before it sets the sampler's epoch, which matters when training is resumed.
         try:
             batches = super().__iter__()
             for batch in read_ahead(batches) if self.ahead else batches:
@@ -159,13 +153,10 @@ class SpeechLoader(DataLoader):
 
 
 def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield the batches in order while a thread prepares the next ones. An error is raised in place of its batch.
-
-    This saves time because NumPy, file reading and pinning release the global interpreter lock.
-    """
+    """Yield the batches in order while a thread prepares the next ones. Much of its work needs no interpreter lock."""
     with ThreadPoolExecutor(1, thread_name_prefix="reader") as thread:
         try:
-            waiting = deque(thread.submit(next, batches, None) for _ in range(AHEAD))
+            waiting = deque(thread.submit(next, batches, None) for _ in range(2))
             while (batch := waiting.popleft().result()) is not None:
                 waiting.append(thread.submit(next, batches, None))
                 yield batch

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def content_hash(utterances: Sequence[Utterance]) -> str:
-    """Return a SHA-256 over ids, speakers, units, times, channels, texts and the bytes of the audio files.
-
-    It depends neither on the paths of the files nor on the order of the utterances.
-    """
+    """Return a SHA-256 over ids, speakers, units, times, channels, texts and audio files, whatever paths and order."""
     columns = Utterances.convert(utterances)
     strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
     numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]

@@ -56,10 +56,7 @@ def check_source(address: object, checksums: Mapping[str, object], digits: int) 
 
 
 def fetch(archives: Sequence[Archive], root: Path, address: str) -> None:
-    """Create <root>/<split> for every split in the archives, which are deleted when they are unpacked.
-
-    Raises UsageError if a download fails, or if an archive is damaged or would write outside its folder.
-    """
+    """Create <root>/<split> for every split in the archives. Raises UsageError if a download or unpacking fails."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(root / ".prepare.lock", f"waiting for another process to prepare {root}"):

@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 SILENT = "silent audio"
 ROUNDING = 0.05
 """Seconds by which times in a manifest may exceed the end of a file, because they are often rounded."""
-DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""Errors that reading a damaged index raises."""
 MISSING = FileState(-1, -1, -1)
 FACTS = (*FileState._fields, "samples", "rate", "decoded")
 DECODED = FACTS.index("decoded")
@@ -162,10 +160,7 @@ class SplitIndex:
     def _load_audio(
         self, paths: Container[str]
     ) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
-        """Return facts about the files at these paths from the indexes of all splits, by path and state.
-
-        Also return the faults of decoded parts of these files, "" for none.
-        """
+        """Return facts about the files at these paths, and faults of their decoded parts, from all splits' indexes."""
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
         for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob would raise for another user's folder
             stored = _read_index(self.path.with_name(name))
@@ -211,17 +206,14 @@ class SplitIndex:
 
 
 def _read_index(path: Path) -> tuple[str, str, Listing] | None:
-    """Return the hash of the reader's code, the hash of the code that reads audio, and the listing.
-
-    None if the index is missing or damaged, which its checksums show.
-    """
+    """Return hashes of the reader's code and of the code that reads audio, and the listing. None if it is damaged."""
     try:
         with path.open("rb") as opened, np.load(opened) as file:
             arrays = {name: file[name] for name in file.files}
         sources = PackedTexts.from_arrays(arrays, "sources")
         listing = Listing(Utterances.from_arrays(arrays), arrays["facts"], sources)
         return str(arrays["code"]), str(arrays["audio_code"]), listing
-    except DAMAGED:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):  # missing or damaged
         return None
 
 

@@ -71,15 +71,12 @@ def screen(
 
 
 def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, Utterances]:
-    """Return the utterances of the named sets, by default all sets, with the faults of their audio, texts and ids.
-
-    In a test set, silence with an empty text is not a fault, because recognised words count as insertions.
-    """
+    """Return the utterances of the named sets, by default all sets, with the faults of their audio, texts and ids."""
     judged = {}
     for name in dict.fromkeys(names or corpus.sets()):
         utterances = corpus.read_set(name)
         tested = name in corpus.test and name not in ("train", *corpus.validation)
-        if tested:
+        if tested:  # silence with an empty text is no fault here, because recognised words count as insertions
             textless = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
             utterances = utterances.with_faults({i: "" for i in textless if utterances[i].fault.startswith(SILENT)})
         occurrences = Counter(utterances.strings("id"))

@@ -73,10 +73,7 @@ class PackedTexts:
 
 
 class Utterances(Sequence[Utterance]):
-    """A sequence of utterances, stored as a column for each field. Slices share the columns.
-
-    rows: index of each utterance in the columns (N,); None for all
-    """
+    """Utterances stored as columns, which slices share. rows: index of each utterance in the columns; None for all."""
 
     def __init__(
         self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray], rows: np.ndarray | None = None

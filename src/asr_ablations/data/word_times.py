@@ -12,10 +12,7 @@ from asr_ablations.data.alphabet import Alphabet
 
 @dataclass(frozen=True)
 class Word:
-    """A word with its start and end in seconds, and the confidence of the acoustic model from 0 to 1.
-
-    The confidence is the geometric mean of the probabilities of its letters in their frames on the best CTC path.
-    """
+    """A word with start and end in seconds. confidence: geometric mean of its letter probabilities on the best path."""
 
     word: str
     start: float

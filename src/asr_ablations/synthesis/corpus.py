@@ -88,12 +88,9 @@ class Request:
 
 @dataclass(frozen=True)
 class SpeakerJob:
-    """A request for the recordings of one speaker: `utterances` of them, or about `seconds` of speech if that is None.
+    """A request for the recordings of one speaker: `utterances` of them, or about `seconds` of speech if it is None."""
 
-    folder: working folder of the split, deleted when the split is complete
-    """
-
-    folder: Path
+    folder: Path  # working folder of the split, deleted when the split is complete
     request: Request
     split: str
     index: int
@@ -268,10 +265,7 @@ def _working_folder(folder: Path) -> Path:
 
 
 def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
-    """Return the jobs for all speakers of a split.
-
-    Utterance n of speaker k is the same in splits of all sizes, so a larger dev or test split contains the smaller one.
-    """
+    """Return the jobs for all speakers of a split. A larger dev or test split contains every smaller one."""
     seconds, utterances = 0.0, None
     if split == "train":
         speakers = max(2, round(BASE_TRAIN_SPEAKERS * math.sqrt(request.hours / BASE_HOURS)))

@@ -89,10 +89,7 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
 
 
 def vocabulary(name: str, size: int) -> list[str]:
-    """Return the `size` most frequent words that can form sentences together, most frequent first.
-
-    Raises UsageError if the language has fewer words, or if `size` is too small for its grammar.
-    """
+    """Return the `size` most frequent words that can form sentences. Raises UsageError for an impossible size."""
     language, ranked = load_language(name), ranking(name)
     if not is_whole(size, MINIMUM_WORDS) or size > len(ranked):
         raise choices("data.words", size, f"a whole number from {MINIMUM_WORDS} to {len(ranked)} (language {name})")
@@ -131,14 +128,9 @@ class SentenceSampler:
         """Return a sentence in lower case. If `split` is given, only this split may use the sentence."""
         while True:
             words = self.language.correct(self._expand("SENTENCE", [], rng))
-            if (
-                len(words) not in LENGTHS
-                or not self._allowed.issuperset(words)
-                or any(a == b for a, b in pairwise(words))
-            ):
-                continue
             sentence = " ".join(words)
-            if split is None or partition(sentence) == split:
+            fits = len(words) in LENGTHS and self._allowed.issuperset(words) and all(a != b for a, b in pairwise(words))
+            if fits and (split is None or partition(sentence) == split):
                 return sentence
 
     def _expand(self, symbol: str, drawn: list[str], rng: np.random.Generator) -> list[str]:

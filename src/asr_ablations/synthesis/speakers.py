@@ -197,10 +197,7 @@ def coloured_noise(rng: np.random.Generator, samples: int, slope: float) -> np.n
 
 
 def reverberate(waveform: np.ndarray, room: int, reverberation_time: float, direct_to_reverberant: float) -> np.ndarray:
-    """Add reverberation, as exponentially decaying noise, to a waveform (S,) without changing its length.
-
-    room: seed of the noise; reverberation_time: seconds; direct_to_reverberant: dB
-    """
+    """Return a waveform (S,) with added reverberation: exponentially decaying noise, drawn with the seed `room`."""
     times = np.arange(int(reverberation_time * SAMPLE_RATE)) / SAMPLE_RATE
     tail = np.random.default_rng(room).standard_normal(len(times)) * 10 ** (-3 * times / reverberation_time)
     tail[: int(0.002 * SAMPLE_RATE)] = 0  # the first reflection arrives after 2 ms

@@ -21,12 +21,10 @@ Productions = list[tuple[float, list[str]]]
 class Language:
     """The grammar, the words and the voices of a language.
 
-    - grammar: each symbol with its weighted productions; a production is a list of symbols, categories and words
-    - categories: each category with its words, most frequent first
+    - grammar: each symbol (in capitals) with its weighted productions of symbols, categories and words
+    - categories: each category (in capitals) with its words, most frequent first
     - correct: function that corrects the words of a finished sentence, such as "a apple" to "an apple"
     - accents: each kind of speaker ("clean" and "other") with espeak-ng's names of its voices
-
-    Symbols and categories have names in capital letters.
     """
 
     grammar: Mapping[str, Productions]

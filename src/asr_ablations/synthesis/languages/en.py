@@ -50,10 +50,7 @@ def graded(adjective: str, ending: str) -> str:
 
 
 def verb_forms(entry: str) -> dict[str, str]:
-    """Return the forms of a verb "base[/past[/participle]]" by the names in FORMS.
-
-    S is the third person, ING the progressive form, and DONE the participle.
-    """
+    """Return base, past, third person (S), progressive (ING) and participle (DONE) of "base[/past[/participle]]"."""
     base, *irregular = entry.split("/")
     done = irregular[-1] if irregular else past(base)
     third = {"have": "has"}.get(base, plural(base) if not base.endswith("o") else base + "es")

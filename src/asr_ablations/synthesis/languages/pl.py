@@ -18,10 +18,9 @@ def feminine(entry: str) -> tuple[str, str, str, str]:
 
 
 def adjective_forms(adjective: str) -> dict[str, str]:
-    """Return the forms of an adjective by gender (M, F, N) and case.
+    """Return the forms of an adjective by gender (M, F, N) and case: nominative, accusative (A) or locative (L).
 
-    One letter is the nominative, A the accusative (of animate nouns for M), L the locative. P is the nominative plural
-    for things, animals and women.
+    MA is for animate nouns, P the plural for things, animals and women.
     """
     hard = re.search("[kg]i$", adjective)
     stem = adjective[:-1] if hard or adjective.endswith("y") else adjective
