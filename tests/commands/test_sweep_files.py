@@ -14,7 +14,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.synthesis.corpus import plan
-from asr_ablations.synthesis.request import SPLITS
+from asr_ablations.synthesis.speakers import SPLITS
 from asr_verdicts.config import differences, within
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_environment, run, run_folders
 from tests.helpers.interpreter import expect, python

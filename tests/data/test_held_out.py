@@ -13,7 +13,7 @@ import soundfile
 
 from asr_ablations.commands.prepare_corpus import prepare
 from asr_ablations.data.alphabet import Letters
-from asr_ablations.data.held_out import in_training, shares_audio
+from asr_ablations.data.description import in_training, shares_audio
 from asr_ablations.data.utterance_selection import complaints, judge, screen
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.comparison import compare

@@ -11,9 +11,8 @@ from asr_ablations.config.build import build
 from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import describe_set, fingerprint
-from asr_ablations.data.held_out import in_training, warnings_of
-from asr_ablations.data.utterance_selection import EXAMPLES, complaints, judge, select
+from asr_ablations.data.description import describe_set, fingerprint, in_training, warnings_of
+from asr_ablations.data.utterance_selection import complaints, judge, select
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
@@ -36,7 +35,7 @@ def prepare(cfg: DictConfig) -> None:
     judged = judge(corpus, task.alphabet)
     causes = complaints(judged, corpus, task.alphabet)
     for cause in causes:
-        examples = [f"  {harmless_line(f'{u.id}: {u.fault}')}" for u in cause.utterances[:EXAMPLES]]
+        examples = [f"  {harmless_line(f'{u.id}: {u.fault}')}" for u in cause.utterances[:3]]
         print(harmless_line(cause.text), *examples, sep="\n", file=sys.stderr)
     if causes and corpus.on_bad == "stop":
         count = sum(len(cause.utterances) for cause in causes)

@@ -23,7 +23,7 @@ CONTRACTS = {
     "model": "asr_ablations.training.contracts.AcousticModel",
     "norm": "asr_ablations.training.contracts.NormFactory",
     "optimizer": "asr_ablations.training.contracts.OptimizerFactory",
-    "order": "asr_ablations.data.batch_order.Order",
+    "order": "asr_ablations.data.batch.Order",
     "penalty": "asr_ablations.training.contracts.Penalty",
     "pretrain": "asr_ablations.training.contracts.Pretraining",
     "pruning": "asr_ablations.training.contracts.PruningFactory",

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -31,9 +32,12 @@ class Alphabet(ABC):
     def key(self) -> str:
         """A text that differs between any two alphabets whose labels differ."""
 
-    @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Return the indices of a text's units. Raises KeyError for characters outside the alphabet."""
+        """Return the labels of a text. Raises KeyError for characters outside the alphabet."""
+        labels, _ = self.encode_all([text])
+        if (labels < 0).any():
+            raise KeyError(text)
+        return cast(list[int], labels.tolist())
 
     @abstractmethod
     def encode_all(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -84,9 +88,8 @@ class Alphabet(ABC):
 class Letters(Alphabet):
     """The characters of a language.
 
-    separation: one of the characters, or "" for none. It is not a letter: it separates double letters, as in co_ol, and
-    is dropped when labels become text (Baunsgaard2020 §4.4.3). Raises UsageError if `characters` is empty or has
-    repetitions.
+    separation: character that separates double letters, as in co_ol, and is dropped when labels become text
+    (Baunsgaard2020 §4.4.3); "" for none. Raises UsageError if `characters` is empty or has repetitions.
     """
 
     characters: str
@@ -98,10 +101,7 @@ class Letters(Alphabet):
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Letters":
-        """Return the letters followed by the separation character, if any.
-
-        Raises UsageError if the separation is a letter, or not exactly one character.
-        """
+        """Return the letters followed by a separation, if any. Raises UsageError if it is not one other character."""
         if separation is None:
             return Letters(letters)
         if not isinstance(separation, str) or len(separation) != 1 or separation in letters:
@@ -126,24 +126,12 @@ class Letters(Alphabet):
 
     @property
     def letters(self) -> str:
-        """The characters that may occur in texts: all except the separation."""
+        """Characters that may occur in texts: all except the separation."""
         return self.characters.replace(self.separation, "")
 
     @cached_property
-    def _index(self) -> dict[str, int]:
-        return {character: i for i, character in enumerate(self.characters, start=1)}
-
-    def encode(self, text: str) -> list[int]:
-        labels = list(map(self._index.__getitem__, text))
-        if not self.separation:
-            return labels
-        separator = self._index[self.separation]
-        pairs = zip(labels, [0, *labels], strict=False)
-        return [index for label, previous in pairs for index in ([separator, label] if label == previous else [label])]
-
-    @cached_property
     def _indices(self) -> np.ndarray:
-        """The index of each code point up to one past the highest in the alphabet; -1 for foreign ones."""
+        """Label index by code point, up to one past the highest in the alphabet. -1 for characters outside it."""
         indices = np.full(max(map(ord, self.characters)) + 2, -1, dtype=np.int64)
         indices[list(map(ord, self.characters))] = np.arange(1, self.outputs)
         return indices
@@ -155,7 +143,7 @@ class Letters(Alphabet):
         if not self.separation:
             return labels, counts
         places, owners = _find_repeats(labels, counts)
-        separated = np.insert(labels, places, self._index[self.separation])
+        separated = np.insert(labels, places, self._indices[ord(self.separation)])
         return separated, counts + np.bincount(owners, minlength=len(texts))
 
     def decode(self, indices: Iterable[int]) -> str:
@@ -170,17 +158,17 @@ class Letters(Alphabet):
 
 
 def shortest_path(labels: Sequence[int] | np.ndarray) -> int:
-    """Return the number of frames that CTC needs: one per label, and a blank between equal neighbours."""
+    """Return the number of frames that CTC needs: one for each label, and a blank between equal neighbours."""
     return int(shortest_paths(np.asarray(labels), np.array([len(labels)]))[0])
 
 
 def shortest_paths(labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the number of frames (N,) that CTC needs for texts in the form of Alphabet.encode_all."""
+    """Return the number of frames (N,) that CTC needs for each text, given the results of Alphabet.encode_all."""
     return counts + np.bincount(_find_repeats(labels, counts)[1], minlength=len(counts))
 
 
 def _find_repeats(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of labels that equal their left neighbour in the same text, and the texts' indices."""
+    """Return the positions of labels that equal the previous label of the same text, and the indices of these texts."""
     owners = np.repeat(np.arange(len(counts)), counts)
     places = np.flatnonzero((labels[1:] == labels[:-1]) & (owners[1:] == owners[:-1])) + 1
     return places, owners[places]

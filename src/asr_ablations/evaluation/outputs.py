@@ -19,8 +19,8 @@ from rich.progress import track
 from torch import nn
 
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech, collate
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.datamodule import Speech, collate
+from asr_ablations.data.description import content_hash
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.identity import content

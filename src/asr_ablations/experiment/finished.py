@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import fingerprint
+from asr_ablations.data.description import fingerprint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import OUTPUT_LOG
 from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status, read_summary

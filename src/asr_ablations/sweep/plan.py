@@ -14,8 +14,7 @@ from rich.progress import track
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.dataset import SpeechLoader
+from asr_ablations.data.datamodule import SpeechData, SpeechLoader
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm

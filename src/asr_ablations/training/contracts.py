@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech
+from asr_ablations.data.datamodule import Speech
 from asr_ablations.runs.folder import Run
 
 Checkpoint: TypeAlias = dict[str, Any]

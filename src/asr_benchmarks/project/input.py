@@ -10,8 +10,7 @@ from functools import partial
 from omegaconf import DictConfig
 
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.dataset import SpeechLoader
+from asr_ablations.data.datamodule import SpeechData, SpeechLoader
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.tools.machine import cores, device_clock
 from asr_benchmarks.project.training import BareTraining, prepare_corpus, sum_hours

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Count
-from asr_ablations.data.dataset import SpeechLoader
+from asr_ablations.data.datamodule import SpeechLoader
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.tools.random_streams import generator
 from asr_benchmarks.project.port import PortBatch, PortData, port_loader, usual_port

@@ -16,7 +16,7 @@ from asr_ablations.components.model.directions import Directions
 from asr_ablations.config.plain_keys import PRECISIONS
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.dataset import Unreadable, collate
+from asr_ablations.data.datamodule import Unreadable, collate
 from asr_ablations.native.extension import NONE, use
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.machine import cores, device_clock, mps_is_on, peak_memory

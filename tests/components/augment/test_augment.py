@@ -10,8 +10,8 @@ import torch
 
 from asr_ablations.components.augment.none import NoAugmentation
 from asr_ablations.data.alphabet import Letters
-from asr_ablations.data.batch_order import EpochBatch
-from asr_ablations.data.dataset import Perturbation, Speech
+from asr_ablations.data.batch import EpochBatch
+from asr_ablations.data.datamodule import Perturbation, Speech
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import file_keys

@@ -13,9 +13,8 @@ import torch
 
 from asr_ablations.components.averaging.base import weights_of
 from asr_ablations.config.build import build
-from asr_ablations.data.batch import batch_size
-from asr_ablations.data.batch_order import BatchOrder
-from asr_ablations.data.dataset import collate
+from asr_ablations.data.batch import BatchOrder, batch_size
+from asr_ablations.data.datamodule import collate
 from asr_ablations.tools.files import SOURCE
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_verdicts.errors import UsageError

@@ -49,14 +49,8 @@ class Pieces(Alphabet):
     def key(self) -> str:
         return f"sentencepiece {hashlib.sha256(self.model).hexdigest()}"
 
-    def encode(self, text: str) -> list[int]:
-        labels: list[int] = self.processor.encode(text)
-        if 0 in labels:
-            raise KeyError(*self.foreign(text))
-        return labels
-
     def encode_all(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        rows = self.processor.encode(list(texts))
+        rows = self.processor.encode(list(texts), num_threads=1)
         counts = np.fromiter(map(len, rows), dtype=np.int64, count=len(texts))
         labels = np.fromiter((label for row in rows for label in row), dtype=np.int64, count=int(counts.sum()))
         return np.where(labels == 0, -1, labels), counts

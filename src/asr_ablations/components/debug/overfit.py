@@ -2,7 +2,7 @@
 
 import pytorch_lightning as pl
 
-from asr_ablations.data.dataset import Speech
+from asr_ablations.data.datamodule import Speech
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.machine import rank
 from asr_ablations.training.callbacks.transcripts import evenly_spaced, transcribe

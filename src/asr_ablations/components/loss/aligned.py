@@ -11,8 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.datamodule import Speech
+from asr_ablations.data.description import content_hash
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.data.word_times import label_frames
 from asr_ablations.runs.identity import sha256_of

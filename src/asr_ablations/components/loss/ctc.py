@@ -13,7 +13,7 @@ from torch.nn.functional import ctc_loss
 
 from asr_ablations.components.loss.framewise import Reduction
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech
+from asr_ablations.data.datamodule import Speech
 from asr_ablations.native import operations as native
 from asr_ablations.tools.matrix_products import exact_products, trusted
 

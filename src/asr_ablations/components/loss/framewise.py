@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech
+from asr_ablations.data.datamodule import Speech
 from asr_ablations.tools.masks import valid_frames
 from asr_verdicts.errors import choices
 

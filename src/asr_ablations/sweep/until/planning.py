@@ -13,7 +13,7 @@ from asr_ablations.comparison.seeds_needed import seeds_to_equal, seeds_to_find
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.description import content_hash
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.seed_noise import noise_of_set
 from asr_ablations.runs.sweep_history import arm_content

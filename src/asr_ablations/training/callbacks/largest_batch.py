@@ -9,8 +9,7 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.data.batch import BatchSize, batch_size
-from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.dataset import Unreadable, collate
+from asr_ablations.data.datamodule import SpeechData, Unreadable, collate
 from asr_ablations.training.ddp import is_distributed
 from asr_ablations.training.task import CTCTask, task_of
 from asr_verdicts.errors import UsageError

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech, collate
+from asr_ablations.data.datamodule import Speech, collate
 from asr_ablations.runs.layout import TRANSCRIPTS
 from asr_ablations.runs.metrics_files import keep_batches
 from asr_ablations.training.contracts import LoggerOfTables
