@@ -19,7 +19,7 @@ from asr_ablations.runs.sweep_history import PlannedRun
 from asr_ablations.tools.files import typed
 from asr_ablations.tools.machine import peak_memory
 from asr_ablations.training.assembly import STREAMS, get_seed
-from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.callbacks.utilisation import Throughput
 from asr_ablations.training.contracts import LoggerOfTables, LoggerWithExitCode, LoggerWithSummary, Recording
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.record import SetResult, Summary, UtteranceRow, rates

@@ -19,7 +19,7 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.progress import ProgressBar
-from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.callbacks.utilisation import Throughput
 
 B = TypeVar("B")
 

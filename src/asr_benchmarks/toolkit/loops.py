@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from asr_ablations.config.build import build
 from asr_ablations.tools.machine import device_clock, rank
 from asr_ablations.training.assembly import trainer
-from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.callbacks.utilisation import Throughput
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings
 from asr_benchmarks.toolkit.task import Batches, FrameTask, MinimalTask, build_project_model
