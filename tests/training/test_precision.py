@@ -173,6 +173,7 @@ def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path,
     assert {t.dtype for t in kept} == {torch.float32}
 
 
+@pytest.mark.filterwarnings("ignore:torch.cuda.amp.GradScaler is enabled")  # the machine may have no GPU
 @pytest.mark.parametrize(
     ("precision", "cpu", "gpu"),
     [
