@@ -98,7 +98,7 @@ class Recogniser:
     def __call__(
         self, recordings: Iterable[np.ndarray], advance: Callable[[float], None] | None = None
     ) -> Iterator[list[Piece]]:
-        """Yield the pieces of each recording, int16 (S,). advance: called with the number of seconds just recognised."""
+        """Yield the pieces of each recording, int16 (S,). advance: called with the seconds just recognised."""
         group: list[Recording] = []
         for samples in recordings:
             group.append((samples, cut(samples, self.longest)))

@@ -313,7 +313,7 @@ class Model:
 
 
 def load(run: str | Path, checkpoint: str = "last") -> Model:
-    """Load a trained run, with greedy decoding and the settings of conf/transcribe.yaml. Raise UsageError if it fails."""
+    """Load a trained run, with greedy decoding and the settings of conf/transcribe.yaml. Raise UsageError on errors."""
     look_up_in(CONF)  # defaults for keys that the run's config lacks
     settings = OmegaConf.load(CONF / "transcribe.yaml")
     assert isinstance(settings, DictConfig)
