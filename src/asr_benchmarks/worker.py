@@ -165,7 +165,7 @@ class Group:
             self.workers.append(Worker(make, pinned, environment, wait=False, first=rank * threads))
 
     def call(self, method: str, *arguments: object) -> list[Any]:
-        """Call a method of all objects. After an error all processes are ended, because they may wait for each other."""
+        """Call a method of all objects. An error ends all processes, because they might wait for each other."""
         with ThreadPoolExecutor(len(self.workers)) as pool:
             futures = [pool.submit(worker.call, method, *arguments) for worker in self.workers]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)

@@ -35,8 +35,8 @@ def decoding_speed(
 ) -> Result:
     """Measure utterances per second of processor time for each decoder, beam width and model.
 
-    The outputs of the models are synthetic: `sureness` is added to the logits of the transcript, and normal noise to all
-    logits. Language models are estimated from the training transcripts.
+    The outputs of the models are synthetic. They are normal noise, with `sureness` added to the logits of the
+    transcript. Language models are estimated from the training transcripts.
     """
     check_counts(utterances=utterances, repeats=repeats)
     torch.set_num_threads(1)

@@ -59,9 +59,8 @@ def _make_loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> 
     data.cache, data.workers, data.sets = cache, workers, {}
     data.setup()
     loader = data.train_dataloader()
-    first = [
-        list(batch) for batch in itertools.islice(loader.batch_sampler or (), batches)
-    ]  # plain lists, without the number of the epoch
+    # plain lists do not carry the number of the epoch, so every pass reads the same batches
+    first = [list(batch) for batch in itertools.islice(loader.batch_sampler or (), batches)]
     return SpeechLoader(loader.dataset, first, workers, pinned=loader.pin_memory)
 
 

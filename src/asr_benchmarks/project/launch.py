@@ -57,7 +57,7 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
 def _time_way(
     cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, launches: list[list[float]]
 ) -> float:
-    """Return the seconds until all arms are trained. Append a list with the launch seconds of each arm to `launches`."""
+    """Return the seconds until all arms are trained. Append the list of the arms' launch seconds to `launches`."""
     with TemporaryDirectory() as folder:
         configs = [copy.deepcopy(cfg) for _ in range(arms)]
         for seed, arm in enumerate(configs):
