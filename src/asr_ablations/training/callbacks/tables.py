@@ -151,8 +151,7 @@ class ExampleTranscripts(pl.Callback):
             speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
             self._batch = evenly_spaced(speech, self.utterances)
         texts = transcribe(trainer, pl_module, self._batch)
-        examples = zip(self._batch.ids, self._batch.texts, texts, strict=True)
-        rows = [[str(batches), *example] for example in examples]
+        rows = [[str(batches), *row] for row in zip(self._batch.ids, self._batch.texts, texts, strict=True)]
         _append(self.path, COLUMNS, rows)
         for logger in trainer.loggers:
             if isinstance(logger, LoggerOfTables):

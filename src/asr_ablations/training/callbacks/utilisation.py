@@ -123,9 +123,8 @@ class Utilisation(pl.Callback):
         if not trainer.is_global_zero:
             return
         device, count = trainer.strategy.root_device, trainer.num_devices
-        on_gpu = [device.index or 0] if count == 1 else range(count)
-        indices = on_gpu if device.type == "cuda" else ()
-        self._sampler = threading.Thread(target=self._sample, args=(indices,), daemon=True, name="utilisation")
+        gpus = () if device.type == "cpu" else range(count) if count > 1 else [device.index or 0]
+        self._sampler = threading.Thread(target=self._sample, args=(gpus,), daemon=True, name="utilisation")
         self._sampler.start()
 
     def on_train_end(self, *_: object) -> None:
