@@ -87,7 +87,7 @@ class TorchTrainer:
 
 
 class Recurrent(nn.Module):
-    """All layers of an LSTM: (x (B, T, D), lengths (B,)) → (B, T, H · directions). Weights have the order of `sizes`."""
+    """All LSTM layers: (x (B, T, D), lengths (B,)) → (B, T, H · directions). Weights are in the order of `sizes`."""
 
     def __init__(self, sizes: kinds.LSTM) -> None:
         super().__init__()
