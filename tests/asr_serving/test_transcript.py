@@ -16,8 +16,7 @@ from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.word_times import label_frames
 from asr_serving.recogniser import Piece, Word, align, cut
-from asr_serving.transcribe import Folder, Source, Stream, choose_output
-from asr_serving.transcript import Transcript, as_srt, doubt, subtitles
+from asr_serving.transcribe import Folder, Source, Stream, Transcript, as_srt, choose_output, doubt, subtitles
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import shared_data
 

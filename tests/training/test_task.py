@@ -23,8 +23,7 @@ from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.error_rates import ErrorRate, errors_over_longer
-from asr_ablations.training.task import CTCTask
+from asr_ablations.training.task import CTCTask, ErrorRate, errors_over_longer
 from asr_verdicts.error_counts import character_errors, word_errors
 from tests.helpers.support import compose, standing_corpus, tiny_overrides
 

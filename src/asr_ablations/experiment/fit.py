@@ -28,14 +28,10 @@ from asr_ablations.tools.machine import peak_memory, rank
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import STREAMS, get_seed, trainer
 from asr_ablations.training.callbacks.largest_batch import LargestBatch
-from asr_ablations.training.callbacks.metrics_table import MetricsTable
 from asr_ablations.training.callbacks.progress import ProgressBar
-from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
-from asr_ablations.training.callbacks.step_losses import StepLosses
-from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.callbacks.transcripts import ExampleTranscripts
-from asr_ablations.training.callbacks.utilisation import Utilisation
-from asr_ablations.training.checkpoints import best_checkpoint
+from asr_ablations.training.callbacks.tables import ExampleTranscripts, MetricsTable, StepLosses
+from asr_ablations.training.callbacks.utilisation import Throughput, Utilisation
+from asr_ablations.training.checkpoints import LastCheckpoint, RestoreState, best_checkpoint
 from asr_ablations.training.contracts import (
     Checkpoint,
     LoggerOfTables,

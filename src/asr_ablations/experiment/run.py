@@ -20,7 +20,7 @@ from asr_ablations.runs.process import LAUNCHER, command, wait_for
 from asr_ablations.runs.status import Diverged, fate_of
 from asr_ablations.tools.machine import allow_files, keep_memory, rank
 from asr_ablations.training.assembly import assemble, device_count, use_native
-from asr_ablations.training.callbacks.resume import read_last_checkpoint, restore_threads
+from asr_ablations.training.checkpoints import read_last_checkpoint, restore_threads
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask

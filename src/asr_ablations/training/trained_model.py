@@ -1,4 +1,4 @@
-"""Load a trained model from a run folder, which may be a stranger's: nothing in it is executed."""
+"""Load a trained model from a run folder. The folder may come from a stranger, so nothing in it is executed."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,11 +25,9 @@ from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.errors import UsageError, choices
 
-KINDS = ("last", "best")
-
 
 class Trained(NamedTuple):
-    """A trained task in evaluation mode on the CPU, its data (not read yet), run folder, and file of weights."""
+    """A trained task in evaluation mode on the CPU, with its data, which are not read yet, and its files."""
 
     cfg: DictConfig
     task: CTCTask
@@ -39,10 +37,10 @@ class Trained(NamedTuple):
 
 
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
-    """Load the trained model of a run folder, or of a .ckpt in it. root: the corpus folder, in place of data.root.
+    """Load the trained model of a run. path: the run folder, or a .ckpt in it. root: replaces the config's data.root.
 
-    Raise UsageError for an unfinished run (unless a .ckpt is named) and for an untrusted config. The checkpoint must
-    fit, be undamaged and hold only weights; otherwise UsageError is raised too.
+    Raise UsageError if the run is not finished (unless `path` is a .ckpt), if its config builds anything but
+    components, or if the checkpoint is damaged, does not fit or contains more than weights and plain data.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
@@ -73,9 +71,9 @@ def _restore_alphabet(cfg: DictConfig, weights: Checkpoint, file: Path) -> Alpha
 
 
 def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
-    """Return the run folder and the checkpoint of a path. Raise UsageError if one of them is missing."""
-    if checkpoint not in KINDS:
-        raise choices("checkpoint", checkpoint, KINDS)
+    """Return the run folder and the checkpoint that a path means. Raise UsageError if one of them is missing."""
+    if checkpoint not in ("last", "best"):
+        raise choices("checkpoint", checkpoint, ("last", "best"))
     if path.suffix == ".ckpt":
         if not path.is_file():
             raise UsageError(f"{path}: there is no such checkpoint")
@@ -106,15 +104,15 @@ def checked_config(folder: Path) -> DictConfig:
     return cfg
 
 
-NAMED = 4  # weights that a message names; the rest are counted
-EXTRA = "_extra_state"  # non-tensor state of a model, which follows from the config
+NAMED = 4  # problems that a message names; it counts the others
+EXTRA = "_extra_state"  # end of the key of a module's state that is not weights and follows from the config
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
-    """Copy weights and running statistics from a checkpoint to the task's model, all of them or some parts.
+    """Copy weights and running statistics from a checkpoint to the task's model.
 
-    expected: the SHA-256 of the file. parts: names of layers as in model.txt, for example `recurrent` or `recurrent.0`.
-    Raise UsageError for another file, and for weights that do not fit.
+    expected: the SHA-256 that the file must have. parts: names of the layers to copy, as in model.txt, for example
+    `recurrent` or `recurrent.0`; None copies all. Raise UsageError for another file, and for weights that do not fit.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: the SHA-256 of {file} is {actual}")
@@ -149,7 +147,7 @@ def _select_tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
 
 
 def _compare(model: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
-    """Say why the given weights cannot replace the model's, naming the first few; empty if they can."""
+    """List the first few reasons why the given weights do not fit the model. Return "" if they fit."""
     problems = [f"{key} is not in the file" for key in model if key not in given]
     problems += [f"{key} is only in the file" for key in given if key not in model]
     for key in [key for key in model if key in given]:

@@ -1,4 +1,4 @@
-"""The speeds that Braun2018 §4 and §5 report, for comparison with the measured ones."""
+"""Speeds reported in Braun2018 §4 and §5, for comparison with the measured speeds."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from asr_benchmarks.tables import Row, fill_row, published
 
 Point = tuple[str, str]
-"""Configuration and implementation."""
+"""A configuration and an implementation."""
 
 COLUMNS = "configuration | slower | faster | no longer exists | source (published) | times | up to | ours"
 
@@ -15,7 +15,7 @@ CUDNN, ANY_CUDNN, SLOWEST = "PyTorch cuDNNLSTM", "cuDNNLSTM", "the slowest"
 
 @dataclass(frozen=True)
 class Ratio:
-    """`slower` takes `least` to `most` times as long as `faster`. where: the source, or the derivation."""
+    """`slower` takes `least` to `most` times as long as `faster`. where: section of the paper, or derivation."""
 
     slower: Point
     faster: Point
@@ -64,7 +64,7 @@ def list_ratios(measured: Mapping[Point, float], configurations: Collection[str]
 
 
 def _find_seconds(point: Point, measured: Mapping[Point, float]) -> float | None:
-    """Find the measured seconds of a point, or of the slowest implementation if the point is SLOWEST."""
+    """Return the measured seconds of a point. If its implementation is SLOWEST, return those of the slowest one."""
     configuration, name = point
     if name == SLOWEST:
         return max((seconds for (place, _), seconds in measured.items() if place == configuration), default=None)

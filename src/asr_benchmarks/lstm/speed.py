@@ -1,4 +1,4 @@
-"""Training steps of LSTM networks in several frameworks, with equal weights, timed in turn (Braun2018 §3)."""
+"""Time training steps of LSTM networks in several frameworks with equal weights (Braun2018 §3)."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -35,7 +35,7 @@ def lstm_speed(
     budget: float | None,
     threads: int | None,
 ) -> Iterator[Result]:
-    """Yield the result so far after each configuration. Implementations that compute other numbers become notes."""
+    """Yield the result so far after each configuration. Implementations with wrong results become notes."""
     check_counts(steps=steps, warmup=warmup, **({} if threads is None else {"threads": threads}))
     options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
     in_turn({}, **options)  # raises for a wrong budget before anything starts
@@ -81,7 +81,7 @@ def _build_result(
     published: Mapping[str, str | None],
     notes: list[str],
 ) -> Result:
-    """Build the result so far. published: the paper's names of the implementations. The plot is like the paper's."""
+    """Build the result so far. published: names of the implementations in the paper. The plot is like the paper's."""
     steps: list[Row] = []
     numbers: list[Row] = []
     seconds: dict[tuple[str, str], float] = {}
@@ -114,11 +114,11 @@ def _build_result(
 
 SIZES = ("layers", "units", "features", "batch", "outputs", "labels")
 KEYS = ("name", "layers", "units", "bidirectional", "features", "batch", "frames", "loss", "outputs", "labels")
-"""Keys of a network. frames: of the shortest and the longest utterance; labels: per utterance."""
+"""Keys of a network. frames: lengths of the shortest and the longest utterance. labels: labels per utterance."""
 
 
 def choose_networks(networks: Mapping[str, Mapping[str, Any]], chosen: list[str], scale: float) -> list[Network]:
-    """Build the chosen networks, with units, batch, frames and labels times `scale`. Raises UsageError."""
+    """Build the chosen networks, with units, batch, frames and labels multiplied by `scale`. Raise UsageError."""
     number("benchmark.scale", scale, above=0)
     if not chosen or not all(name in networks for name in chosen):
         raise choices("benchmark.configurations", chosen, f"one or more of {', '.join(networks)}")
@@ -146,7 +146,7 @@ def build_network(
     outputs: int,
     labels: int,
 ) -> Network:
-    """Build LSTM layers and a linear layer on the last frame, or on each for CTC. Initial weights are as in torch."""
+    """Build LSTM layers and a linear layer on the last frame, or on all frames for CTC. Weights begin as in torch."""
     directions = 2 if bidirectional else 1
     recurrent, output = LSTM(features, units, layers, directions), Dense(units * directions, outputs)
     sequence = (recurrent, output) if loss == "ctc" else (recurrent, Reshape("last"), output)

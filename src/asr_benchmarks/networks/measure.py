@@ -1,4 +1,4 @@
-"""Seconds per mini-batch of the networks of Shi2016 table 2, by framework, threads, samples and device."""
+"""Time the networks of Shi2016 table 2 by framework, device, number of threads and size of the mini-batch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -27,10 +27,10 @@ from asr_benchmarks.worker import (
 from asr_verdicts.errors import UsageError, choices
 
 TOLERANCE = {False: 1e-4, True: 1e-2}
-"""Allowed difference of outputs relative to the largest output, without and with rounded products (tf32)."""
+"""Largest allowed difference of outputs relative to the largest output, by the key `tf32`, which rounds products."""
 
 STEP = "network | framework | device | threads | batch | ms | spread % | samples/s | GFLOP/s | peak GB"
-"""Columns of `steps`. ms: median; peak GB: memory of the GPU, or of the process including libraries."""
+"""Columns of the table `steps`. ms: median time. peak GB: memory of the GPU, or of the process with its libraries."""
 
 SIZE = "network | kind | input | outputs | parameters | millions | Table 2 | GFLOP per sample"
 
@@ -69,7 +69,7 @@ def network_speed(
 
 
 class Variant(NamedTuple):
-    """A network in a framework. threads: of the CPU; None on a GPU, where the framework chooses."""
+    """A network in a framework. threads: number of CPU threads; None on a GPU, because the framework chooses it."""
 
     network: Network
     framework: str
@@ -85,8 +85,10 @@ class Variant(NamedTuple):
 def list_variants(
     network: Network, frameworks: Sequence[str], gpu: bool, threads: Sequence[int], batches: Sequence[float]
 ) -> list[Variant]:
-    """List the variants: numbers of threads with the paper's mini-batch, other mini-batches with all cores. If
-    `threads` lacks the number of cores, the next smaller number is used. A GPU gets every mini-batch.
+    """List the variants of a network to measure.
+
+    On a CPU, every number of threads is combined with the paper's mini-batch. Other mini-batches are combined with the
+    largest number of threads that does not exceed the cores. On a GPU, every mini-batch is measured.
     """
     sizes = list(dict.fromkeys(max(1, round(part * network.batch)) for part in batches))
     usual = network.batch if network.batch in sizes else sizes[0]
@@ -98,7 +100,7 @@ def list_variants(
 
 
 def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list[str]]:
-    """Choose the names in `only` of each kind, or all of a kind that it does not mention. Raises UsageError."""
+    """Return the names of each kind that are in `only`, or all of a kind if it has none. Raise UsageError."""
     allowed = [name for names in every for name in names]
     for name in only:
         if name not in allowed:
@@ -107,15 +109,17 @@ def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list
 
 
 class Reference:
-    """Outputs and losses of the first framework, by network and mini-batch, which the others must reproduce."""
+    """Outputs and losses of the first framework by network and mini-batch. The other frameworks must reproduce them."""
 
     def __init__(self, tf32: bool) -> None:
         self.tf32, self.tolerance = tf32, TOLERANCE[tf32]
         self.first: dict[tuple[str, int], tuple[np.ndarray, list[float]]] = {}
 
     def check(self, variant: Variant, worker: Worker) -> None:
-        """Raise WorkerError for other parameters, outputs or losses. Gradients of batch norm over few values multiply
-        rounding errors, so networks with batch norm are only compared by their first loss.
+        """Raise WorkerError if the number of parameters, the outputs or the losses differ.
+
+        Only the first loss counts for networks with batch norm, because its gradients over few values multiply rounding
+        errors.
         """
         parameters = worker.call("parameters")
         if parameters != variant.network.parameters:
@@ -140,7 +144,7 @@ def measure_variants(
     notes: list[str],
     **options: Any,
 ) -> list[Row]:
-    """Time the variants in turn, each in a separate process. Variants that cannot start become notes."""
+    """Time the variants in turn, each in its own process, and return their rows. Failures become notes."""
     starts = {}
     for variant in chunk:
         place: dict[str, Any] = {"device": variant.device, "threads": variant.threads}
@@ -183,7 +187,7 @@ def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[
 
 
 def _compare_size(network: Network, shrink: int) -> list[str]:
-    """Write a note if sizes differ from Table 2."""
+    """Return a note if the size of a network differs from Table 2 of the paper."""
     millions = network.parameters / 1e6
     if shrink > 1:
         return [f"{network.name}: sizes divided by benchmark.shrink={shrink}, {millions:.2g} million parameters"]
@@ -194,7 +198,7 @@ def _compare_size(network: Network, shrink: int) -> list[str]:
 
 
 def _list_gains(rows: Sequence[Row]) -> list[Row]:
-    """List the gains from threads and a GPU, by network and framework, for the first measured mini-batch."""
+    """List the gains from threads and from a GPU for each network and framework, with the first measured mini-batch."""
     gains = []
     for network, framework in dict.fromkeys((row["network"], row["framework"]) for row in rows):
         measured = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
@@ -206,7 +210,7 @@ def _list_gains(rows: Sequence[Row]) -> list[Row]:
 
 
 def _plot_seconds(network: str, rows: Sequence[Row]) -> list[Plot]:
-    """Plot seconds by size of the mini-batch, as in Figure 1 of the paper, and by threads."""
+    """Plot seconds by size of the mini-batch, as in Figure 1 of the paper, and by number of threads."""
     by_batch: dict[str, dict[int, float]] = {}
     by_threads: dict[str, dict[int, float]] = {}
     for row in rows:

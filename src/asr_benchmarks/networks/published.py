@@ -1,4 +1,4 @@
-"""The numbers of Shi2016 table 4, in the same form as the measured rows."""
+"""Published numbers from Shi2016 table 4, as rows like those of the measurements."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -8,14 +8,15 @@ from asr_benchmarks.tables import Row, published
 BEYOND = "beyond cores / cores"
 
 TABLE = published("networks")
-"""Table 4 of the paper; published/networks.yaml explains how it was read."""
+"""Table 4 of the paper. published/networks.yaml explains how it was reconstructed."""
 
 
 def build_gain_row(
     network: str, framework: str, machine: str, cores: int, seconds: Mapping[int, float], gpu: float | None
 ) -> Row:
-    """Compute speed-ups from seconds by number of threads; None if one was not measured. They are: from one thread to
-    two, from one thread per core to the next larger number, and to the GPU.
+    """Build a row with three ratios of times. A ratio is None if one of its times was not measured.
+
+    The ratios are: one thread over two threads, more threads than cores over one thread per core, and CPU over GPU.
     """
     full = seconds.get(cores)
     beyond = min((count for count in seconds if count > cores), default=0)
@@ -31,13 +32,13 @@ def build_gain_row(
 
 
 def count_slower(rows: Collection[Row]) -> str | None:
-    """Count the cases in which more threads than cores were slower than one per core; None if not measured."""
+    """Count in how many cases more threads than cores were slower than one per core. None without such cases."""
     ratios = [ratio for row in rows if (ratio := row[BEYOND]) is not None]
     return f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}" if ratios else None
 
 
 def list_gains(networks: Collection[str]) -> list[Row]:
-    """List the paper's gains from threads and GPUs for these networks."""
+    """List the published gains from threads and GPUs for these networks."""
     return [
         build_gain_row(network, framework, f"{machine['name']}, published", machine["cores"], threads, gpu)
         for network, framework, machine, threads, gpu in _list_cases(networks)
@@ -45,7 +46,7 @@ def list_gains(networks: Collection[str]) -> list[Row]:
 
 
 def list_seconds(networks: Collection[str]) -> list[Row]:
-    """List seconds per mini-batch by threads of the CPU, and on each GPU."""
+    """List the published seconds per mini-batch by number of CPU threads, and on each GPU."""
     machines = TABLE["machines"].values()
     counts = sorted({count for machine in machines for count in machine["threads"]})
     cases = [(case[0], case[1], case[2]["name"], case[3], case[4]) for case in _list_cases(networks)]
@@ -72,7 +73,7 @@ def explain_machines() -> str:
 
 
 def _list_cases(networks: Collection[str]) -> Iterator[tuple[str, str, Any, dict[int, float], float | None]]:
-    """Yield network, framework, machine, and the published seconds by CPU threads and on the machine's GPU."""
+    """Yield network, framework, machine, and the published seconds by number of CPU threads and on its GPU."""
     for network, frameworks in TABLE["seconds"].items():
         for framework, measured in frameworks.items():
             for key, machine in TABLE["machines"].items():

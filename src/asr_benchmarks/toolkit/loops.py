@@ -1,4 +1,4 @@
-"""Training loops to compare with RETURNN: plain PyTorch, this project's, and a minimal one."""
+"""Training loops to compare with RETURNN: plain PyTorch, this project's loop, and a minimal loop."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from asr_ablations.config.build import build
 from asr_ablations.tools.machine import device_clock, rank
 from asr_ablations.training.assembly import trainer
-from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.callbacks.utilisation import Throughput
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings
 from asr_benchmarks.toolkit.task import Batches, FrameTask, MinimalTask, build_project_model
@@ -58,7 +58,7 @@ class PlainLoop(Engine):
 
 
 class EpochGate(pl.Callback):
-    """Begins an epoch for each item in `go`, and puts its Step into `done`."""
+    """Waits for an item in the queue `go` before each epoch, and puts a Step into the queue `done` after it."""
 
     def __init__(self, go: Queue[None], done: Queue[Step | Exception], batches: Batches) -> None:
         self.go, self.done, self.batches = go, done, batches
@@ -75,9 +75,10 @@ class EpochGate(pl.Callback):
 
 
 class ProjectLoop(Engine):
-    """An engine that trains with this project's task and Lightning, and reads `rnn`, `precision` and `trainer`. With
-    torchrun's variables it is one of several ranks. Its fit runs in a thread and waits between epochs, so that other
-    engines have their turn.
+    """An engine that trains with this project's task and Lightning, and uses the keys `rnn`, `precision` and `trainer`.
+
+    With torchrun's variables it is one of several ranks. It trains in a thread that waits between epochs, so that the
+    other engines have their turn.
     """
 
     task_class = FrameTask
@@ -86,7 +87,7 @@ class ProjectLoop(Engine):
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         super().__init__(folder, settings, config)
         self.cfg: Any = OmegaConf.create(config)
-        self.frames = Frames(self.folder, replace(settings, device="cpu"))  # Lightning moves the batches
+        self.frames = Frames(self.folder, replace(settings, device="cpu"))  # Lightning moves batches to the device
         self.batches = Batches(self.frames, rank(), int(os.environ.get("WORLD_SIZE", 1)))
         self.task = self.task_class(
             build_project_model(settings, build(self.cfg.rnn)), self._make_optimizer, settings.seed
@@ -127,7 +128,7 @@ class ProjectLoop(Engine):
             silence_lightning()
             gate = EpochGate(self._go, self._done, self.batches)
             devices = self.batches.ranks if self.settings.device == "cuda" else 0
-            # error_rate replaces validation
+            # no validation, because error_rate measures the held-out utterances
             warnings.filterwarnings("ignore", ".*defined a `validation_step` but have no.*")
             logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
             loggers = [CSVLogger(mkdtemp(dir=self.folder), name="", version="")]
@@ -139,7 +140,7 @@ class ProjectLoop(Engine):
 
 
 class Minimal(ProjectLoop):
-    """A ProjectLoop with MinimalTask and a fused optimizer. precision: as in the key of that name."""
+    """A ProjectLoop with MinimalTask and a fused optimizer. precision: value of the key `precision`."""
 
     task_class = MinimalTask
     optimizer_options = {"fused": True}  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""This project's task on labelled frames: model, loss and logging, with features and labels from a file."""
+"""This project's task for labelled frames. Features and labels come from a file."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from asr_benchmarks.toolkit.network import Frames, Network, Settings
 
 @dataclass
 class FrameBatch:
-    """A batch: features (B, T, D), frame_labels (B, T) for the framewise loss, and lengths (B,) on the CPU."""
+    """A batch of features (B, T, D), frame_labels (B, T) for the framewise loss, and lengths (B,) on the CPU."""
 
     features: torch.Tensor
     frame_labels: torch.Tensor
@@ -37,12 +37,12 @@ class FrameBatch:
         return FrameBatch(features, labels, self.lengths)
 
     def padding(self) -> float:
-        """Return the share of padding: 0, because all chunks have the same length."""
+        """Return 0 as the share of padding, because all chunks have the same length."""
         return 0.0
 
 
 class Batches:
-    """The batches of an epoch for one rank, as Lightning reads them. number: of the epoch, from 0."""
+    """Batches of an epoch for one rank, as Lightning reads them. number: number of the epoch, from 0."""
 
     def __init__(self, frames: Frames, rank: int, ranks: int) -> None:
         self.frames, self.rank, self.ranks, self.number = frames, rank, ranks, 0
@@ -56,17 +56,17 @@ class Batches:
 
 
 class GivenFeatures(nn.Module):
-    """Replaces the features of audio, because a batch's features come from a file."""
+    """Replaces the features of audio, because the features of these batches come from a file."""
 
     size = 0
 
     def frames(self, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the lengths unchanged, because they count frames."""
+        """Return the lengths unchanged, because they already count frames."""
         return lengths
 
 
 class FrameTask(CTCTask):
-    """The task without audio, text, clipping and schedule; it still logs the norm of the gradient."""
+    """The task without audio, text, clipping and schedule. It still logs the norm of the gradient."""
 
     def __init__(self, model: AcousticModel, optimizer: OptimizerFactory, seed: int) -> None:
         super().__init__(
@@ -94,7 +94,7 @@ class FrameTask(CTCTask):
 
 
 class MinimalTask(FrameTask):
-    """The task with softmax and loss in one call, and without logging gradient norm and frame rates."""
+    """The task with softmax and loss in one call. It does not log the gradient norm and the rates over frames."""
 
     def training_step(self, batch: object, batch_index: int) -> torch.Tensor:
         assert isinstance(batch, FrameBatch)
@@ -104,11 +104,11 @@ class MinimalTask(FrameTask):
         return loss
 
     def configure_gradient_clipping(self, *arguments: object, **keywords: object) -> None:
-        """Leave the gradient unchanged."""
+        """Do nothing, so that gradients stay unchanged."""
 
 
 def build_project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
-    """Build this project's model without convolutions. With LSTM layers, it has the first weights of Network."""
+    """Build this project's model without convolutions. With LSTM layers, it has the initial weights of Network."""
     model = DeepSpeech2(
         settings.features,
         settings.labels,

@@ -31,9 +31,9 @@ import sys, warnings
 warnings.simplefilter("ignore")
 sys.path[:0] = [{source!r}, {tests!r}]
 from pathlib import Path
-from asr_ablations.training.callbacks import resume
+from asr_ablations.training import checkpoints
 from tests.helpers.fits import fit
-resume.SECONDS_BETWEEN_AGREEMENTS = 0.0  # a checkpoint of every step
+checkpoints.SECONDS_BETWEEN_AGREEMENTS = 0.0  # a checkpoint of every step
 fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, resume={resume!r} and Path({resume!r}))
 """
 
@@ -80,7 +80,7 @@ def counting(plain):
 
 for name in ("all_reduce", "broadcast", "barrier", "all_gather", "broadcast_object_list", "_broadcast_coalesced"):
     setattr(distributed, name, counting(getattr(distributed, name)))
-resume.LastCheckpoint._agreed = lambda *_: (False, None)
+checkpoints.LastCheckpoint._agreed = lambda *_: (False, None)
 task = fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
 losses = [float(task.trainer.callback_metrics[f"train/loss_{{kind}}"]) for kind in ("step", "epoch")]
 print(f"met {{counts}} {{losses}}\\n", end="")  # in one piece: two ranks write at once
@@ -95,7 +95,7 @@ def test_a_step_exchanges_nothing_but_the_gradient(
     """One epoch of batches: only the last, at whose end means and weights are averaged, makes them meet. torch's own
     wrapper reduces the gradients of ddp, where Python does not see it.
     """
-    head = WORKER[: WORKER.index("resume.SECONDS")]
+    head = WORKER[: WORKER.index("checkpoints.SECONDS")]
     monkeypatch.setattr(sys.modules[__name__], "WORKER", head + COUNTED)
     done = expect(0, ranks(tiny_corpus, tmp_path / "counted", f"trainer={trainer}", "ranks=2", *PLAIN, "max_epochs=1"))
     lines_of_ranks = [line for line in done.stdout.splitlines() if line.startswith("met")]

@@ -4,8 +4,7 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.components.averaging.base import Averaging, weights_of
-from asr_ablations.training.gradient_accumulation import ends_update
-from asr_ablations.training.task import task_of
+from asr_ablations.training.task import ends_update, task_of
 from asr_verdicts.errors import UsageError
 
 

@@ -53,7 +53,6 @@ class Synthetic(Folders):
 
     def prepare(self) -> None:
         """Generate the missing splits. Raises UsageError for values out of range, or without a root."""
-        from asr_ablations.synthesis.corpus import generate
 
         if self.root is None:
             raise UsageError("data.root is not set: expected a folder for the generated corpus")

@@ -5,7 +5,7 @@ import pytorch_lightning as pl
 from asr_ablations.data.datamodule import Speech
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.machine import rank
-from asr_ablations.training.callbacks.transcripts import evenly_spaced, transcribe
+from asr_ablations.training.callbacks.tables import evenly_spaced, transcribe
 from asr_ablations.training.contracts import Checkpoint, Debugging
 from asr_verdicts.error_counts import character_errors, sum_errors
 

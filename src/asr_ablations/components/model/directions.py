@@ -11,7 +11,7 @@ from torch import nn
 from asr_ablations.native.operations import Cell, recurrence, usable
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import RecurrentFactory
-from asr_ablations.training.master_weights import copies_in
+from asr_ablations.training.precision import copies_in
 from asr_verdicts.errors import choices
 
 

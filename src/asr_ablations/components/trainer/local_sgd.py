@@ -13,8 +13,7 @@ from asr_ablations.components.averaging.base import copy_into, weights_of
 from asr_ablations.tools.checks import whole
 from asr_ablations.training.contracts import Checkpoint, ParallelTraining
 from asr_ablations.training.ddp import UnhurriedRanks, gather_from_ranks
-from asr_ablations.training.gradient_accumulation import ends_update
-from asr_ablations.training.task import task_of
+from asr_ablations.training.task import ends_update, task_of
 from asr_verdicts.errors import UsageError
 
 
