@@ -17,9 +17,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener, getproxies
 
-from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.runs.identity import of_the_experiment, without_folder
-from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+from asr_ablations.runs.reader import UnreadableFileError, first_line, read_sweep
 from asr_ablations.tools.files import quote_word
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.metrics import METRICS

@@ -11,10 +11,9 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loops.progress import _ProcessedTracker
 
-from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import LAST, last_checkpoint
-from asr_ablations.runs.reader import read_environment
+from asr_ablations.runs.reader import read_checkpoint, read_environment
 from asr_ablations.runs.status import reason
 from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.files import free_name
