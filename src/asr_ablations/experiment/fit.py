@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import cast
 
 import pytorch_lightning as pl
@@ -145,7 +145,7 @@ class TrainingRun:
     def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Summary:
         self.table.save()  # the summary reads it
         summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, losses, self.throughput)
-        planned = None if self.planned is None else self.planned.as_json()
+        planned = None if self.planned is None else asdict(self.planned)
         return replace(summary, phase_seconds=self.utilisation.phases, until=planned)
 
     def _checkpoint_record(self) -> dict[str, object]:

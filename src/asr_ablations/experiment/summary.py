@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -107,7 +108,7 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
 def log_planned(logger: Logger | None, planned: PlannedRun | None) -> None:
     """Log the run's part in the sweep's plan, if the logger keeps values of a whole run."""
     if planned is not None and isinstance(logger, LoggerWithSummary):
-        logger.log_summary({f"until/{name}": value for name, value in planned.as_json().items()})
+        logger.log_summary({f"until/{name}": value for name, value in asdict(planned).items()})
 
 
 def finish(logger: Logger | None, exit_code: int) -> None:
