@@ -73,7 +73,8 @@ def planned_arms(plan: VerdictPlan, records: Records) -> tuple[list[Arm], list[s
         absent = [run for run in records.unfinished if run.config and _belongs(run.config, planned.content, plan)]
         taken |= {id(run) for run in [*chosen, *absent]}
         arms.append(Arm(planned.name, finished, diverged, absent, planned.levels))
-    others = [run.folder.name for run in [*results, *records.unfinished] if id(run) not in taken]
+    others = [run.folder.name for run in results if id(run) not in taken]
+    others += [run.folder.name for run in records.unfinished if id(run) not in taken]
     names = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     return arms, [f"left out of the comparison, because the plan does not include them: {names}"] if others else []
 

@@ -112,9 +112,8 @@ def check_arm(config: Mapping[str, object]) -> None:
 
 def name_in(overrides: Iterable[str]) -> str | None:
     """Return the name of the arm in a run's overrides; None for a sweep without a list."""
-    from hydra.core.override_parser.overrides_parser import (
-        OverridesParser,  # imported late, as compare does not need it
-    )
+    # imported late, because `compare` does not need Hydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
 
     word = next((word for word in overrides if word.startswith(f"{OWN}=")), None)
     return None if word is None else str(OverridesParser.create().parse_override(word).value())

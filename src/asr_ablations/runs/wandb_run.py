@@ -66,7 +66,7 @@ def _has_login() -> bool:
 def begin(*, offline: bool = False, resume: str | None = None, **options: object) -> "wandb.Run":
     """Start a W&B run. If the server cannot be reached, print a message and start the run offline.
 
-    options, resume: arguments of wandb.init; `resume` is for online runs. Raises UsageError if W&B refuses the arguments.
+    options, resume: arguments of wandb.init; `resume` is for online runs. Raises UsageError if W&B refuses them.
     """
     import wandb
 
