@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.layouts import lay_out
+from asr_ablations.comparison.folders import lay_out
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError

@@ -123,8 +123,7 @@ def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[
 
 
 def write_comparison(options: argparse.Namespace) -> int:
-    from asr_ablations.comparison.folders import compare_folders, with_warnings
-    from asr_ablations.comparison.layouts import lay_out
+    from asr_ablations.comparison.folders import compare_folders, lay_out, with_warnings
     from asr_verdicts.comparison import compare
     from asr_verdicts.design import Options
 

@@ -38,8 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from asr_ablations.reproduction.reproduce import RunFailedError, announce, load_original
-    from asr_ablations.reproduction.variation import run_variation
+    from asr_ablations.reproduction.reproduce import RunFailedError, announce, load_original, run_variation
 
     original = load_original(Path(options.run))
     if options.checkout:

@@ -25,7 +25,7 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.experiment.utterances import utterance_row
 from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import ACTIVATIONS, LOG_PROBS
-from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_log_probs
+from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_record
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
 from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError, choices
@@ -97,7 +97,7 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
     if (index := _read_stored(file, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
         _compute(trained, name, utterances, file, device, precision)
-        index = read_log_probs(file.with_suffix(".json"))
+        index = read_record(file.with_suffix(".json"), LogProbsRecord)
     return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device)
 
 
@@ -139,7 +139,7 @@ def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: tor
 def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
     """Return the record of stored log-probabilities. Returns None if they are missing, or damaged (with a warning)."""
     try:
-        index = read_log_probs(file.with_suffix(".json"))
+        index = read_record(file.with_suffix(".json"), LogProbsRecord)
         rows, frames = open_rows(file), sum(index.lengths)
         if (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
             return index

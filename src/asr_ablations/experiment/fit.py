@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -190,7 +190,7 @@ class TrainingRun:
             train_batch_seconds=self.throughput.train_seconds,
             audio_hours_per_second=self.throughput.rate,
             phase_seconds=self.utilisation.phases,
-            until=None if self.planned is None else self.planned.as_json(),
+            until=None if self.planned is None else asdict(self.planned),
         )
 
     def _checkpoint_record(self) -> dict[str, object]:
@@ -230,7 +230,7 @@ def log_result(logger: Logger | None, summary: Summary, rows: Sequence[Utterance
 def log_planned(logger: Logger | None, planned: PlannedRun | None) -> None:
     """Log which planned look needs this run, if the logger stores values that describe a whole run."""
     if planned is not None and isinstance(logger, LoggerWithSummary):
-        logger.log_summary({f"until/{name}": value for name, value in planned.as_json().items()})
+        logger.log_summary({f"until/{name}": value for name, value in asdict(planned).items()})
 
 
 def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> None:

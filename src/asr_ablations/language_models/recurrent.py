@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.language_models.model import RECURRENT, Fit, locate
-from asr_ablations.runs.checkpoint import read_checkpoint
+from asr_ablations.runs.reader import read_checkpoint
 from asr_verdicts.errors import UsageError
 
 END = 0  # the symbol at the start and end of a sentence; letters are numbered from 1

@@ -56,9 +56,7 @@ def curve(run: Record, metric: str, axis: str) -> Curve:
 
 def loss_curve(run: Record, axis: str) -> Curve:
     """Return the training loss of every step. Runs from W&B have no losses.csv and give only every tenth step."""
-    try:
-        losses = [float(loss) for loss in read_losses(run.folder)]
-    except FileNotFoundError:
+    if not (losses := [float(loss) for loss in read_losses(run.folder)]):
         return curve(run, "train/loss_step", axis)
     return _place(run, axis, np.arange(1, len(losses) + 1, dtype=float), losses)
 

@@ -14,10 +14,9 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loops.progress import _ProcessedTracker
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from asr_ablations.runs.checkpoint import read_checkpoint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import BEST, LAST, last_checkpoint
-from asr_ablations.runs.reader import read_environment
+from asr_ablations.runs.reader import read_checkpoint, read_environment
 from asr_ablations.runs.status import reason
 from asr_ablations.tools.files import free_name
 from asr_ablations.tools.machine import rank

@@ -13,10 +13,9 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import AlphabetFactory
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.runs.checkpoint import first_line, read_checkpoint
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CHECKPOINTS, CONFIG
-from asr_ablations.runs.reader import read_config
+from asr_ablations.runs.reader import first_line, read_checkpoint, read_config
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble

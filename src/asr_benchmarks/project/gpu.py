@@ -14,7 +14,7 @@ from omegaconf import DictConfig, open_dict
 from torch.profiler import ProfilerActivity, profile
 
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.runs.checkpoint import first_line
+from asr_ablations.runs.reader import first_line
 from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.files import REPOSITORY
 from asr_ablations.training.assembly import device_count

@@ -15,7 +15,7 @@ import torch
 from omegaconf import DictConfig
 
 from asr_ablations.experiment import fit as fitting
-from asr_ablations.runs import checkpoint
+from asr_ablations.runs import reader
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
@@ -126,14 +126,14 @@ def test_checksums_and_content_are_of_one_file(tmp_path: Path, monkeypatch: pyte
     path, other = tmp_path / "last.ckpt", tmp_path / "other"
     for file, value in ((path, 1), (other, 2)):
         torch.save({"state_dict": {}, "value": value}, file)
-    check = checkpoint._check_sums
+    check = reader._check_sums
 
     def replaced(file: Any) -> None:
         check(file)
         other.replace(path)
 
-    monkeypatch.setattr(checkpoint, "_check_sums", replaced)
-    assert checkpoint.read_checkpoint(path)["value"] == 1
+    monkeypatch.setattr(reader, "_check_sums", replaced)
+    assert reader.read_checkpoint(path)["value"] == 1
 
 
 @pytest.mark.parametrize("figure", FIGURES)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from asr_ablations.comparison.seeds_needed import planned_looks
+from asr_ablations.comparison.seed_noise import planned_looks
 from asr_ablations.tools.checks import is_whole, number, switch, whole
 from asr_verdicts.errors import choices
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 from rich.text import Text
 
-from asr_ablations.comparison.layouts import planned_arms
+from asr_ablations.comparison.folders import planned_arms
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from asr_ablations.comparison.layouts import lay_out_list
-from asr_ablations.comparison.seeds_needed import seeds_to_equal, seeds_to_find
+from asr_ablations.comparison.folders import lay_out_list
+from asr_ablations.comparison.seed_noise import measure_seed_noise, seeds_to_equal, seeds_to_find
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.description import content_hash
 from asr_ablations.runs.identity import content
-from asr_ablations.runs.seed_noise import noise_of_set
 from asr_ablations.runs.sweep_history import arm_content
 from asr_ablations.sweep.preflight import ComposedRun, plain
 from asr_ablations.tools.machine import iso
@@ -150,7 +149,7 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
     texts = [utterance.text for utterance in utterances]
     counts = {"words": sum(len(text.split()) for text in texts), "characters": sum(map(len, texts))}
     total = counts.get(TOTALS.get(plan.metric, ""))
-    return noise_of_set(outputs, content_hash(utterances), plan.set, plan.metric, total)
+    return measure_seed_noise(outputs, content_hash(utterances), plan.set, plan.metric, total)
 
 
 def _belonging_to_seeds(variants: Sequence[ArmConfigs]) -> list[str]:

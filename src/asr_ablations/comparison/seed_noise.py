@@ -1,6 +1,8 @@
-"""Seed noise of a corpus, measured on earlier sweeps as differences in error rate between seeds."""
+"""Seed noise of a test set, measured on earlier sweeps, and the number of seeds that a comparison needs."""
 
 import json
+import math
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,30 +13,18 @@ from asr_ablations.runs.status import fate_of
 from asr_ablations.runs.sweep_history import read_plan
 from asr_verdicts.config import determining
 from asr_verdicts.record import Record
-from asr_verdicts.statistics.seed_noise import TOTALS, SeedNoise, pooled_deviation
+from asr_verdicts.statistics.distributions import fewest, t_bound
+from asr_verdicts.statistics.seed_noise import SeedNoise, pooled_deviation
 
 
-def seed_noise(outputs: Path, like: Record, name: str, metric: str) -> SeedNoise | None:
-    """Measure the seed noise of a metric on a test set of `like`, from other sweeps under `outputs`.
-
-    It uses finished runs tested on the same data, in arms with two or more seeds that agree in everything else. None
-    without such arms, or if the data of `like` are unknown.
-    """
-    expected = like.data.hash(name)
-    if expected is None:
-        return None
-    total = like.value(name, TOTALS.get(metric, ""))
-    folder = like.folder.resolve()
-    return noise_of_set(outputs, expected, name, metric, total, but=frozenset({folder, *folder.parents}))
-
-
-def noise_of_set(
+def measure_seed_noise(
     outputs: Path, sha256: str, name: str, metric: str, total: float | None, but: frozenset[Path] = frozenset()
 ) -> SeedNoise | None:
-    """Measure the seed noise of a metric on the test set with this hash, like `seed_noise`.
+    """Measure the seed noise of a metric on the test set with this hash, from the sweeps in the folder `outputs`.
 
-    total: words or characters of the set, if known. but: sweep folders to ignore. Arms that a plan stopped early are
-    ignored too, because it first stops those with similar seeds.
+    The runs are finished and belong to arms with two or more seeds that agree in everything else; None without such
+    arms. total: words or characters of the set, if known. but: sweep folders to ignore. Arms that a plan stopped early
+    are ignored, because a plan stops arms with similar seeds first.
     """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
     most: dict[Path, int] = {}
@@ -67,3 +57,47 @@ def content_but_seed(run: Record) -> str:
     """Return a text with everything that determines a run's results except the seed."""
     same = {key: value for key, value in determining(run.config).items() if key != "seed"}
     return json.dumps([same, run.data.hash("train"), run.environment.behaviour], sort_keys=True)
+
+
+def planned_looks(most: int) -> tuple[int, ...]:
+    """Return the numbers of runs per arm at which a plan looks at the results.
+
+    They are 3, 5, 8, 12, 20, then 1.6 times the previous number, and finally `most`. A look shortly before the last is
+    left out.
+    """
+    looks = [3, 5, 8, 12, 20]
+    while looks[-1] < most:
+        looks.append(round(1.6 * looks[-1]))
+    return (*(runs for runs in looks if runs <= 0.85 * most), most)
+
+
+MOST_SEEDS = 2**20
+"""Largest number of seeds that is proposed."""
+
+
+def seeds_to_find(difference: float, deviation: float, level: float, power: float = 0.8) -> int:
+    """Return the seeds per arm with which Welch's test finds a true difference with probability `power`.
+
+    deviation: standard deviation over seeds, in the difference's unit. The test looks once, at two-sided `level`.
+    Variation between speakers is ignored.
+    """
+    return _count_seeds(lambda runs: _reach(runs, deviation, level / 2, 1 - power) <= abs(difference))
+
+
+def seeds_to_equal(margin: float, deviation: float, level: float, power: float = 0.8) -> int:
+    """Return the seeds per arm with which equal arms are shown to be equal within ± margin with probability `power`.
+
+    The two one-sided tests have this `level` each. deviation: as for `seeds_to_find`.
+    """
+    return _count_seeds(lambda runs: _reach(runs, deviation, level, (1 - power) / 2) <= margin)
+
+
+def _count_seeds(suffices: Callable[[int], bool]) -> int:
+    return fewest(suffices, MOST_SEEDS) or MOST_SEEDS
+
+
+def _reach(runs: int, deviation: float, tail: float, miss: float) -> float:
+    """Return the difference that a test with tail probability `tail` misses with probability `miss`."""
+    degrees = 2 * runs - 2
+    quantiles = t_bound(tail, degrees) + t_bound(miss, degrees)
+    return float(quantiles * deviation * math.sqrt(2 / runs))
