@@ -43,8 +43,8 @@ SLURM_OPTIONS = {
     # options of sbatch with the same names, except that memory is sbatch's --mem, for example 32G
     **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
     "cpus": 1,  # CPUs and threads of each rank of an arm
-    # time limit of a job, which is queued again when it reaches the limit; null: the partition's limit; plan: compute it
-    "minutes": None,  # from a few measured steps
+    # time limit of a job, which is queued again when it reaches the limit. null: the partition's limit; plan: an
+    "minutes": None,  # estimate from a few measured steps
     "sbatch": [],  # further options of sbatch, for example [--exclude=node7]
     "detach": False,  # true: queue the arms and exit; the same command attaches to them again
 }
@@ -287,7 +287,7 @@ for _name, _options in SAMPLERS.items():
     _node = {"_target_": "asr_ablations.sweep.search.build_sampler", **_options}
     ConfigStore.instance().store(group="hydra/sweeper/sampler", name=_name, node=_node, provider="asr_ablations")
 # Hydra's default launcher, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm
-# into the next. Ours takes that name as well, so that every config uses it, including users' sweep files, because only a
+# into the next. Ours takes that name as well, so that every config uses it, including users' sweep files. Only a
 # primary config could choose a launcher by another name. The same holds for the sweeper.
 for _name in ("processes", "basic"):
     store("hydra/launcher", _name, ProcessesLauncher, **OPTIONS)
