@@ -22,8 +22,8 @@ from asr_verdicts.errors import UsageError, choices
 
 if TYPE_CHECKING:  # Hydra imports every plugin whenever a command starts, so heavy modules are imported at a launch
     from asr_ablations.sweep.arm import FrozenArm, State
-    from asr_ablations.sweep.gpu_slots import Slots
     from asr_ablations.sweep.runner import Places
+    from asr_ablations.sweep.this_machine import Slots
 
 OPTIONS: dict[str, Any] = {
     "jobs": None,  # number of arms that run at a time; by default one per GPU, or without GPUs one per core
@@ -123,13 +123,13 @@ class ProcessesLauncher(ComposingLauncher):
 
     def slots(self, arms: "Sequence[FrozenArm]") -> "Slots":
         """Return the slots of this machine. It also measures arms that will run on other machines."""
-        from asr_ablations.sweep.gpu_slots import machine_slots
+        from asr_ablations.sweep.this_machine import machine_slots
 
         return machine_slots(self.placing["jobs"], self.placing.get("per_gpu", 1), arms)
 
     def places(self, arms: "Sequence[FrozenArm]") -> "Places":
         """Return the places where these arms run."""
-        from asr_ablations.sweep.launch_arm import Machine
+        from asr_ablations.sweep.this_machine import Machine
 
         return Machine(self.script, arms, self.slots(arms))
 

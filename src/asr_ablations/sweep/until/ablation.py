@@ -25,12 +25,12 @@ from asr_ablations.runs.records import KEPT_ASIDE, load
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.sweep_history import changes, looks, read_plan, searched_arms
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import ArmsFailedError, freeze
 from asr_ablations.sweep.live import label_arms
 from asr_ablations.sweep.manifest import freeze_plan, keep_declaration, write_manifest
 from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.preflight import find_differences, format_differences
+from asr_ablations.sweep.this_machine import Slots
 from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
 from asr_ablations.tools.files import typed
 from asr_verdicts.config import differences
