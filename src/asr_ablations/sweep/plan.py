@@ -137,10 +137,7 @@ def _time_recognition(task: CTCTask, data: SpeechData) -> float:
 
 
 def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
-    """Print the cost of each arm that lacks a result, and the total, for `jobs` arms at a time.
-
-    threads: number of threads of each arm.
-    """
+    """Print the cost of each arm that lacks a result, with `threads` threads, and the total for `jobs` at a time."""
     fates = [fate_of(arm.folder).state for arm in arms]
     to_run = [arm for arm, state in zip(arms, fates, strict=True) if state not in RESULTS]
     costs = dict(zip([arm.id for arm in to_run], measure_arms(to_run, threads), strict=True))
