@@ -24,7 +24,7 @@ from ray.exceptions import RayError, RayTaskError
 from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, owner
 from asr_ablations.runs.process import GRACE
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.runner import Places
+from asr_ablations.sweep.runner import POLL, Places
 from asr_ablations.sweep.this_machine import ArmProcess, machine_slots
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores, visible_gpus
@@ -33,8 +33,6 @@ from asr_verdicts.errors import UsageError, choices
 
 PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
 """Prefixes of the environment variables that arms inherit from the command. Others come from the arm's machine."""
-POLL = 0.1
-"""Seconds between two polls of an arm's process."""
 ANSWER = 5.0
 """Seconds to wait for a connection, and for a worker to answer before it is killed."""
 GOING_DOWN = 5.0
@@ -99,10 +97,7 @@ class Cluster(Places):
 
 
 def list_resources(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:
-    """Return the CPUs and GPUs to reserve for an arm. By default, each rank gets a GPU if there are any.
-
-    Arms with one GPU each reserve a fraction of it if they share it.
-    """
+    """Return the CPUs and GPUs to reserve for an arm: by default one GPU per rank, and a share if arms share a GPU."""
     gpus = arm.ranks * has_gpus if arm.gpus is None else arm.gpus
     return {"num_cpus": cpus * arm.ranks, "num_gpus": 1 / per_gpu if gpus == 1 else gpus}
 

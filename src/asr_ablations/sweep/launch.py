@@ -13,15 +13,13 @@ from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.runs.wandb_run import sync_command
 from asr_ablations.sweep.arm import STOPPED, FrozenArm, State, freeze_arm
-from asr_ablations.sweep.live import LiveArms, label_arms
+from asr_ablations.sweep.live import LiveArms, label_arms, print_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
 from asr_ablations.sweep.runner import DetachedError, Places, Runner
 from asr_ablations.tools.checks import is_number, switch
 from asr_verdicts.errors import choices
 
-SHOW = "asr_ablations.sweep.live.print_arms"
-"""The function that prints the results of a sweep, unless hydra.launcher.show names another one."""
 WORST = 1.0
 """The WER that a search uses for a diverged run. Empty transcripts would have this WER."""
 
@@ -82,7 +80,7 @@ def run(
     except DetachedError as detached:
         print(detached, flush=True)
         raise
-    get_method(show or SHOW)([arm.folder for arm in different])
+    (get_method(show) if show else print_arms)([arm.folder for arm in different])
     _print_wandb(different)
     report_unfinished(states)
     if runner.stop_signal is not None:
@@ -101,10 +99,7 @@ def _print_wandb(arms: Sequence[FrozenArm]) -> None:
 
 
 def objective(state: State) -> float:
-    """Return an arm's best WER on the first validation set, WORST if it diverged, or NaN for a measurement.
-
-    Raise ArmsFailedError if the arm has no result.
-    """
+    """Return an arm's best WER on the first validation set, WORST if it diverged, or NaN for a measurement."""
     if state.status == DIVERGED:
         return WORST
     if state.status != DONE:

@@ -48,10 +48,7 @@ def print_arms(folders: Sequence[Path]) -> None:
 
 
 def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
-    """Return a label for each arm: its name in a list and the overrides that not all arms share, or "default".
-
-    overrides: the overrides of each arm.
-    """
+    """Return a label for each arm: its name in a list and the overrides that not all arms share, or "default"."""
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}

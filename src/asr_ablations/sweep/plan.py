@@ -62,10 +62,7 @@ STEPS = 5
 
 
 def measure(request: tuple[DictConfig, int]) -> Cost:
-    """Measure a config (the request's first part) with a number of threads, and return its cost.
-
-    This needs a new process, because the cost includes the peak memory of the process.
-    """
+    """Measure the cost of a config with a number of threads. Needs a new process, because it reads the peak memory."""
     cfg, threads = request
     cfg.threads = cfg.threads or threads
     silence_lightning()

@@ -101,10 +101,7 @@ def check_arms(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
-    """Build an arm's model, and return the fingerprint of its data, or "" for a measurement.
-
-    by_data: fingerprints of earlier arms, by the config of the data.
-    """
+    """Build an arm's model. Return the fingerprint of its data, or "" for a measurement. by_data: earlier results."""
     from asr_ablations.experiment.run import set_up
     from asr_ablations.training.assembly import assemble, check_nodes
 

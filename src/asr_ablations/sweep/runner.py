@@ -87,10 +87,7 @@ class Runner:
         self._stopping_since: float | None = None
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
-        """Run all arms, and return their final states. Raise DetachedError if arms continue without this command.
-
-        show: called with the states after each poll.
-        """
+        """Run all arms and return their states. `show` gets the states after each poll. May raise DetachedError."""
         previous_handlers = self._handle_signals()
         try:
             for state in self.states:

@@ -185,10 +185,7 @@ class Slurm(Places):
         return f"{array}_0"
 
     def _limit(self, arms: Sequence[FrozenArm], gpus: int) -> int | None:
-        """Return the time limit in minutes, or None for the partition's limit.
-
-        Raise UsageError if it has to be estimated and this machine lacks a GPU.
-        """
+        """Return the limit in minutes; None for the partition's. Raise UsageError if no GPU is here to estimate it."""
         if not isinstance(self.minutes, str):
             return None if self.minutes is None else max(1, round(self.minutes))
         if gpus and not visible_gpus():

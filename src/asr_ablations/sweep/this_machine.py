@@ -94,10 +94,7 @@ _fits: dict[tuple[str, ...], int] = {}
 
 
 def _fitting(arms: Sequence[FrozenArm], gpus: Sequence[str]) -> int:
-    """Return how many arms fit on a GPU, by the memory of the largest arm, at most one per core.
-
-    One arm of each kind is measured, once per command.
-    """
+    """Return how many arms fit on a GPU, by the memory of the largest, at most one per core. Measure each kind once."""
     from asr_ablations.sweep.plan import measure_arms
 
     kinds = {arm.kind: arm for arm in arms if arm.gpus in (None, 1) and arm.ranks == 1}

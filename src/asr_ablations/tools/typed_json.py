@@ -69,10 +69,7 @@ def _join_place(place: str, key: object) -> str:
 
 
 def as_json(record: object) -> dict[str, object]:
-    """Return a dataclass as a JSON object in the order of its fields.
-
-    Fields that are None are left out, unless the class attribute `null` names them.
-    """
+    """Return a dataclass as a JSON object. Fields that are None are left out, unless its attribute `null` has them."""
     assert is_dataclass(record)
     values = {field.name: getattr(record, field.name) for field in fields(record)}
     null = getattr(record, "null", ())

@@ -61,10 +61,6 @@ def store(group: str, name: str, cls: type, **options: Any) -> None:
 class ComposingLauncher(Launcher):
     """Base class of launchers: composes the configs of the arms."""
 
-    config: DictConfig
-    hydra_context: HydraContext
-    task_function: TaskFunction
-
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.config, self.started = hydra_context, config, time.time()
         self.task_function, self.script = task_function, Path(sys.argv[0]).resolve()

@@ -119,10 +119,7 @@ def run_until(
 
 
 def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
-    """Return the overrides of each arm, without the seed, and the seeds, both in the order of the runs.
-
-    runs: overrides of each run that the sweep names.
-    """
+    """Return the overrides of each arm, without the seed, and the seeds, both in the order of the runs."""
     arms = dict.fromkeys(tuple(word for word in words if not word.startswith(NOT_OF_ARMS)) for words in runs)
     seeds = dict.fromkeys(word for words in runs for word in words if word.startswith("seed="))
     return [list(words) for words in arms], [int(word.removeprefix("seed=")) for word in seeds]
@@ -144,10 +141,7 @@ def _plain(compose: Compose, sweep: str | None = None) -> Compose:
 def _choose_folder(
     folder: Path, seeds: Sequence[int], plan_in: Callable[[Path, Sequence[int]], Planned]
 ) -> tuple[Path, Sequence[int]]:
-    """Return a folder for a new plan (<folder>, .2, .3, …), and first seeds that no earlier plan has used.
-
-    A folder whose runs belong to the same plan is used again.
-    """
+    """Return the folder (<folder>, .2, .3, …) of a new or equal plan, and first seeds that other plans did not use."""
     used: set[int] = set()
     candidate, number = folder, 1
     while True:
@@ -191,8 +185,9 @@ def run_rounds(
         ]
         arms = freeze(missing, cast(list[str], metadata["overrides"]))
         write_manifest(folder, arms, metadata)
-        if wanted.share:
-            print_taken([(arm, other) for arm in arms if (other := take_over(arm)) is not None])
+        taken = [(arm, other) for arm in arms if wanted.share and (other := take_over(arm)) is not None]
+        for name, (_, other) in zip(label_arms([arm.overrides for arm, _ in taken]), taken, strict=True):
+            print(f"taken over: {name}, from {other.parent.name}/{other.name}")
         for _ in range(1 + wanted.retries):
             if lacking := _without_result(arms):
                 start(lacking)
@@ -238,10 +233,7 @@ def _question(verdict: Verdict) -> dict[str, object]:
 
 
 def take_over(arm: FrozenArm) -> Path | None:
-    """Link the arm's folder to a finished run of the same config in another sweep, and return that run's folder.
-
-    Return None if the arm has a folder already, or if there is no such run.
-    """
+    """Link a new arm's folder to a finished run of the same config in another sweep, and return that run's folder."""
     if arm.folder.exists():
         return None
     arm.folder.unlink(missing_ok=True)  # a link to a run that was deleted
@@ -255,10 +247,7 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """Return whether a run has a result and the arm's config. Runs that a search proposed do not count.
-
-    A search favours lucky runs, so they would bias the comparison.
-    """
+    """Return whether a run has a result and the arm's config. A search prefers lucky runs, so its runs do not count."""
     try:
         environment = read_environment(other)
         return (
@@ -319,13 +308,6 @@ def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, fol
     whole = planned.plan.most * len(planned.plan.arms)
     print(f"{runs} runs; {planned.plan.most} seeds of every arm would have been {whole}")
     print(f"{typed('compare', folder)} shows the details")
-
-
-def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:
-    """Print which runs were taken over from other sweeps."""
-    names = label_arms([arm.overrides for arm, _ in taken])
-    for name, (_, other) in zip(names, taken, strict=True):
-        print(f"taken over: {name}, from {other.parent.name}/{other.name}")
 
 
 def print_failures(lacking: Sequence[FrozenArm], retries: int) -> None:
