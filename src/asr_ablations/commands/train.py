@@ -44,9 +44,9 @@ def print_start(cfg: DictConfig) -> None:
 
 
 def print_cost(cfg: DictConfig) -> None:
-    from asr_ablations.sweep.gpu_slots import machine_slots
     from asr_ablations.sweep.launch import freeze
     from asr_ablations.sweep.plan import show_plan
+    from asr_ablations.sweep.this_machine import machine_slots
 
     arms = freeze([cfg])
     show_plan(arms, 1, machine_slots(1, 1, arms).threads(1))

@@ -16,10 +16,9 @@ from omegaconf import DictConfig, open_dict
 from asr_ablations.runs.process import LAUNCHED, child_environment, command, load_frozen
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import freeze
-from asr_ablations.sweep.launch_arm import Machine
 from asr_ablations.sweep.runner import Runner
+from asr_ablations.sweep.this_machine import Machine, Slots
 from asr_ablations.tools.checks import whole
 from asr_benchmarks.tables import Result
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
