@@ -220,7 +220,7 @@ Value = TypeVar("Value")
 
 
 def name_of(levels: Mapping[str, str]) -> str:
-    """Return the name of the arm with these choices: `rnn=lstm`, `rnn=lstm, dropout=0.1`, or a name given by the user."""
+    """Return the name of the arm with these choices: `rnn=lstm`, `rnn=lstm, dropout=0.1`, or a given name."""
     return ", ".join(value if key in NAMED else f"{key}={value}" for key, value in levels.items()) or EVERYTHING
 
 

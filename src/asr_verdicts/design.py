@@ -167,7 +167,7 @@ def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
 def find_or_check_factor(
     runs: Sequence[ConfiguredRun], declared: Declaration, allow: Sequence[str]
 ) -> tuple[Differing, list[str], Differing]:
-    """Return all keys that differ, the factor, and the allowed keys besides it. Raises ConfoundedError for other keys."""
+    """Return all keys that differ, the factor, and other keys that are allowed. Raises ConfoundedError for the rest."""
     differ = differing_beyond_seeds(runs)
     factor = declared.factor or find_factor(runs, differ, allow)
     beyond = confounds(runs, factor, differ)

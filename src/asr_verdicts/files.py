@@ -24,7 +24,7 @@ LONGEST_NAME = 100  # characters of a folder name; file systems allow 255 bytes
 
 
 def folder_name(text: str) -> str:
-    """Turn a text into a folder name. A long or changed text gets a hash, so that different texts have different names."""
+    """Turn a text into a folder name. A long or changed text gets a hash, so that no two texts share a name."""
     name = slug(text)
     if name == text and len(name) <= LONGEST_NAME:
         return name

@@ -33,7 +33,7 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """Return whether there is only one arm with several seeds. The question is then about chance, not about a factor."""
+    """Return whether there is a single arm with several seeds. The question is then about chance, not a factor."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 
