@@ -94,9 +94,8 @@ def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: 
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Verdict:
     """Measure the difference for a question. The outcome stays undecided, with a reason if it cannot be decided."""
-    arms, few = count_once(
-        question.weights, family.arms, paired=family.paired
-    )  # a run that both arms share counts for the baseline
+    # a run that both arms share counts for the baseline
+    arms, few = count_once(question.weights, family.arms, paired=family.paired)
     if arms is not family.arms:
         baseline = next(arm for arm in arms if arm.name == family.baseline.name)
         samples = measure_set(arms, baseline, name, metric)

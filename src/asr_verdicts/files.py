@@ -48,9 +48,7 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
         with suppress(OSError):  # if the folder of `path` is missing
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is None and re.search(r"requested and \d+ written", str(error)):
-            raise OSError(
-                errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)
-            ) from error  # NumPy's message for a full disk
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # NumPy's message
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary), temporary):
             error.filename = str(path)  # users do not know the temporary name; a full disk names no file
         raise

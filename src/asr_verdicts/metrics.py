@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import ConfiguredRun, Record
 
-LARGEST_RATE = (
-    2.0  # largest accepted target: there can be more errors than words, but a larger number is meant in percent
-)
+# largest accepted target: there can be more errors than words, but a larger number is meant in percent
+LARGEST_RATE = 2.0
 
 
 @dataclass(frozen=True)
