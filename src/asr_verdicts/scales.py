@@ -1,4 +1,4 @@
-"""The scale of a difference: points of the metric, or a share of the baseline's rate."""
+"""The scale of a difference: points of the metric, or relative to the baseline's rate."""
 
 import math
 from collections.abc import Sequence
@@ -6,39 +6,43 @@ from typing import Protocol
 
 from asr_verdicts.metrics import SHARE, Metric, format_interval
 
-MOST_LOG = 5.0  # logarithm of a ratio, 150 times as much, from which on an interval's end counts as infinite
+MOST_LOG = 5.0  # logarithm of a ratio from which the end of an interval counts as infinite; the ratio is about 150
 
 
 class Scale(Protocol):
-    """A scale of values, margins and intervals, on which questions are decided. Texts have its unit."""
+    """A scale of differences, margins and intervals, on which questions are decided."""
 
     name: str
 
     def weights(self, weights: Sequence[float], means: Sequence[float]) -> list[float] | None:
-        """The weights of the arms' mean rates in the linearised difference; None if it does not exist."""
+        """Return the weights of the mean rates in the linearised difference; None if the difference does not exist."""
 
     def value(self, weights: Sequence[float], means: Sequence[float]) -> float:
-        """The difference: Σ weight · mean, or Σ weight · log(mean)."""
+        """Return the difference: Σ weight · mean, or Σ weight · log(mean)."""
 
     def degrees(self, drawn: int, effective: float) -> float:
-        """Degrees of freedom of the noise of speakers. drawn: their number; effective: the number they count as."""
+        """Return the degrees of freedom of the noise of speakers.
+
+        - drawn: number of speakers
+        - effective: effective number of speakers, which is smaller if a few speakers have most errors
+        """
 
     def fraction(self, value: float) -> float:
-        """The value as a fraction: of words, or of the baseline's rate."""
+        """Return the value as a fraction of words, or of the baseline's rate."""
 
     def metric(self, metric: Metric) -> Metric:
-        """The metric with the unit of such a fraction."""
+        """Return the metric that formats such fractions."""
 
     def size(self, value: float, metric: Metric) -> str: ...
 
     def interval(self, low: float, high: float, metric: Metric) -> str:
-        """Both ends; "" if they are not finite."""
+        """Format both ends with their unit; "" if they are not finite."""
 
     def margin(self, margin: float, metric: Metric) -> str: ...
 
 
 class Points:
-    """Differences of the rates themselves."""
+    """Differences of rates in points."""
 
     name = "points"
 
@@ -68,7 +72,7 @@ class Points:
 
 
 class Relative:
-    """Differences of the rates' logarithms, where factors multiply; shown as shares of the baseline's rate."""
+    """Differences of the logarithms of rates, shown as a percentage of the baseline's rate."""
 
     name = "relative"
 

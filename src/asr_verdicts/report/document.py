@@ -1,4 +1,4 @@
-"""A comparison in the form that the terminal, files and a page show."""
+"""The report on a comparison, which the terminal, the files and the web page show."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -17,10 +17,12 @@ from asr_verdicts.table_columns import TableRow, rate_rows, validation_rows
 class Report:
     """A report on a comparison.
 
-    - sections: in the order of reading, none empty; rows: of table.csv
-    - content: of comparison.json; it depends on the results alone, so the same training measured elsewhere gives the
-      same bytes; timing: of timing.json, None if no times are known
-    - answer: tables that the terminal shows with the verdicts; ranking: a table that it shows instead of the arms
+    - sections: sections that are not empty, in the order of reading
+    - rows: rows of table.csv
+    - content: content of comparison.json. It depends only on the results, so equal results give identical files.
+    - timing: content of timing.json; None if no times are known
+    - answer: tables that the terminal shows with the verdicts
+    - ranking: table that the terminal shows instead of the table of arms
     """
 
     comparison: Comparison
@@ -33,13 +35,13 @@ class Report:
 
 
 def report_verdicts(comparison: Comparison) -> Report:
-    """The report on systems that are known by their hypotheses only."""
+    """Return the report on systems of which only the hypotheses are known."""
     sections = [section for section in verdict_sections(comparison) if section.rows or section.lines]
     return Report(comparison, sections, rate_rows(comparison), verdict_content(comparison))
 
 
 def verdict_content(comparison: Comparison) -> Json:
-    """The content of comparison.json: everything except the runs' records, which are in their own folders."""
+    """Return the content of comparison.json, which has everything except the records in the run folders."""
     layout, evidence = comparison.design.layout, comparison.evidence
     return {
         "title": comparison.title,
@@ -71,7 +73,7 @@ def verdict_content(comparison: Comparison) -> Json:
 
 
 def _arm_content(arm: Arm, scored: str) -> Json:
-    """The name and the runs of an arm: by folder name, or by the file of hypotheses as given."""
+    """Return the name and the runs of an arm. A run is given by its folder name or its file of hypotheses."""
     runs = [
         {"folder": run.folder if scored else run.folder.name, "seed": run.seed, "id": run.summary.id}
         for run in arm.runs

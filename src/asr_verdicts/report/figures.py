@@ -36,9 +36,9 @@ from asr_verdicts.verdict import SHOWN, Outcome, Verdict
 
 
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw seeds: a panel per metric with a dot per seed, in a strip per arm and set.
+    """Draw the figure seeds: a panel per metric, with a strip for each arm and set and a dot for each seed.
 
-    A single arm is also shown on the first validation set.
+    If there is a single arm, the first validation set is shown, too.
     """
     arms, alone = comparison.arms, len(comparison.arms) == 1
     sets = measured_sets(LOSS, comparison.runs) if alone else comparison.sets
@@ -68,7 +68,10 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw each contrast with its interval, filled if a difference is shown; sets that only describe are below."""
+    """Draw the difference for each question with its interval. The marker is filled if a difference is shown.
+
+    Sets that only describe are below the set that decides.
+    """
     verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
         return []
@@ -115,11 +118,11 @@ STATES: dict[Outcome, tuple[str, str]] = {
     "typical runs equivalent": (COLOURS[0], "s"),
     "undecided": (COLOURS[4], "D"),
     "interaction shown": (COLOURS[3], "P"),
-}  # colour and marker of a final state; the others are grey circles
+}  # colour and marker of each final outcome; other outcomes are grey circles
 
 
 def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw looks: a panel per question over the seeds of each arm; nothing for a sweep without a plan."""
+    """Draw the planned looks: a panel per question, over the number of seeds; nothing without a plan."""
     rows = look_rows(comparison)
     if not rows:
         return []
@@ -160,7 +163,7 @@ def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric:
 
 
 def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:
-    """Draw an interval with caps, or with an arrowhead where it leaves the panel."""
+    """Draw an interval with a cap at each end, or an arrowhead at an end outside the panel."""
     low, high = ends
     panel.plot([x, x], [max(low, -reach), min(high, reach)], color=colour, linewidth=1.5)
     for end, arrow in ((low, "v"), (high, "^")):
@@ -179,13 +182,13 @@ def _draw_legend(figure: Figure, plan: VerdictPlan) -> None:
     whole_legend(figure, handles, labels)
 
 
-# draws a figure into a folder and returns its files, none if the comparison lacks the data
+# function that draws a figure into a folder and returns its files, or no file if the comparison lacks the data
 Draw = Callable[[Comparison, Path], list[Path]]
 FIGURES: dict[str, Draw] = {
     "differences": draw_differences,
     "seeds": draw_seeds,
     "looks": draw_looks,
-}  # by name, in the order of drawing
+}  # functions by the name of the figure, in the order of drawing
 
 
 def write_figures(comparison: Comparison, folder: Path, figures: Mapping[str, Draw]) -> list[Path]:

@@ -15,9 +15,9 @@ from asr_verdicts.terminal import harmless
 
 
 def write_texts(report: Report, folder: Path) -> list[Path]:
-    """Write all text files and return their paths. Numbers in CSV and JSON are as measured, rates as fractions.
+    """Write all text files and return their paths. CSV and JSON have unrounded numbers, with rates as fractions.
 
-    Raises UsageError if the folder has one of these files without comparison.json: another program wrote it.
+    Raises UsageError if the folder has one of these files but no comparison.json, because another program wrote it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
@@ -43,7 +43,7 @@ def _harmless_cell(cell: object) -> object:
 
 
 def plain(value: object) -> object:
-    """Convert a value for JSON: paths to text, NumPy's scalars to numbers, nan and infinities to null."""
+    """Convert a value for JSON: paths to text, NumPy scalars to numbers, and nan and infinities to null."""
     if isinstance(value, dict):
         return {str(key): plain(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

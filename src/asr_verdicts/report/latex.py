@@ -1,4 +1,4 @@
-"""A comparison in LaTeX, for `booktabs`: the table of a paper, and every table for its appendix."""
+"""A comparison in LaTeX with `booktabs`: a table for a paper, and all tables for its appendix."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ SPECIAL = {
     "−": "$-$", "–": "--", "α": r"$\alpha$", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 HEAD = "% In the preamble: \\usepackage{booktabs}\n"
-SETS_PER_TABLE = 2  # test sets side by side; further sets are below
-# characters in a line of the appendix, with two between columns: 17 cm at the size \small; wider tables are cut and
-# repeat their first columns
+SETS_PER_TABLE = 2  # number of test sets side by side; further sets are below
+# characters in a line of the appendix, with two between columns, which is 17 cm in \small. A wider table is split, and
+# each part repeats the first columns.
 MOST_CHARACTERS = 100
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
-# a right-aligned cell: a number, with its deviation or interval
+# cells that are aligned right: numbers, with a deviation or an interval
 NUMBER = re.compile(r"(?:[\d\s.,%()+<±–−-]|to|of|NA|inf|e[+-]\d)*")
 
 
@@ -32,14 +32,14 @@ def escape(text: str) -> str:
 
 
 def in_a_cell(text: str) -> str:
-    """Escape the text, with true minus signs before numbers."""
+    """Escape the text, and write minus signs instead of hyphens before numbers."""
     return re.sub(r"(?<![\w.)-])-(?=[\d.]|inf)", "$-$", escape(text))
 
 
 def paper_table(comparison: Comparison) -> str:
-    """The arms on the test sets: mean ± standard deviation over seeds, and the difference to the baseline.
+    """Return a table with mean ± standard deviation of each arm on each test set, and the difference to the baseline.
 
-    A difference has its interval, and a mark if it is shown or if the arms are equivalent.
+    A difference has its interval, and a mark if the difference is shown or the arms are equivalent.
     """
     by_set = {name: [row for row in rate_rows(comparison) if row["set"] == name] for name in comparison.sets}
     parts = [list(by_set)[start : start + SETS_PER_TABLE] for start in range(0, len(by_set), SETS_PER_TABLE)]
@@ -86,7 +86,7 @@ def _verdicts_by_arm(comparison: Comparison) -> dict[tuple[str, str], Verdict]:
 def _arm_cells(
     comparison: Comparison, arm: str, set_: str, metric: Metric, verdicts: dict[tuple[str, str], Verdict]
 ) -> list[str]:
-    """The rate of an arm on a set, and its difference."""
+    """Return the cells with the rate of an arm on a set and its difference to the baseline."""
     match = next(each for each in comparison.arms if each.name == arm)
     (row,) = table_rows([match], [set_], RATE_COLUMNS)
     return [_format_rate(row, metric), _format_difference(verdicts.get((arm, set_)), metric)]
@@ -101,7 +101,7 @@ def _format_rate(row: TableRow, metric: Metric) -> str:
 
 
 def _format_difference(verdict: Verdict | None, metric: Metric) -> str:
-    """The difference with its interval and mark; a dash for the baseline."""
+    """Format the difference with its interval and mark; a dash for the baseline."""
     if verdict is None:
         return "--"
     contrast = verdict
@@ -117,13 +117,13 @@ def _use_hyphens(text: str) -> str:
 
 
 def _common_seeds(comparison: Comparison) -> int | None:
-    """The number of seeds of every arm; None if it differs between arms."""
+    """Return the number of seeds of every arm; None if it differs between arms."""
     counts = {len(arm.runs) for arm in comparison.arms}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _caption(comparison: Comparison) -> str:
-    """The caption: the columns, the marks that occur, and the set that decides."""
+    """Return the caption, which explains the columns, the marks in the table, and the set that decides."""
     metric, seeds = find_metric(comparison.metric), _common_seeds(comparison)
     over = "" if seeds is None else f" {seeds} seeds" if seeds > 1 else " 1 seed"
     parts = [escape(f"{metric.label} in {metric.unit}: mean ± standard deviation over{over or ' seeds'}")]
@@ -149,7 +149,7 @@ def _caption(comparison: Comparison) -> str:
 
 
 def appendix(report: Report) -> str:
-    """A table environment for each table of the comparison."""
+    """Return a table environment for each table of the report."""
     return HEAD + "\n".join(
         _float(
             escape(section.heading),
@@ -197,7 +197,7 @@ def _label(title: str) -> str:
 
 
 def _float(caption: str, label: str, tabulars: Sequence[str], *, wide: bool) -> str:
-    """A floating table. wide: over both columns of a page with two columns."""
+    """Return a floating table. wide: whether it spans both columns of a two-column page."""
     name = "table*" if wide else "table"
     body = "\n\n\\medskip\n".join(tabulars)
     return (

@@ -1,4 +1,4 @@
-"""The row of a contrast in comparison.json, and the section on one arm over seeds."""
+"""The row of a verdict in comparison.json, and the section on a single arm over seeds."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from asr_verdicts.report.section import Section, tabulate
 from asr_verdicts.scales import MOST_LOG
 from asr_verdicts.verdict import Verdict
 
-# columns of a contrast, each with the path of its value in a Verdict if that has another name
+# columns of a verdict's row, each with the path of its value in a Verdict if the name differs
 COLUMNS = (
     "arm", "baseline", "kind=question.kind", "set", "metric", "primary",
     "baseline_mean=baseline_rate", "arm_mean=rate", "difference", "low", "high", "level",
@@ -28,20 +28,22 @@ COLUMNS = (
 
 
 def contrast_row(verdict: Verdict) -> Json:
-    """The row of a contrast, with rates as fractions.
+    """Return the row of a verdict, with rates as fractions.
 
-    - low, high: the interval in points, or null; relative: the difference as a share of the baseline's rate
-    - margin: on `scale`; superiority: P(a run of the arm is better than one of the baseline)
+    - low, high: interval in points; None without an interval
+    - relative: difference as a fraction of the baseline's rate
+    - margin: margin on the scale `scale`
+    - superiority: probability that a run of the arm is better than a run of the baseline
     """
     row = {name: read_path(verdict, path or name) for name, _, path in (column.partition("=") for column in COLUMNS)}
-    if (relative := verdict.relative) is not None:  # of logarithms
+    if (relative := verdict.relative) is not None:  # a difference of logarithms
         row |= {"relative": math.expm1(relative.value)}
         row |= {"relative_low": _ratio(relative.low), "relative_high": _ratio(relative.high)}
     return row
 
 
 def read_path(node: Any, path: str) -> Any:
-    """The value at a dotted path; None if a part of the path is None."""
+    """Return the attribute at a dotted path; None if a part of the path is None."""
     for name in path.split("."):
         node = None if node is None else getattr(node, name)
     return node
@@ -52,7 +54,7 @@ def _ratio(logarithm: float) -> float | None:
 
 
 def description_section(comparison: Comparison) -> Section:
-    """Mean, deviation with its interval, best and worst; empty if arms are compared."""
+    """Return a table with the mean, deviation, best and worst of a single arm; empty if arms are compared."""
     columns: dict[str, Callable[[Description], str]] = {
         "metric": lambda row: row.metric.heading,
         "set": lambda row: row.set,

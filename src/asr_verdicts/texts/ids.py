@@ -1,23 +1,23 @@
-"""Ids of utterances: a sample for a message, and the speaker in each id."""
+"""Utterance ids: describing them in a message, and finding the speaker in each id."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 from asr_verdicts.errors import UsageError
 
-SHOWN = 5  # ids that a message lists
+SHOWN = 5  # number of ids that a message lists
 
 
 def some_of(ids: Sequence[str]) -> str:
-    """Describe ids by their number and the first of them."""
+    """Describe ids by their number and the first few."""
     more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
     return f"{len(ids)} id{'s' * (len(ids) > 1)} ({', '.join(ids[:SHOWN])}{more})"
 
 
 def speakers_of(ids: Iterable[str], pattern: str, name: str) -> dict[str, str]:
-    """The speaker in each id: the first group of a regular expression.
+    """Return the speaker in each id, which is the first group of a regular expression.
 
-    Raises UsageError for an invalid pattern, one without a group, and ids in which it finds nothing.
+    Raises UsageError if the pattern is invalid, has no group, or finds no speaker in an id.
     """
     try:
         compiled = re.compile(str(pattern))

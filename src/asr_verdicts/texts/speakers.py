@@ -1,4 +1,4 @@
-"""The speakers of utterances: from the files, a table or a pattern of ids, or unknown."""
+"""The speakers of utterances, which come from the files, a table or a pattern of ids, or are unknown."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from asr_verdicts.text import clean
 from asr_verdicts.texts.entries import Entry, Texts, lines_of
 from asr_verdicts.texts.ids import some_of, speakers_of
 
-UNKNOWN = "utterance"  # the kind of unit of an utterance with an unknown speaker
-# forms of ids, each with the pattern that finds the speaker, and a name
+UNKNOWN = "utterance"  # kind of unit if speakers are unknown
+# common forms of ids, each with the pattern that finds the speaker and with a name
 HABITS = (
     (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
     (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),
     (r"[^_]+_.+", r"^([^_]+)_", "speaker_utterance"),
 )
-LOOKED_AT = 100  # utterances that show whether a file names speakers
+LOOKED_AT = 100  # number of utterances that show whether a file names speakers
 
 
 def speakers_in(path: Path) -> dict[str, str]:
@@ -41,10 +41,13 @@ def speakers_and_units(
     pattern: str | None,
     warnings: list[str],
 ) -> dict[str, dict[str, str]]:
-    """The columns speaker and unit by id. If a speaker is unknown, each utterance is a unit.
+    """Return the columns speaker and unit by id. If a speaker is unknown, each utterance is a unit.
 
-    table: speakers by id; pattern: its group is the speaker in an id; both None to read the files. Raises UsageError
-    for ids without a speaker in the table, or by the pattern.
+    - table: speakers by id
+    - pattern: regular expression whose first group is the speaker in an id
+
+    If both are None, the speakers come from the files. Raises UsageError if the table or the pattern gives no speaker
+    for an id.
     """
     speakers = _find_speakers(ids, spoken, files, table, pattern)
     units = _read_recorded("unit", ids, spoken, files)
@@ -81,7 +84,7 @@ def _find_speakers(
 def _read_recorded(
     name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]
 ) -> dict[str, str]:
-    """The speaker or unit of each utterance, from the references, or from the first files that name it."""
+    """Return the speaker or unit of each utterance, from the references or the first files that give it."""
     recorded: dict[str, str] = dict.fromkeys(ids, "")
     for entries in (spoken, *(file.entries for file in files)):
         if any(getattr(entry, name) for entry in islice(entries.values(), LOOKED_AT)):
@@ -93,7 +96,7 @@ def _read_recorded(
 
 
 def _propose_pattern(ids: Sequence[str]) -> str:
-    """Propose the pattern by which ids seem to name speakers. It is not applied, because it may be wrong."""
+    """Propose a pattern by which the ids seem to contain speakers. It is not applied, because it may be wrong."""
     for form, pattern, name in HABITS:
         if all(re.fullmatch(form, id_) for id_ in ids):
             speakers = {match[1] for id_ in ids if (match := re.search(pattern, id_))}
