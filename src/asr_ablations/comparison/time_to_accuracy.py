@@ -90,7 +90,7 @@ def _read_costs(row: Mapping[str, float | None], hours: float | None) -> dict[st
 def curve(run: Record, metric: Metric) -> list[Validation]:
     """Return the metric and the costs at every validation of a run.
 
-    Hours of audio that were not recorded are computed from the total, because all epochs have the same amount.
+    If a validation did not log the hours of audio, they are computed from the run's total, as epochs are equally long.
     """
     epochs, hours = run.summary.epochs, run.summary.audio_hours_seen
     per_epoch = hours / epochs if epochs and hours else None

@@ -33,7 +33,7 @@ def content_hash(utterances: Sequence[Utterance]) -> str:
 
 
 def fingerprint(corpus: Corpus) -> str:
-    """Return a hash of 16 hexadecimal digits over all utterances of a prepared corpus, used or not by a model."""
+    """Return a hash (16 hexadecimal digits) of all utterances in a prepared corpus, including unused ones."""
     hashes = {name: content_hash(corpus.read_set(name)) for name in corpus.sets()}
     return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()[:16]
 

@@ -66,7 +66,7 @@ def draw_utilisation(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _list_measures(run: Record) -> dict[str, Callable[[Axes], object]]:
-    """Return the function that draws each panel of a run, by label. Empty with fewer than two samples."""
+    """Map the label of each panel of a run to the function that draws it; empty if there are fewer than two samples."""
     rows, speed, batches = by_second(read_utilisation(run.folder)), throughput_curve(run), window(run)
     if len(rows) < 2:
         return {}

@@ -20,7 +20,7 @@ NOT_VARIED = ("seed", "hydra", "defaults", *MACHINE_KEYS)
 
 @dataclass(frozen=True)
 class ListedArm:
-    """An arm of a list. changes: its values by dotted key; empty for the full model."""
+    """One arm of a list of arms. changes: the config values it changes, by dotted key; empty for the full model."""
 
     name: str
     changes: dict[str, object]

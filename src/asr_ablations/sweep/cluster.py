@@ -87,10 +87,10 @@ class Cluster(Places):
         cpus, gpus = wanted["num_cpus"], wanted["num_gpus"]
         if any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in machines):
             return
-        message = f"arm {arm.name}: needs {cpus:g} CPUs and {gpus:g} GPUs, which no machine of this Ray has"
+        message = f"arm {arm.name}: needs {cpus:g} CPUs and {gpus:g} GPUs, but no machine in this Ray cluster has them"
         if self.address is None:
             raise UsageError(message)
-        print(f"{message} yet: the arm waits", file=sys.stderr)
+        print(f"{message} yet; the arm waits for one", file=sys.stderr)
 
     def free(self, arm: FrozenArm) -> None:
         self._running.discard(arm.id)

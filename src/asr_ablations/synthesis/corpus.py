@@ -29,7 +29,7 @@ from asr_verdicts.files import named, write
 from asr_verdicts.terminal import bar
 
 GENERATOR_VERSION = 5  # increased whenever the same request gives different files
-MOST = 100_000  # upper limit of the hours of training audio, and of each count
+MOST = 100_000  # upper limit on the hours of training audio, and on each number of speakers and sentences
 SPEAKERS = "SPEAKERS.TXT"  # a file in each split, with one line per speaker
 SPEED = 200  # approximate seconds of speech that one core generates per second
 WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more time than it saves

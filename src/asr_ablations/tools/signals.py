@@ -79,9 +79,9 @@ def end_at_once_on_another(exit_code: int) -> None:
 
 
 def ignore_signals_at_exit() -> None:
-    """Ignore stop signals after all other exit handlers have run. The interpreter removes signal handlers before its
-    modules, so a late signal would change the exit code. Call this before importing libraries with exit handlers,
-    because the handler that is registered first is called last.
+    """Arrange for stop signals to be ignored once all other exit handlers have run. At its end the interpreter resets
+    signal handlers first, so a late signal would change the exit code. Call this before importing libraries that
+    register exit handlers: handlers run in reverse order of registration.
     """
     for number in STOPPING:
         atexit.register(signal.signal, number, signal.SIG_IGN)

@@ -16,7 +16,7 @@ from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 from asr_verdicts.errors import choices
 
 MOST_IN_A_KERNEL = 10_001
-"""Upper bound of a kernel in frames, about 400 seconds if a frame lasts 40 ms."""
+"""Largest kernel size in frames: about 400 seconds at 40 ms per frame."""
 
 
 class Layer(nn.Module):

@@ -17,10 +17,10 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class UntilVerdict:
-    """The plan of a sweep as configured; conf/until/verdict.yaml describes the keys.
+    """The settings of a sweep with until=verdict; conf/until/verdict.yaml describes the keys.
 
-    margin: a number of points, or a text such as "5%" for percent of the rate. Raises UsageError for values out of
-    range.
+    margin: a number in points (nats for the loss), or a string such as "5%" for a percentage of the rate, which is
+    checked when the plan is made. Raises UsageError if another value is out of range.
     """
 
     margin: float | str | None
