@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned, shared_start
-from asr_verdicts.failures import counts_text, missed
+from asr_verdicts.failures import counts_text
 from asr_verdicts.identical_arms import did_nothing
 from asr_verdicts.metrics import Metric, find_metric, format_p
 from asr_verdicts.statistics.distributions import fisher
@@ -255,9 +255,8 @@ def _describe_failures(verdict: Verdict) -> list[str]:
     counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]
     if not any(failed for _, failed, _ in counts):
         fewest = min(runs for _, _, runs in counts)
-        missing = (
-            f"No run failed, but {fewest} runs miss a failure rate of 10 % in {100 * missed(fewest):.0f} % of cases"
-        )
+        chance = f"{100 * (1 - 0.1) ** fewest:.0f} %"  # that none of these runs fails
+        missing = f"No run failed, but {fewest} runs miss a failure rate of 10 % in {chance} of cases"
         return [missing] if verdict.outcome in EQUIVALENT else []
     (_, first, runs), (_, second, others) = counts
     p = fisher(first, runs, second, others)

@@ -50,7 +50,8 @@ def paper_table(comparison: Comparison) -> str:
 
 
 def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
-    metric, verdicts = find_metric(comparison.metric), _verdicts_by_arm(comparison)
+    metric = find_metric(comparison.metric)
+    verdicts = {(verdict.arm, verdict.set): verdict for verdict in comparison.verdicts}
     width = 2 if verdicts else 1
     counted = _common_seeds(comparison) is None
     first = 1 + counted
@@ -79,10 +80,6 @@ def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
     )
 
 
-def _verdicts_by_arm(comparison: Comparison) -> dict[tuple[str, str], Verdict]:
-    return {(verdict.arm, verdict.set): verdict for verdict in comparison.verdicts}
-
-
 def _arm_cells(
     comparison: Comparison, arm: str, set_: str, metric: Metric, verdicts: dict[tuple[str, str], Verdict]
 ) -> list[str]:
@@ -104,9 +101,8 @@ def _format_difference(verdict: Verdict | None, metric: Metric) -> str:
     """Format the difference with its interval and mark; a dash for the baseline."""
     if verdict is None:
         return "--"
-    contrast = verdict
     mark = SHOWN_MARK if verdict.outcome in SHOWN else EQUAL_MARK if verdict.outcome in EQUIVALENT else ""
-    value = f"${metric.text(contrast.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
+    value = f"${metric.text(verdict.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
     ends = format_interval(verdict.low, verdict.high, metric, between="$, $", otherwise="")
     return _use_hyphens(f"{value} [${ends}$]" if ends else value)
 

@@ -108,16 +108,6 @@ def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float
 Reach = Callable[[Estimate], float]
 
 
-def _find_seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
-    return fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size, MOST)
-
-
-def _find_speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
-    if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
-        return None
-    return fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size, MOST)
-
-
 @dataclass(frozen=True)
 class Levers:
     """The number of seeds per arm, or of test speakers, that would detect a difference or show equivalence.
@@ -145,7 +135,10 @@ def levers_to_equal(margin: float, estimate: Estimate, level: float, power: floa
 
 
 def _find_levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
-    seeds, speakers = _find_seeds(size, estimate, reach), _find_speakers(size, estimate, reach)
+    seeds = fewest(lambda count: reach(with_seeds(estimate, count)) <= size, MOST)
+    speakers = None
+    if estimate.over_speakers is not None and math.isfinite(estimate.over_speakers.standard_error):
+        speakers = fewest(lambda count: reach(_with_speakers(estimate, count)) <= size, MOST)
     if reach(estimate) <= size:
         return Levers(seeds, speakers, "none")
     more_seeds = math.inf if seeds is None else seeds / estimate.models
