@@ -26,11 +26,9 @@ from asr_verdicts.verdict import SHOWN, AtLook, Outcome, Question, Verdict
 
 @dataclass(frozen=True)
 class PlannedLook:
-    """A look of a plan.
+    """A look of a plan, with verdicts on the questions that were open before it.
 
-    - number: number of the look, from 1
-    - runs: runs per arm at this look
-    - verdicts: verdicts on the questions that were open before this look
+    number: number of the look, from 1; runs: runs per arm at this look
     """
 
     number: int
@@ -177,9 +175,9 @@ def _order_verdicts(
 
 
 def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
-    assert contrast.look is not None
-    other = described[contrast.look.number][contrast.question.name]
     look = contrast.look
+    assert look is not None
+    other = described[look.number][contrast.question.name]
     if contrast.estimate is not None and not contrast.reason:
         level = equal_level(plan.alpha, len(plan.contrasts))
         look = replace(look, levers=levers_to_equal(plan.margin, contrast.estimate, level))

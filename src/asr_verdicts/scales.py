@@ -50,7 +50,7 @@ class Points:
 
 
 class Relative:
-    """Differences of the logarithms of rates, shown as a percentage of the baseline's rate, with the methods of Points."""
+    """Differences of the logarithms of rates, shown as a percentage of the baseline's rate. Methods: see Points."""
 
     name = "relative"
 

@@ -1,7 +1,4 @@
-"""Verdicts in words: the finding with its size, followed by notes on the runs.
-
-docs/statistics.md explains the sentences.
-"""
+"""Verdicts in words (docs/statistics.md): the finding with its size, followed by notes on the runs."""
 
 import math
 from collections.abc import Sequence
@@ -216,10 +213,7 @@ def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
 
 
 def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
-    """Return notes on diverged, failed and missing runs, and on test speakers in the training set.
-
-    arms: all arms of the comparison
-    """
+    """Return notes on diverged, failed and missing runs, and on test speakers in the training set."""
     sides = [arm for arm in arms if arm.name in verdict.question.weights]
     trained = dict.fromkeys(run.data.trained_on(verdict.set) for arm in sides for run in arm.runs)
     notes = [*trained, *(shared_start(arm) for arm in sides), *_describe_failures(verdict)]

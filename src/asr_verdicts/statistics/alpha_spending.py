@@ -107,10 +107,6 @@ class GroupSequential:
     test: str = "Student's t at planned looks"
     brief: str = "Student's t"
 
-    def nominal(self, level: float) -> float:
-        """Return the level of this look for the p-value of Student's t. level: level over all looks."""
-        return levels(self.looks, min(level, MOST), self.gamma)[self.look]
-
     def p(self, estimate: Estimate) -> float:
         """Return the two-sided repeated p-value; 1 if no α rejects at this look."""
         if not estimate.standard_error:
@@ -125,7 +121,8 @@ class GroupSequential:
         """Return the half-width of the repeated confidence interval. level: two-sided level over all looks."""
         if not estimate.standard_error:
             return math.inf
-        return float(t_bound(self.nominal(level) / 2, estimate.degrees) * estimate.standard_error)
+        nominal = levels(self.looks, min(level, MOST), self.gamma)[self.look]  # level of Student's t at this look
+        return float(t_bound(nominal / 2, estimate.degrees) * estimate.standard_error)
 
     def chance(self, estimate: Estimate, level: float, margin: float, equal: float) -> float:
         """Return the probability, given the data so far, that the last look decides.

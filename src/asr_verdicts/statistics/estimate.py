@@ -330,10 +330,7 @@ def _measure_speaker_noise(
 
 
 def _measure_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
-    """Return the noise of speakers if every arm has its own speakers.
-
-    The variances are added, with Satterthwaite's degrees of freedom.
-    """
+    """Return the noise of speakers if every arm has its own, with Satterthwaite's degrees of freedom."""
     arms = [(abs(weight), _measure_speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
     if len(parts) < len(arms):

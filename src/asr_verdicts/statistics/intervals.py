@@ -11,10 +11,7 @@ from asr_verdicts.statistics.distributions import t_bound
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval, estimate ± half_width.
-
-    The half-width is the standard error times a quantile of Student's t with `degrees` degrees of freedom.
-    """
+    """A confidence interval, estimate ± half_width, by Student's t with `degrees` degrees of freedom."""
 
     estimate: float
     half_width: float

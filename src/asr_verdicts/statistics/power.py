@@ -28,19 +28,14 @@ def detectable_range(estimate: Estimate, level: float, procedure: Procedure | No
     distribution. With two seeds per arm, its ends differ by a factor of six or more. All three numbers are inf if no
     difference can be detected.
     """
-    value = detectable_difference(estimate, level, POWER, procedure)
+    value = detectable_difference(estimate, level, procedure)
     ratio = estimate.degrees / chi_square_quantile(np.array([0.95, 0.05]), estimate.degrees)
     low, high = (float(value * math.sqrt(factor)) for factor in ratio)
     return Range(value, low, high)
 
 
-def detectable_difference(
-    estimate: Estimate, level: float, power: float = POWER, procedure: Procedure | None = None
-) -> float:
-    """Return the true difference, as a fraction, that is detected with probability `power`; inf if none is.
-
-    The power is that of the noncentral t distribution.
-    """
+def detectable_difference(estimate: Estimate, level: float, procedure: Procedure | None = None) -> float:
+    """Return the true difference, as a fraction, that a (noncentral) t test detects with probability POWER, or inf."""
     half_width = (procedure or FixedLength()).half_width(estimate, level)
     if math.isinf(half_width):
         return math.inf
@@ -50,7 +45,7 @@ def detectable_difference(
     bounds = critical * np.sqrt(chi_square_quantile(quantiles, estimate.degrees) / estimate.degrees)
 
     def excess(effect: float) -> float:
-        return float(np.mean(normal_above(bounds - effect) + normal_above(bounds + effect))) - power
+        return float(np.mean(normal_above(bounds - effect) + normal_above(bounds + effect))) - POWER
 
     return float(estimate.standard_error * optimize.brentq(excess, 0.0, 2 * critical + 10))
 
@@ -95,12 +90,12 @@ def repetition(
     return Repetition(beyond(bounds, 1), beyond(bounds, -1), 1 - beyond(room, 1) - beyond(room, -1))
 
 
-def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float:
-    """Return the margin within which these runs show equal arms to be equivalent with probability `power`.
+def shown_equal(estimate: Estimate, level: float) -> float:
+    """Return the margin within which these runs show equal arms to be equivalent with probability POWER.
 
     level: two-sided level, which is twice the level of each of the two one-sided tests (Schuirmann 1987)
     """
-    quantiles = t_bound(level / 2, estimate.degrees) + t_bound((1 - power) / 2, estimate.degrees)
+    quantiles = t_bound(level / 2, estimate.degrees) + t_bound((1 - POWER) / 2, estimate.degrees)
     return float(quantiles * estimate.standard_error)
 
 
@@ -124,14 +119,14 @@ class Levers:
     cheaper: Literal["seeds", "speakers", "neither", "none"]
 
 
-def levers(difference: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
+def levers(difference: float, estimate: Estimate, level: float) -> Levers:
     """Return the seeds or speakers that detect a true difference, given as a fraction."""
-    return _find_levers(difference, estimate, lambda resized: detectable_difference(resized, level, power))
+    return _find_levers(difference, estimate, lambda resized: detectable_difference(resized, level))
 
 
-def levers_to_equal(margin: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
+def levers_to_equal(margin: float, estimate: Estimate, level: float) -> Levers:
     """Return the seeds or speakers that show equal arms to be equivalent. level: as in `shown_equal`."""
-    return _find_levers(margin, estimate, lambda resized: shown_equal(resized, level, power))
+    return _find_levers(margin, estimate, lambda resized: shown_equal(resized, level))
 
 
 def _find_levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
