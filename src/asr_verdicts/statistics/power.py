@@ -35,11 +35,12 @@ def detectable_range(estimate: Estimate, level: float, procedure: Procedure | No
 
 
 def detectable_difference(estimate: Estimate, level: float, procedure: Procedure | None = None) -> float:
-    """Return the true difference, as a fraction, that a (noncentral) t test detects with probability POWER, or inf."""
+    """Return the true difference, as a fraction, that is detected with probability POWER; inf if none is."""
     half_width = (procedure or FixedLength()).half_width(estimate, level)
     if math.isinf(half_width):
         return math.inf
-    # averages over quantiles of the chi-square of the variance, because scipy.stats.nct gives nan far out in the tail
+    # the power of the noncentral t distribution: scipy.stats.nct gives nan far out in the tail, so the normal power is
+    # averaged over quantiles of the chi-square distribution of the variance
     quantiles = (np.arange(2000) + 0.5) / 2000
     critical = half_width / estimate.standard_error
     bounds = critical * np.sqrt(chi_square_quantile(quantiles, estimate.degrees) / estimate.degrees)
