@@ -98,7 +98,7 @@ def _list_runs(arm: Arm, scored: str) -> list[Json]:
 
 
 def contrast_row(verdict: Verdict) -> Json:
-    """Return the row of a verdict, with rates as fractions.
+    """Return the row of a verdict in comparison.json, with rates as fractions.
 
     - low, high: interval in points; None without an interval
     - relative: difference as a fraction of the baseline's rate
