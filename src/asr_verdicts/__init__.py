@@ -6,10 +6,12 @@ runs. All rates and differences are fractions: 0.01 is one point of WER.
 
 from typing import TYPE_CHECKING, Any
 
+from asr_verdicts.version import VERSION
+
 if TYPE_CHECKING:
     from asr_verdicts.api import Result, compare
 
-__version__ = "0.2.0"
+__version__ = VERSION
 __all__ = ["Result", "__version__", "compare"]
 
 

@@ -1,11 +1,11 @@
 """A methods paragraph for a paper, written from the comparison."""
 
-from asr_verdicts import __version__
 from asr_verdicts.arms import shared_start
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.scales import RELATIVE
 from asr_verdicts.sentences import units_text
 from asr_verdicts.statistics.estimate import UNKNOWN, Estimate
+from asr_verdicts.version import VERSION
 
 RATES = {
     "wer": "Word error rates",
@@ -42,7 +42,7 @@ def write_methods(comparison: Comparison) -> str:
         _describe_margin(comparison),
         *dict.fromkeys(f"{start}." for arm in comparison.arms if (start := shared_start(arm))),
         _describe_corpus(comparison),
-        f"Computed with asr-verdicts {__version__}.",
+        f"Computed with asr-verdicts {VERSION}.",
     ]
     return " ".join(sentence for sentence in sentences if sentence) + "\n"
 
