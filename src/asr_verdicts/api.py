@@ -18,10 +18,9 @@ from asr_verdicts.report.files import write_texts
 from asr_verdicts.systems import compare_systems
 from asr_verdicts.table_columns import rate_rows
 from asr_verdicts.texts.scoring import Scoring
-from asr_verdicts.texts.values import Hypotheses, seeds_of, speakers_of_texts, texts_of
+from asr_verdicts.texts.values import Hypotheses, Path_, seeds_of, speakers_of_texts, texts_of
 from asr_verdicts.verdict import Verdict
 
-Path_ = str | Path
 Row = dict[str, Any]
 
 
@@ -43,10 +42,7 @@ class Table(list[Row]):
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison, which a notebook shows as a table, a figure and sentences.
-
-    comparison: everything behind the verdicts.
-    """
+    """A comparison, which a notebook shows as a table, a figure and sentences."""
 
     comparison: Comparison
 
@@ -165,8 +161,9 @@ def compare(
     Raises UsageError, which is a ValueError, if the arguments do not fit together.
     """
     if not isinstance(systems, Mapping) or not systems:
+        given = "an empty one" if isinstance(systems, Mapping) else f"a {type(systems).__name__}"
         raise UsageError(
-            f"systems: expected a dict of hypotheses by name, as {{'base': [...], 'mine': [...]}}, not {_kind(systems)}"
+            f"systems: expected a dict of hypotheses by name, as {{'base': [...], 'mine': [...]}}, not {given}"
         )
     try:
         spoken = None if references is None else texts_of(references, "references", format, references=True)
@@ -178,10 +175,6 @@ def compare(
         return Result(compare_systems(read, by_set, scoring, options, seeds=seeds, looks=looks, margin=margin))
     except UsageError as error:
         raise UsageError(_as_arguments(str(error))) from error
-
-
-def _kind(value: object) -> str:
-    return "an empty one" if isinstance(value, Mapping) else f"a {type(value).__name__}"
 
 
 def _as_arguments(text: str) -> str:

@@ -156,13 +156,6 @@ def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Seq
     ]
 
 
-def _find_node(run: ConfiguredRun, root: str) -> object:
-    node: object = run.config
-    for part in root.split("."):
-        node = node.get(part) if isinstance(node, dict) else None
-    return node
-
-
 # groups whose option `none` becomes null in the config
 NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
 
@@ -172,7 +165,9 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
 
     The option is named as the user typed it, or else after its class.
     """
-    node = _find_node(run, root)
+    node: object = run.config
+    for part in root.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
     if node is None and root in NULL_GROUPS:
         return "none"
     if not isinstance(node, dict):

@@ -14,9 +14,7 @@ MACHINE_KEYS = (
 
 WHEREABOUTS = ("root", "download")  # keys of `data` that locate a corpus; the fingerprint identifies its content
 
-
 SHA256 = "_sha256"  # suffix of a key with a hash: `folder_sha256` holds the hash of `folder`
-
 
 ROLES = ("train", "validation", "test")  # keys of `data` that take the name of one split or a list of names
 

@@ -24,10 +24,7 @@ class ConfoundedError(UsageError):
     """The error for arms that differ in more than the factor. keys: the other keys, with their values."""
 
     def __init__(
-        self,
-        factor: Sequence[str],
-        keys: Differing,
-        reason: str = "the runs differ in keys that no factor explains:",
+        self, factor: Sequence[str], keys: Differing, reason: str = "the runs differ in keys that no factor explains:"
     ) -> None:
         self.keys = keys
         head = f"the arms differ in more than the factor {', '.join(factor)}:" if factor else reason

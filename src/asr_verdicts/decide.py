@@ -12,7 +12,7 @@ from asr_verdicts.identical_arms import count_once
 from asr_verdicts.record import ONE_SYSTEM
 from asr_verdicts.samples import SetSamples, measure_set
 from asr_verdicts.scales import POINTS, SCALES, Scale
-from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, kept_runs, paired_estimate
+from asr_verdicts.statistics.estimate import FEWEST_TRIMMED, Estimate, contrast_estimate, kept_runs, paired_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_verdicts.statistics.multiple_testing import holm_decisions
@@ -21,13 +21,8 @@ from asr_verdicts.statistics.procedures import ALPHA, ANYTIME, Procedure, equal_
 from asr_verdicts.statistics.sample import Sample
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
 
-# seeds per arm from which Yuen's trimmed test is used if a run failed; it drops one run of five at each end
-TRIMMED_FROM = 5
-DIFFERENCES = (
-    0.005,
-    0.01,
-    0.02,
-)  # true differences, as fractions, for which reports list the seeds and speakers needed
+# true differences, as fractions, for which reports list the seeds and speakers needed
+DIFFERENCES = (0.005, 0.01, 0.02)
 
 
 @dataclass(frozen=True)
@@ -151,10 +146,10 @@ def _decide_trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], fam
     """Return True to trim means, and the reason why failed runs prevent a claim about typical runs, or ""."""
     if not family.typical or not any(failed.values()):
         return False, ""
-    if min(len(sample.rates) for sample in terms.values()) >= TRIMMED_FROM:
+    if min(len(sample.rates) for sample in terms.values()) >= FEWEST_TRIMMED:
         return True, ""
     named = " and ".join(f"{count} of {len(terms[arm].rates)} runs of {arm}" for arm, count in failed.items() if count)
-    return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs per arm do not show what a typical run does"
+    return False, f"{named} failed, and fewer than {FEWEST_TRIMMED} runs per arm do not show what a typical run does"
 
 
 def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
@@ -248,7 +243,14 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
             high=None if in_points is None else in_points.high,
             relative=relative,
         )
-        decided.append(_add_description(shown, contrast.estimate, decision.level, family) if family.describe else shown)
+        if family.describe:
+            shown = replace(
+                shown,
+                detectable=detectable_range(contrast.estimate, decision.level, family.procedure),
+                levers={size: levers(size, contrast.estimate, decision.level) for size in DIFFERENCES},
+                repeated=_repetition_chance(shown, contrast.estimate, decision.level, family),
+            )
+        decided.append(shown)
     return decided
 
 
@@ -258,28 +260,15 @@ def _infinity_reason(contrast: Verdict, estimate: Estimate, interval: Range, pro
         return ""
     if not estimate.standard_error:
         return "neither seeds nor speakers vary, so no interval can be given"
-    counts = " and ".join(map(str, sorted(set(contrast.seeds.values()))))
-    runs = (
-        f"{estimate.speakers} {estimate.unit}"
-        if estimate.paired and estimate.models == 1
-        else f"{counts} seeds per arm"
-    )
+    runs = f"{' and '.join(map(str, sorted(set(contrast.seeds.values()))))} seeds per arm"
+    if estimate.paired and estimate.models == 1:
+        runs = f"{estimate.speakers} {estimate.unit}"
     return f"{runs} are too few for an interval{' that holds however often one looks' * (procedure is ANYTIME)}"
 
 
 def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
     half = procedure.half_width(estimate, level)
     return Range(estimate.value, estimate.value - half, estimate.value + half)
-
-
-def _add_description(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> Verdict:
-    """Add the detectable difference, the runs or speakers needed for others, and the chance of the same verdict."""
-    return replace(
-        contrast,
-        detectable=detectable_range(estimate, level, family.procedure),
-        levers={size: levers(size, estimate, level) for size in DIFFERENCES},
-        repeated=_repetition_chance(contrast, estimate, level, family),
-    )
 
 
 def _repetition_chance(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:

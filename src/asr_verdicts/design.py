@@ -7,15 +7,7 @@ from typing import Generic
 
 from asr_verdicts.arms import AnArm, Arm, Choice, fill_arms, find_baseline, group, is_search
 from asr_verdicts.config import within
-from asr_verdicts.confounds import (
-    ConfoundedError,
-    Differing,
-    confounds,
-    differing,
-    find_factor,
-    replicated,
-    value_text,
-)
+from asr_verdicts.confounds import ConfoundedError, Differing, confounds, differing, find_factor, replicated, value_text
 from asr_verdicts.declaration import Declaration, declaration, margin_on
 from asr_verdicts.errors import choices
 from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
@@ -111,8 +103,10 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
     metric = find_metric(options.metric or declared.metric or "wer")
     check_comparable(metric, records.runs)
     sets = measured_sets(metric, records.runs)
+    declared_targets = declared.targets if metric.name == (declared.metric or "wer") else []
     chosen, size = _chosen_afterwards(options, declared, default, arms, baseline)
-    searched = _only_searched(arms, options, declared)
+    # a search also chooses by luck, so its runs get no verdicts, unless a baseline or a contrast is declared
+    searched = is_search(arms) and not (options.baseline or declared.baseline or declared.contrasts)
     return Design(
         layout=layout,
         baseline=baseline,
@@ -122,7 +116,7 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
         questions=[] if searched else questions(arms, baseline, layout.factor, declared.contrasts),
         size=size,
         chosen=chosen,
-        targets=[metric.check_target(target) for target in options.targets or _declared_targets(declared, metric)],
+        targets=[metric.check_target(target) for target in options.targets or declared_targets],
     )
 
 
@@ -139,14 +133,6 @@ def fill_layout(
     """Return the layout with the results of each arm. warnings: warnings about runs that were left out earlier."""
     arms, reasons = fill_arms(layout.arms, unfinished, list(layout.differ))
     return Layout(**{**vars(layout), "arms": arms, "warnings": [*warnings, *reasons]})
-
-
-def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration) -> bool:
-    """Return whether a search proposed all runs and no baseline or contrast was declared.
-
-    Such runs get no verdicts, because a search also chooses by luck.
-    """
-    return is_search(arms) and options.baseline is None and declared.baseline is None and not declared.contrasts
 
 
 def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
@@ -187,11 +173,8 @@ def primary_set(name: str | None, sets: Sequence[str]) -> str:
 
 def _first_named(arms: Sequence[Arm]) -> Arm:
     """Return the arm that the sweep named first; if that is unknown, the arm that started first."""
-
-    def place(arm: Arm) -> float:
-        return min((run.place for run in arm.results if run.place is not None), default=float("inf"))
-
-    return min(arms, key=place)
+    places = [[run.place for run in arm.results if run.place is not None] for arm in arms]
+    return min(zip(arms, places, strict=True), key=lambda pair: min(pair[1], default=float("inf")))[0]
 
 
 def _chosen_afterwards(
@@ -218,8 +201,3 @@ def _chosen_afterwards(
                 f"the {name} {given} was chosen by --{name}, in place of {original}: its verdicts are exploratory"
             )
     return warnings, size
-
-
-def _declared_targets(declared: Declaration, metric: Metric) -> list[float]:
-    """Return the targets of the sweep file if they are for this metric, else none."""
-    return declared.targets if metric.name == (declared.metric or "wer") else []

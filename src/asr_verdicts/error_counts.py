@@ -41,9 +41,7 @@ class Errors:
 
     @property
     def over_longer(self) -> "Errors":
-        """The same errors, divided by the length of the longer of reference and hypothesis.
-
-        See Baunsgaard2020 §4.1.1, equation 3.
+        """The same errors, divided by the length of the longer of the two texts (Baunsgaard2020 §4.1.1, equation 3).
 
         The hypothesis is longer than the reference by insertions minus deletions.
         """

@@ -1,5 +1,6 @@
 """The evidence of a comparison: how often its results have been looked at, and the test that this allows."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -71,10 +72,7 @@ def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> 
                 f"--seeds {seeds} --looks: expected one of them, because the number was fixed beforehand or was not"
             )
         return Evidence(ANYTIME, "seeds may be added after every look (--looks)")
-    counts: dict[str, int] = {}
-    for run in records.runs:
-        name = str(run.config[SYSTEM])
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(str(run.config[SYSTEM]) for run in records.runs)
     if seeds is not None:
         if other := [f"{name} has {count}" for name, count in counts.items() if count != seeds]:
             raise UsageError(f"--seeds {seeds}: expected {seeds} files of each arm; {', '.join(other)}")

@@ -70,20 +70,14 @@ class FailureRule:
 DEFAULT, DIVERGED = FailureRule(), FailureRule("diverged", 0.0)
 
 
-def missed(runs: int, rate: float = 0.1) -> float:
-    """Return the probability that none of `runs` runs fails if each fails with probability `rate`."""
-    return float((1 - rate) ** runs)
-
-
 def counts_text(arms: Sequence[tuple[str, int, int]], verb: str) -> str:
     """Describe the failed runs of each arm with Clopper and Pearson's exact 95 % interval (1934).
 
     - arms: name, number of failed runs, and number of all runs of each arm
     - verb: failed or diverged
     """
-    from asr_verdicts.statistics.distributions import (
-        binomial_interval,
-    )  # imports scipy, which a sweep's check does not need
+    # imports scipy, which a sweep's check does not need
+    from asr_verdicts.statistics.distributions import binomial_interval
 
     texts: list[str] = []
     for name, failed, runs in arms:

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]  # an object of JSON or YAML, with values of any kind
 
@@ -76,14 +76,12 @@ def write_json(path: Path, content: object) -> None:
     write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def _open_table(path: Path) -> IO[str]:
-    """Open a table for writing, with surrogates escaped, which file names can contain."""
-    return path.open("w", newline="", encoding="utf-8", errors="backslashreplace")
-
-
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write a CSV table with the keys of the first row as its head, completely or not at all."""
-    with whole_file(path) as temporary, _open_table(temporary) as file:
+    with (
+        whole_file(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
+    ):
         table = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [])
         table.writeheader()
         table.writerows(rows)

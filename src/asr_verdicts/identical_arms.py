@@ -8,12 +8,8 @@ from asr_verdicts.config import within
 from asr_verdicts.record import Record
 from asr_verdicts.verdict import Question
 
-PLACES = (
-    "audio",
-    "offset",
-    "duration",
-    "channel",
-)  # columns with the place of an utterance, which may differ for the same speech
+# columns with the place of an utterance, which may differ for the same speech
+PLACES = ("audio", "offset", "duration", "channel")
 
 
 def alike_warnings(arms: Sequence[Arm], questions: Sequence[Question]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from asr_verdicts.errors import UsageError, choices
@@ -145,12 +145,11 @@ def check_comparable(metric: Metric, runs: Sequence[ConfiguredRun]) -> None:
 def different_losses(runs: Sequence[ConfiguredRun]) -> list[str]:
     """Return the names of the runs' losses with their reduction, one for each different config of the loss."""
     losses = {json.dumps(run.config.get("loss"), sort_keys=True): run.config.get("loss") or {} for run in runs}
-    return [_loss_name(loss) for loss in losses.values()]
-
-
-def _loss_name(loss: Mapping[str, object]) -> str:
-    name = str(loss.get("_target_")).rpartition(".")[2]
-    return f"{name} with reduction={loss['reduction']}" if "reduction" in loss else name
+    names = []
+    for loss in losses.values():
+        name = str(loss.get("_target_")).rpartition(".")[2]
+        names.append(f"{name} with reduction={loss['reduction']}" if "reduction" in loss else name)
+    return names
 
 
 def validation_set(run: Record) -> str | None:

@@ -8,12 +8,7 @@ import numpy as np
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.metrics import (
-    LOSS,
-    METRICS,
-    Metric,
-    measured_sets,
-)
+from asr_verdicts.metrics import LOSS, METRICS, Metric, measured_sets
 from asr_verdicts.samples import measure_set
 from asr_verdicts.sentences import speakers_text
 from asr_verdicts.statistics.estimate import contrast_estimate, paired_estimate

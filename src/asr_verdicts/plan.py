@@ -1,7 +1,4 @@
-"""The plan of an ablation that adds seeds until its questions are decided.
-
-The sweep's manifest stores the plan before the first run.
-"""
+"""The plan of an ablation that adds seeds until its questions are decided, made before the first run."""
 
 from dataclasses import asdict, dataclass, field
 

@@ -26,11 +26,9 @@ from asr_verdicts.verdict import SHOWN, AtLook, Outcome, Question, Verdict
 
 @dataclass(frozen=True)
 class PlannedLook:
-    """A look of a plan.
+    """A look of a plan, with verdicts on the questions that were open before it.
 
-    - number: number of the look, from 1
-    - runs: runs per arm at this look
-    - verdicts: verdicts on the questions that were open before this look
+    number: number of the look, from 1; runs: runs per arm at this look
     """
 
     number: int
@@ -91,7 +89,7 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
     families: dict[int, Family] = {}
     open_ = list(questions)
     for index, runs in enumerate(plan.looks):
-        needed = _select_arms(open_, arms)
+        needed = [arm for arm in arms if any(arm.name in question.weights for question in open_)]
         missing = {arm.name: lacking for arm in needed if (lacking := _missing_seeds(arm, plan.seeds[:runs]))}
         if missing or not open_:
             return Course(plan, [plan.set], looks, _order_verdicts(questions, final, families, plan, describe), missing)
@@ -112,7 +110,8 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
             paired=plan.paired,
             describe=False,
         )
-        measured = _take_look(family, plan, procedure, len(questions))
+        measured, _ = decide_all(family, [plan.set], plan.set, plan.metric)
+        measured = [_judge(contrast, plan, procedure, len(questions)) for contrast in measured]
         families[index + 1] = family
         looks.append(PlannedLook(index + 1, runs, measured))
         final |= {contrast.question.name: contrast for contrast in measured}
@@ -120,19 +119,9 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
     return Course(plan, [plan.set], looks, _order_verdicts(questions, final, families, plan, describe))
 
 
-def _select_arms(questions: Sequence[Question], arms: Sequence[Arm]) -> list[Arm]:
-    return [arm for arm in arms if any(arm.name in question.weights for question in questions)]
-
-
 def _missing_seeds(arm: Arm, seeds: Sequence[int]) -> list[int]:
     present = {run.seed for run in arm.results}
     return [seed for seed in seeds if seed not in present]
-
-
-def _take_look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Verdict]:
-    """Return a verdict on each open question at a look."""
-    measured, _ = decide_all(family, [plan.set], plan.set, plan.metric)
-    return [_judge(contrast, plan, procedure, questions) for contrast in measured]
 
 
 def _judge(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Verdict:
@@ -186,9 +175,9 @@ def _order_verdicts(
 
 
 def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
-    assert contrast.look is not None
-    other = described[contrast.look.number][contrast.question.name]
     look = contrast.look
+    assert look is not None
+    other = described[look.number][contrast.question.name]
     if contrast.estimate is not None and not contrast.reason:
         level = equal_level(plan.alpha, len(plan.contrasts))
         look = replace(look, levers=levers_to_equal(plan.margin, contrast.estimate, level))
@@ -250,8 +239,11 @@ class Spent:
 
 def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
     """Return the runs and hours up to the latest look. arms: the planned arms that have results."""
-    counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open_arms(course)
-    used = {name: _results_with(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
+    counts, results = course.runs(plan), {arm.name: arm.results for arm in arms}
+    open_ = {name for each in course.verdicts if each.outcome == "open" for name in each.question.weights}
+    used = {
+        name: [run for run in results.get(name, []) if run.seed in plan.seeds[:count]] for name, count in counts.items()
+    }
     saved = {name: plan.most - count for name, count in counts.items() if name not in open_ and count < plan.most}
     everything = [run for runs in used.values() for run in runs]
     hours, taken = _training_hours(everything), [run for run in everything if run.folder.is_symlink()]
@@ -267,17 +259,6 @@ def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
         taken_over=dict(sorted(Counter(run.folder.resolve().parent.name for run in taken).items())),
         hours_taken_over=sum(_training_hours(taken)),
     )
-
-
-def _open_arms(course: Course) -> set[str]:
-    """Return the names of the arms in questions that are still open."""
-    questions = [contrast.question for contrast in course.verdicts if contrast.outcome == "open"]
-    return {name for question in questions for name in question.weights}
-
-
-def _results_with(arm: Arm | None, seeds: Sequence[int]) -> list[Record]:
-    """Return the results of an arm with these seeds."""
-    return [] if arm is None else [run for run in arm.results if run.seed in seeds]
 
 
 def _training_hours(runs: Sequence[Record]) -> list[float]:

@@ -94,8 +94,8 @@ class _Crossed:
         return [
             Question(
                 kind,  # type: ignore[arg-type]
-                self._label(factor, choice),
-                self._label(factor, reference),
+                f"{factor}={choice}",
+                f"{factor}={reference}",
                 {
                     self._arm(factor, level, other): sign * share
                     for level, sign in ((choice, 1.0), (reference, -1.0))
@@ -115,8 +115,8 @@ class _Crossed:
         return [
             Question(
                 "interaction",
-                self._label(first, choice),
-                self._label(first, of_first[0]),
+                f"{first}={choice}",
+                f"{first}={of_first[0]}",
                 {
                     self.names[choice, level]: 1.0,
                     self.names[of_first[0], level]: -1.0,
@@ -131,7 +131,3 @@ class _Crossed:
     def _arm(self, factor: str, level: str, other: str) -> str:
         pair = (level, other) if factor == self.factors[0] else (other, level)
         return self.names[pair]
-
-    @staticmethod
-    def _label(factor: str, level: str) -> str:
-        return f"{factor}={level}"

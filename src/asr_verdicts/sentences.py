@@ -1,13 +1,10 @@
-"""Verdicts in words: the finding with its size, followed by notes on the runs.
-
-docs/statistics.md explains the sentences.
-"""
+"""Verdicts in words (docs/statistics.md): the finding with its size, followed by notes on the runs."""
 
 import math
 from collections.abc import Sequence
 
 from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned, shared_start
-from asr_verdicts.failures import counts_text, missed
+from asr_verdicts.failures import counts_text
 from asr_verdicts.identical_arms import did_nothing
 from asr_verdicts.metrics import Metric, find_metric, format_p
 from asr_verdicts.statistics.distributions import fisher
@@ -216,10 +213,7 @@ def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
 
 
 def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
-    """Return notes on diverged, failed and missing runs, and on test speakers in the training set.
-
-    arms: all arms of the comparison
-    """
+    """Return notes on diverged, failed and missing runs, and on test speakers in the training set."""
     sides = [arm for arm in arms if arm.name in verdict.question.weights]
     trained = dict.fromkeys(run.data.trained_on(verdict.set) for arm in sides for run in arm.runs)
     notes = [*trained, *(shared_start(arm) for arm in sides), *_describe_failures(verdict)]
@@ -255,9 +249,8 @@ def _describe_failures(verdict: Verdict) -> list[str]:
     counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]
     if not any(failed for _, failed, _ in counts):
         fewest = min(runs for _, _, runs in counts)
-        missing = (
-            f"No run failed, but {fewest} runs miss a failure rate of 10 % in {100 * missed(fewest):.0f} % of cases"
-        )
+        chance = f"{100 * (1 - 0.1) ** fewest:.0f} %"  # that none of these runs fails
+        missing = f"No run failed, but {fewest} runs miss a failure rate of 10 % in {chance} of cases"
         return [missing] if verdict.outcome in EQUIVALENT else []
     (_, first, runs), (_, second, others) = counts
     p = fisher(first, runs, second, others)

@@ -26,9 +26,7 @@ def compare_systems(
 
     - systems: hypotheses of each system, by set, with one entry per seed
     - references: references by set; empty if the files of hypotheses contain them
-    - seeds: number of seeds per system, if it was fixed before the first result
-    - looks: whether seeds are added after looking at results
-    - margin: the largest difference that would not matter: 1.0 for a point of the metric, or 5% of the rate
+    - seeds, looks, margin: as in `asr_verdicts.compare`
 
     Raises UsageError if the texts do not fit together.
     """

@@ -66,18 +66,13 @@ RATE_COLUMNS = (
 
 def rate_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
     """Return a row for each arm and test set, measured with the weights at the end of training."""
-    return table_rows(comparison.arms, comparison.sets, columns)
+    return [_row(arm, name, columns) for arm in comparison.arms for name in comparison.sets]
 
 
 def validation_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
     """Return a row for each arm and validation set. These sets steer training and get no verdicts."""
     sets = [name for name in validation_sets(comparison.runs) if name not in comparison.sets]
-    return table_rows(comparison.arms, sets, columns)
-
-
-def table_rows(arms: Sequence[Arm], sets: Sequence[str], columns: Sequence[Column]) -> list[TableRow]:
-    """Return a row for each arm and set, measured with the weights at the end of training."""
-    return [_row(arm, name, columns) for arm in arms for name in sets]
+    return [_row(arm, name, columns) for arm in comparison.arms for name in sets]
 
 
 def _row(arm: Arm, name: str, columns: Sequence[Column]) -> TableRow:

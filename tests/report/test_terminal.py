@@ -33,10 +33,10 @@ from asr_verdicts.design import Options
 from asr_verdicts.error_counts import align, word_errors
 from asr_verdicts.errors import UsageError
 from asr_verdicts.metrics import WER, format_interval
+from asr_verdicts.report.document import contrast_row
 from asr_verdicts.report.files import write_texts
 from asr_verdicts.report.formats import markdown, table
 from asr_verdicts.report.latex import appendix, in_a_cell
-from asr_verdicts.report.tables import contrast_row
 from asr_verdicts.report.terminal import print_answer, print_comparison
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.table_columns import rate_rows, validation_rows

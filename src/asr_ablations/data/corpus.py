@@ -16,7 +16,7 @@ from asr_ablations.tools.files import expanded, format_override, typed
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import is_regular
 from asr_verdicts.text import clean, decode, lower, normalisation
-from asr_verdicts.texts.ids import speakers_of
+from asr_verdicts.texts.speakers import speakers_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

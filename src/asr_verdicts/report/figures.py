@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -76,7 +75,7 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     if not verdicts:
         return []
     metric = find_metric(comparison.metric)
-    labels = [_verdict_label(verdict) for verdict in reversed(verdicts)]
+    labels = [f"{verdict.arm}, {verdict.set}" for verdict in reversed(verdicts)]
     figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(verdicts))
     for height, verdict in enumerate(reversed(verdicts)):
         _draw_verdict(panel, height, verdict, [arm.name for arm in comparison.arms], metric)
@@ -93,17 +92,12 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "differences")
 
 
-def _verdict_label(verdict: Verdict) -> str:
-    return f"{verdict.arm}, {verdict.set}"
-
-
 def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], metric: Metric) -> None:
-    contrast = verdict
-    number = arms.index(contrast.arm) if contrast.arm in arms else 0
+    number = arms.index(verdict.arm) if verdict.arm in arms else 0
     look = {**marker(number), "linestyle": "-", "linewidth": 1.5, "capsize": 3, "markersize": 5}
     if verdict.outcome in SHOWN:
         look["markerfacecolor"] = look["color"]
-    middle, low, high = (metric.scale * (end or 0.0) for end in (contrast.difference, contrast.low, contrast.high))
+    middle, low, high = (metric.scale * (end or 0.0) for end in (verdict.difference, verdict.low, verdict.high))
     if not math.isfinite(low) or not math.isfinite(high):  # an infinite interval has no bar
         shape = {key: value for key, value in look.items() if key != "capsize"}
         panel.plot(middle, height, **{**shape, "linestyle": ""})
@@ -136,7 +130,13 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
     axes[0].set_ylim(-reach, reach)
     figure.supylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.amount}", fontsize=8)
     figure.supxlabel("seeds of each arm at the look", fontsize=8)
-    _draw_legend(figure, plan)
+    handles = [
+        Line2D([], [], color="#666666", marker="o", markerfacecolor="white", linewidth=1.5),
+        Line2D([], [], color="#666666", linewidth=4, alpha=0.45),
+        Patch(color="#bbbbbb", alpha=0.35),
+    ]
+    labels = ["difference, interval over all looks", "interval for equality", f"margin {margin_text(plan)}"]
+    whole_legend(figure, handles, labels)
     return save(figure, folder, "looks")
 
 
@@ -170,16 +170,6 @@ def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: 
         beyond = abs(end) > reach
         place = math.copysign(0.97 * reach, end) if beyond else end
         panel.plot(x, place, marker=arrow if beyond else "_", color=colour, markersize=5 if beyond else 8)
-
-
-def _draw_legend(figure: Figure, plan: VerdictPlan) -> None:
-    handles = [
-        Line2D([], [], color="#666666", marker="o", markerfacecolor="white", linewidth=1.5),
-        Line2D([], [], color="#666666", linewidth=4, alpha=0.45),
-        Patch(color="#bbbbbb", alpha=0.35),
-    ]
-    labels = ["difference, interval over all looks", "interval for equality", f"margin {margin_text(plan)}"]
-    whole_legend(figure, handles, labels)
 
 
 # function that draws a figure into a folder and returns its files, or no file if the comparison lacks the data

@@ -26,7 +26,10 @@ def write_texts(report: Report, folder: Path) -> list[Path]:
         raise UsageError(f"{others[0]}: not written by a comparison, and would be replaced; --out names another folder")
     write_json(paths[4], plain(report.content))
     write(paths[0], harmless(markdown(report)))
-    write_csv(paths[1], [{key: _harmless_cell(cell) for key, cell in row.items()} for row in report.rows])
+    rows = [
+        {key: harmless(cell) if isinstance(cell, str) else cell for key, cell in row.items()} for row in report.rows
+    ]
+    write_csv(paths[1], rows)
     write(paths[2], paper_table(report.comparison))
     write(paths[3], appendix(report))
     if methods := write_methods(report.comparison):
@@ -36,10 +39,6 @@ def write_texts(report: Report, folder: Path) -> list[Path]:
         return paths
     write_json(folder / "timing.json", plain(report.timing))
     return [*paths, folder / "timing.json"]
-
-
-def _harmless_cell(cell: object) -> object:
-    return harmless(cell) if isinstance(cell, str) else cell
 
 
 def plain(value: object) -> object:

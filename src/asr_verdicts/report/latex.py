@@ -7,7 +7,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.section import Section
-from asr_verdicts.table_columns import RATE_COLUMNS, TableRow, rate_rows, table_rows, value_of
+from asr_verdicts.table_columns import TableRow, rate_rows, value_of
 from asr_verdicts.terminal import harmless
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Verdict
 
@@ -50,8 +50,13 @@ def paper_table(comparison: Comparison) -> str:
 
 
 def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
-    metric, verdicts = find_metric(comparison.metric), _verdicts_by_arm(comparison)
+    metric = find_metric(comparison.metric)
+    verdicts = {(verdict.arm, verdict.set): verdict for verdict in comparison.verdicts}
     width = 2 if verdicts else 1
+    cells = {}
+    for row in rate_rows(comparison):
+        place = str(row["arm"]), str(row["set"])
+        cells[place] = [_format_rate(row, metric), _format_difference(verdicts.get(place), metric)][:width]
     counted = _common_seeds(comparison) is None
     first = 1 + counted
     spans = [(first + 1 + width * number, first + width * (number + 1)) for number in range(len(sets))]
@@ -60,7 +65,7 @@ def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
     columns = [escape(metric.heading), r"$\Delta$ [interval]"][:width]
     arms = [
         [escape(arm.name), *([str(len(arm.runs))] if counted else [])]
-        + [cell for name in sets for cell in _arm_cells(comparison, arm.name, name, metric, verdicts)[:width]]
+        + [cell for name in sets for cell in cells[arm.name, name]]
         for arm in comparison.arms
     ]
     effects = list(dict.fromkeys(arm for arm, _ in verdicts if arm not in [each.name for each in comparison.arms]))
@@ -79,19 +84,6 @@ def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
     )
 
 
-def _verdicts_by_arm(comparison: Comparison) -> dict[tuple[str, str], Verdict]:
-    return {(verdict.arm, verdict.set): verdict for verdict in comparison.verdicts}
-
-
-def _arm_cells(
-    comparison: Comparison, arm: str, set_: str, metric: Metric, verdicts: dict[tuple[str, str], Verdict]
-) -> list[str]:
-    """Return the cells with the rate of an arm on a set and its difference to the baseline."""
-    match = next(each for each in comparison.arms if each.name == arm)
-    (row,) = table_rows([match], [set_], RATE_COLUMNS)
-    return [_format_rate(row, metric), _format_difference(verdicts.get((arm, set_)), metric)]
-
-
 def _format_rate(row: TableRow, metric: Metric) -> str:
     mean, deviation = value_of(row, metric.name), value_of(row, f"{metric.name}_sd")
     if mean is None:
@@ -104,9 +96,8 @@ def _format_difference(verdict: Verdict | None, metric: Metric) -> str:
     """Format the difference with its interval and mark; a dash for the baseline."""
     if verdict is None:
         return "--"
-    contrast = verdict
     mark = SHOWN_MARK if verdict.outcome in SHOWN else EQUAL_MARK if verdict.outcome in EQUIVALENT else ""
-    value = f"${metric.text(contrast.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
+    value = f"${metric.text(verdict.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
     ends = format_interval(verdict.low, verdict.high, metric, between="$, $", otherwise="")
     return _use_hyphens(f"{value} [${ends}$]" if ends else value)
 

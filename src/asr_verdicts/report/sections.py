@@ -1,14 +1,14 @@
 """The sections of a report, in the order of reading."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import CER_LONGER, SHARE, Metric, find_metric, format_interval, format_p
-from asr_verdicts.one_arm import lone_rates
+from asr_verdicts.one_arm import Description, descriptions, lone_rates
 from asr_verdicts.report.answer import evidence_lines
 from asr_verdicts.report.looks import cost_section, looks_section
 from asr_verdicts.report.section import Section, number, spread, tabulate
-from asr_verdicts.report.tables import description_section, read_path
 from asr_verdicts.scales import RELATIVE
 from asr_verdicts.sentences import units_text
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows, value_of
@@ -104,6 +104,30 @@ def difference_section(comparison: Comparison) -> Section:
     )
 
 
+def description_section(comparison: Comparison) -> Section:
+    """Return a table with the mean, deviation, best and worst of a single arm; empty if arms are compared."""
+    columns: dict[str, Callable[[Description], str]] = {
+        "metric": lambda row: row.metric.heading,
+        "set": lambda row: row.set,
+        "n": lambda row: str(row.spread.runs),
+        "mean": lambda row: row.metric.text(row.spread.mean),
+        "sd": lambda row: row.metric.text(read_path(row, "spread.deviation.value")),
+        "sd, 95 %": lambda row: (
+            "NA"
+            if (deviation := row.spread.deviation) is None
+            else f"{row.metric.text(deviation.low)} to {row.metric.text(deviation.high)}"
+        ),
+        "best": lambda row: row.metric.text(row.spread.best),
+        "worst": lambda row: row.metric.text(row.spread.worst),
+    }
+    line = (
+        "The last weights of runs that differ only in the seed; rates in percent, losses in nats. Chance alone "
+        "separates two such runs, so a difference between single runs of other arms means little below twice the sd."
+    )
+    lost = [f"{len(arm.diverged)} of {len(arm.results)} runs diverged." for arm in comparison.arms if arm.diverged]
+    return tabulate("One arm over seeds", descriptions(comparison), columns, [line, *lost])
+
+
 def evidence_section(comparison: Comparison) -> Section:
     """Return a table with the numbers behind the verdicts. docs/statistics.md defines its columns."""
     metric = find_metric(comparison.metric)
@@ -134,6 +158,13 @@ def evidence_section(comparison: Comparison) -> Section:
         "matched pairs p": lambda verdict: format_p(verdict.p_pairs_holm),
     }
     return tabulate("Evidence", comparison.verdicts, columns, lines)
+
+
+def read_path(node: Any, path: str) -> Any:
+    """Return the attribute at a dotted path; None if a part of the path is None."""
+    for name in path.split("."):
+        node = None if node is None else getattr(node, name)
+    return node
 
 
 def relative_text(verdict: Verdict) -> str:

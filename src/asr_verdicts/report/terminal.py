@@ -78,17 +78,11 @@ def print_comparison(report: Report, console: Console | None = None) -> None:
     title = f"{comparison.title}: {comparison.question}" if comparison.question else comparison.title
     console.print(title, markup=False, soft_wrap=True)
     for section in report.sections:
-        print_section(section, console)
-
-
-def print_section(section: Section, console: Console | None = None) -> None:
-    """Print a heading with its table and lines."""
-    console = console or standard_console()
-    console.print(f"\n{section.heading}", markup=False, soft_wrap=True)
-    if section.rows:
-        console.print(_table(section))
-    for line in section.lines:
-        console.print(line if section.rows else f"  {line}", markup=False, soft_wrap=not section.rows)
+        console.print(f"\n{section.heading}", markup=False, soft_wrap=True)
+        if section.rows:
+            console.print(_table(section))
+        for line in section.lines:
+            console.print(line if section.rows else f"  {line}", markup=False, soft_wrap=not section.rows)
 
 
 def _table(section: Section, table: Table | None = None) -> Table:

@@ -11,15 +11,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from asr_verdicts.statistics.distributions import normal_above, normal_bound, t_above, t_bound
 from asr_verdicts.statistics.estimate import Estimate
 from asr_verdicts.statistics.power import with_seeds
 from asr_verdicts.statistics.procedures import ALPHA
-
-Array = NDArray[np.float64]
+from asr_verdicts.statistics.sample import Array
 
 # shape of the spending function: −4 keeps almost all of α for the last look (like O'Brien & Fleming), 1 spends it early
 # (like Pocock)
@@ -109,22 +107,22 @@ class GroupSequential:
     test: str = "Student's t at planned looks"
     brief: str = "Student's t"
 
-    def nominal(self, level: float) -> float:
-        """Return the level of this look for the p-value of Student's t. level: level over all looks."""
-        return levels(self.looks, min(level, MOST), self.gamma)[self.look]
-
     def p(self, estimate: Estimate) -> float:
         """Return the two-sided repeated p-value; 1 if no α rejects at this look."""
         if not estimate.standard_error:
             return 1.0
         observed = float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
-        return _overall_level(self.looks, self.look, self.alpha, self.gamma, observed)
+        overall, at_look = _level_table(self.looks, self.alpha, self.gamma)
+        if observed > at_look[self.look, -1]:
+            return 1.0
+        return float(np.exp(np.interp(math.log(max(observed, 1e-300)), np.log(at_look[self.look]), np.log(overall))))
 
     def half_width(self, estimate: Estimate, level: float) -> float:
         """Return the half-width of the repeated confidence interval. level: two-sided level over all looks."""
         if not estimate.standard_error:
             return math.inf
-        return float(t_bound(self.nominal(level) / 2, estimate.degrees) * estimate.standard_error)
+        nominal = levels(self.looks, min(level, MOST), self.gamma)[self.look]  # level of Student's t at this look
+        return float(t_bound(nominal / 2, estimate.degrees) * estimate.standard_error)
 
     def chance(self, estimate: Estimate, level: float, margin: float, equal: float) -> float:
         """Return the probability, given the data so far, that the last look decides.
@@ -148,14 +146,6 @@ class GroupSequential:
 
         inside = min(margin - same, shown)  # a difference that is shown can also lie within the margin
         return below(-shown) + 1 - below(shown) + (below(inside) - below(-inside) if inside > 0 else 0.0)
-
-
-def _overall_level(looks: tuple[int, ...], look: int, alpha: float, gamma: float, observed: float) -> float:
-    """Return the level over all looks that gives the level `observed` at this look; 1 if no level does."""
-    whole, at_look = _level_table(looks, alpha, gamma)
-    if observed > at_look[look, -1]:
-        return 1.0
-    return float(np.exp(np.interp(math.log(max(observed, 1e-300)), np.log(at_look[look]), np.log(whole))))
 
 
 @functools.lru_cache(maxsize=64)

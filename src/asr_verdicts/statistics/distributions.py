@@ -46,10 +46,7 @@ def fisher(diverged: int, runs: int, diverged_baseline: int, runs_baseline: int)
 
 
 def binomial_interval(failed: int, runs: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the exact confidence interval of the probability of failure, if `failed` of `runs` failed.
-
-    See Clopper & Pearson 1934.
-    """
+    """Return the exact confidence interval of the probability of failure (Clopper & Pearson 1934)."""
     tail = (1 - level) / 2
     low = 0.0 if not failed else float(special.betaincinv(failed, runs - failed + 1, tail))
     high = 1.0 if failed == runs else float(special.betaincinv(failed + 1, runs - failed, 1 - tail))

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isinf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +61,7 @@ def over_seeds(arms: Sequence[RunNoise]) -> Part:
     if not total:
         return Part(0.0, sum(arm.degrees for arm in arms))
     high = [upper(arm.variance / arm.runs, arm.degrees) for arm in arms]
-    return Part(sqrt(total), sum(high) ** 2 / sum(of**2 / arm.degrees for of, arm in zip(high, arms, strict=True)))
+    return Part(math.sqrt(total), sum(high) ** 2 / sum(of**2 / arm.degrees for of, arm in zip(high, arms, strict=True)))
 
 
 UPPER = 0.2  # probability that a variance exceeds its upper confidence bound, which is used for degrees of freedom
@@ -89,7 +88,7 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
     seeds = over_seeds(arms)
     if speakers is None:
         return seeds
-    if not seeds.variance or isinf(speakers.variance):
+    if not seeds.variance or math.isinf(speakers.variance):
         return speakers
     shared = sum(arm.shared / arm.runs for arm in arms)
     variance = max(seeds.variance + speakers.variance - shared, seeds.variance, speakers.variance)
@@ -98,7 +97,7 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
     uncertainty = of_seeds**2 / seeds.degrees + of_speakers**2 / speakers.degrees
     uncertainty += sum((arm.shared / arm.runs) ** 2 / (arm.degrees * speakers.degrees) for arm in arms)
     degrees = max(whole**2 / uncertainty, min(seeds.degrees, speakers.degrees))
-    return Part(sqrt(variance), degrees)
+    return Part(math.sqrt(variance), degrees)
 
 
 @dataclass(frozen=True)
@@ -331,10 +330,7 @@ def _measure_speaker_noise(
 
 
 def _measure_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
-    """Return the noise of speakers if every arm has its own speakers.
-
-    The variances are added, with Satterthwaite's degrees of freedom.
-    """
+    """Return the noise of speakers if every arm has its own, with Satterthwaite's degrees of freedom."""
     arms = [(abs(weight), _measure_speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
     if len(parts) < len(arms):

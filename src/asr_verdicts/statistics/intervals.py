@@ -11,10 +11,7 @@ from asr_verdicts.statistics.distributions import t_bound
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval, estimate ± half_width.
-
-    The half-width is the standard error times a quantile of Student's t with `degrees` degrees of freedom.
-    """
+    """A confidence interval, estimate ± half_width, by Student's t with `degrees` degrees of freedom."""
 
     estimate: float
     half_width: float
@@ -65,9 +62,8 @@ def speaker_interval(
     if units < 2:
         return Interval(estimate, np.inf, np.inf, max(0, units - 1))
     if units > MANY:
-        deviation = float(np.linalg.norm(np.bincount(owner, weights=errors - estimate * totals))) / max(
-            1.0, totals.sum()
-        )
+        residuals = np.bincount(owner, weights=errors - estimate * totals)
+        deviation = float(np.linalg.norm(residuals)) / max(1.0, totals.sum())
     else:
         drawn = _draw_units(units, replicates)
         rates = _sum_draws(drawn, owner, errors) / np.maximum(1.0, _sum_draws(drawn, owner, totals))
@@ -91,9 +87,8 @@ def shared_variance(errors: NDArray[np.float64], totals: NDArray[np.float64], sp
     if len(errors) < 2:
         return 0.0
     total = max(1.0, float(totals.sum()))
-    residuals = (
-        errors - totals * errors.sum(axis=1, keepdims=True) / total
-    )  # errors that the run's rate does not explain
+    # errors that the run's rate does not explain
+    residuals = errors - totals * errors.sum(axis=1, keepdims=True) / total
     owner = units_of(speakers)
     by_unit = np.stack([np.bincount(owner, weights=row) for row in residuals])
     return float(by_unit.var(axis=0, ddof=1).sum() / len(errors) / total**2)

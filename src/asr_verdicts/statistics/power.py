@@ -28,29 +28,25 @@ def detectable_range(estimate: Estimate, level: float, procedure: Procedure | No
     distribution. With two seeds per arm, its ends differ by a factor of six or more. All three numbers are inf if no
     difference can be detected.
     """
-    value = detectable_difference(estimate, level, POWER, procedure)
+    value = detectable_difference(estimate, level, procedure)
     ratio = estimate.degrees / chi_square_quantile(np.array([0.95, 0.05]), estimate.degrees)
     low, high = (float(value * math.sqrt(factor)) for factor in ratio)
     return Range(value, low, high)
 
 
-def detectable_difference(
-    estimate: Estimate, level: float, power: float = POWER, procedure: Procedure | None = None
-) -> float:
-    """Return the true difference, as a fraction, that is detected with probability `power`; inf if none is.
-
-    The power is that of the noncentral t distribution.
-    """
+def detectable_difference(estimate: Estimate, level: float, procedure: Procedure | None = None) -> float:
+    """Return the true difference, as a fraction, that is detected with probability POWER; inf if none is."""
     half_width = (procedure or FixedLength()).half_width(estimate, level)
     if math.isinf(half_width):
         return math.inf
-    # averages over quantiles of the chi-square of the variance, because scipy.stats.nct gives nan far out in the tail
+    # the power of the noncentral t distribution: scipy.stats.nct gives nan far out in the tail, so the normal power is
+    # averaged over quantiles of the chi-square distribution of the variance
     quantiles = (np.arange(2000) + 0.5) / 2000
     critical = half_width / estimate.standard_error
     bounds = critical * np.sqrt(chi_square_quantile(quantiles, estimate.degrees) / estimate.degrees)
 
     def excess(effect: float) -> float:
-        return float(np.mean(normal_above(bounds - effect) + normal_above(bounds + effect))) - power
+        return float(np.mean(normal_above(bounds - effect) + normal_above(bounds + effect))) - POWER
 
     return float(estimate.standard_error * optimize.brentq(excess, 0.0, 2 * critical + 10))
 
@@ -95,27 +91,17 @@ def repetition(
     return Repetition(beyond(bounds, 1), beyond(bounds, -1), 1 - beyond(room, 1) - beyond(room, -1))
 
 
-def shown_equal(estimate: Estimate, level: float, power: float = POWER) -> float:
-    """Return the margin within which these runs show equal arms to be equivalent with probability `power`.
+def shown_equal(estimate: Estimate, level: float) -> float:
+    """Return the margin within which these runs show equal arms to be equivalent with probability POWER.
 
     level: two-sided level, which is twice the level of each of the two one-sided tests (Schuirmann 1987)
     """
-    quantiles = t_bound(level / 2, estimate.degrees) + t_bound((1 - power) / 2, estimate.degrees)
+    quantiles = t_bound(level / 2, estimate.degrees) + t_bound((1 - POWER) / 2, estimate.degrees)
     return float(quantiles * estimate.standard_error)
 
 
 # returns the difference, as a fraction, that an estimate detects, or the margin within which it shows equivalence
 Reach = Callable[[Estimate], float]
-
-
-def _find_seeds(size: float, estimate: Estimate, reach: Reach) -> int | None:
-    return fewest(lambda seeds: reach(with_seeds(estimate, seeds)) <= size, MOST)
-
-
-def _find_speakers(size: float, estimate: Estimate, reach: Reach) -> int | None:
-    if estimate.over_speakers is None or not math.isfinite(estimate.over_speakers.standard_error):
-        return None
-    return fewest(lambda speakers: reach(_with_speakers(estimate, speakers)) <= size, MOST)
 
 
 @dataclass(frozen=True)
@@ -134,18 +120,21 @@ class Levers:
     cheaper: Literal["seeds", "speakers", "neither", "none"]
 
 
-def levers(difference: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
+def levers(difference: float, estimate: Estimate, level: float) -> Levers:
     """Return the seeds or speakers that detect a true difference, given as a fraction."""
-    return _find_levers(difference, estimate, lambda resized: detectable_difference(resized, level, power))
+    return _find_levers(difference, estimate, lambda resized: detectable_difference(resized, level))
 
 
-def levers_to_equal(margin: float, estimate: Estimate, level: float, power: float = POWER) -> Levers:
+def levers_to_equal(margin: float, estimate: Estimate, level: float) -> Levers:
     """Return the seeds or speakers that show equal arms to be equivalent. level: as in `shown_equal`."""
-    return _find_levers(margin, estimate, lambda resized: shown_equal(resized, level, power))
+    return _find_levers(margin, estimate, lambda resized: shown_equal(resized, level))
 
 
 def _find_levers(size: float, estimate: Estimate, reach: Reach) -> Levers:
-    seeds, speakers = _find_seeds(size, estimate, reach), _find_speakers(size, estimate, reach)
+    seeds = fewest(lambda count: reach(with_seeds(estimate, count)) <= size, MOST)
+    speakers = None
+    if estimate.over_speakers is not None and math.isfinite(estimate.over_speakers.standard_error):
+        speakers = fewest(lambda count: reach(_with_speakers(estimate, count)) <= size, MOST)
     if reach(estimate) <= size:
         return Levers(seeds, speakers, "none")
     more_seeds = math.inf if seeds is None else seeds / estimate.models

@@ -62,11 +62,7 @@ class Anytime:
     It compares the hypothesis of no difference with a normal distribution of differences, whose variance is 1 / phi
     times the variance of a run. The interval is ± SE · √(ν (1 − q) / (q − r)), with r = φ / (φ + information) and q =
     (r · level²)^(1 / (ν + 1)). phi sets the number of runs at which the interval is narrowest: about 20 for 1, and
-    about 5 for 1/4.
-
-    For two arms at 5 %, the interval is infinite with three runs of each arm, ± 5.2 SE with five, 3.5 with ten and 3.2
-    with twenty. With phi = 1/4 it is 7.2 with three, 4.0 with five, 3.5 with ten and 3.3 with twenty. Student's t has
-    2.3 with five, 2.1 with ten and 2.0 with twenty.
+    about 5 for 1/4. docs/statistics.md compares the width of the interval with Student's t.
     """
 
     phi: float = 1.0

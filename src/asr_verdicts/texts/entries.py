@@ -8,6 +8,7 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular
 from asr_verdicts.text import clean, decode
 
+SHOWN = 5  # number of ids that a message lists
 LONGEST_LINE = 64 << 20  # largest length of a line in bytes; even a whole table in one line of JSON is shorter
 
 
@@ -115,3 +116,9 @@ def unique(path: Path, entries: Sequence[tuple[int, Entry]], hint: str = "") -> 
             raise UsageError(f"{where}: the id {entry.id} {first}{hint}")
         by_id[entry.id], places[entry.id] = entry, number
     return by_id
+
+
+def some_of(ids: Sequence[str]) -> str:
+    """Describe ids in a message by their number and the first few."""
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    return f"{len(ids)} id{'s' * (len(ids) > 1)} ({', '.join(ids[:SHOWN])}{more})"

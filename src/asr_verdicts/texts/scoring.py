@@ -12,9 +12,8 @@ from asr_verdicts.error_counts import error_columns, recorded_errors, total_erro
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import UtteranceRow
 from asr_verdicts.text import MEANING, clean, normalisation, without_punctuation
-from asr_verdicts.texts.entries import Entry, Texts
-from asr_verdicts.texts.ids import some_of, speakers_of
-from asr_verdicts.texts.speakers import speakers_and_units
+from asr_verdicts.texts.entries import Entry, Texts, some_of
+from asr_verdicts.texts.speakers import speakers_and_units, speakers_of
 
 MISSING = ("refuse", "empty", "skip")
 WORTH_A_WARNING = 0.1  # share of the errors from case and punctuation alone at which a warning is given

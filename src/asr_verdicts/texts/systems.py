@@ -90,12 +90,11 @@ def _number_key(path: Path) -> list[tuple[int, str]]:
 def columns(text: str | None) -> dict[str, str]:
     """Read column names by content, such as id=utt,hypothesis=pred. Raises UsageError for another form."""
     named: dict[str, str] = {}
-    for part in (text or "").split(","):
+    for part in filter(None, (text or "").split(",")):
         what, _, name = part.partition("=")
-        if part and (what not in COLUMNS or not name):
+        if what not in COLUMNS or not name:
             raise choices("--columns", text, f"WHAT=NAME, with {', '.join(COLUMNS)}")
-        if part:
-            named[what] = name
+        named[what] = name
     return named
 
 

@@ -16,9 +16,8 @@ from asr_verdicts.text import normalisation
 from asr_verdicts.texts import entries
 from asr_verdicts.texts.entries import Reading, Texts
 from asr_verdicts.texts.formats import read_texts
-from asr_verdicts.texts.ids import speakers_of
 from asr_verdicts.texts.scoring import Scoring, about_signs, score
-from asr_verdicts.texts.speakers import speakers_in
+from asr_verdicts.texts.speakers import speakers_in, speakers_of
 from asr_verdicts.texts.systems import columns, is_system, parse, read_given, to_records
 from tests.helpers import hypotheses as toolkits
 
