@@ -31,7 +31,7 @@ class Points:
         return drawn - 1
 
     def fraction(self, value: float) -> float:
-        """Return the value as a fraction of words, or of the baseline's rate."""
+        """Return the value in the unit of the recorded metric: for rates, a fraction."""
         return value
 
     def metric(self, metric: Metric) -> Metric:

@@ -20,7 +20,8 @@ ROOM = 2.5
 def look_rows(comparison: Comparison) -> list[Json]:
     """Return a row per question and look, in the order of the questions; empty without a plan.
 
-    Differences and intervals are fractions of words, or of the baseline's rate on the relative scale.
+    Differences and intervals have the unit of the recorded metric (for rates a fraction), or are fractions of the
+    baseline's rate on the relative scale.
 
     - low, high: repeated confidence interval
     - equal_low, equal_high: interval that must lie within the margin for equivalence

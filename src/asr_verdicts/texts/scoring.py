@@ -20,7 +20,7 @@ WORTH_A_WARNING = 0.1  # share of the errors from case and punctuation alone at 
 # marks that are not ordinary words: <unk>, [noise], (uh), {COUGH}, %hesitation
 MARK = re.compile(r"(?<!\S)(?:<[^<>\s]+>|\[[^][\s]+\]|\([^()\s]+\)|\{[^{}\s]+\}|%[^\W\d]\w*)(?!\S)")
 MARKS_WORTH_A_WARNING = 0.01
-COMPATIBILITY = "compatibility forms of Unicode (ﬁ, full-width letters)"
+COMPATIBILITY = "Unicode compatibility characters (such as ﬁ or full-width letters)"
 SPACE = "<space>"  # ESPnet's symbol for a space between characters
 MOST_READINGS = 256  # largest number of readings of a reference with alternatives; sclite's examples have about ten
 

@@ -161,7 +161,7 @@ def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> di
         present = ", ".join(map(str, row)) or "none"
         expected = ", ".join([*NAMES[needed], *EITHER])
         raise UsageError(
-            f"{path}: no column with the {needed} among {present}; expected {expected}, or --columns {needed}=NAME"
+            f"{path}: no {needed} column (columns: {present}); expected one of {expected}, or --columns {needed}=NAME"
         )
     return columns
 
