@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
@@ -46,11 +45,7 @@ class Trainer(Protocol):
 
 
 class WorkerError(RuntimeError):
-    """An error in a worker process. The message has one line, and `trace` is the whole traceback."""
-
-    def __init__(self, line: str, trace: str = "") -> None:
-        self.trace = trace
-        super().__init__(line)
+    """An error in a worker process. The message has one line."""
 
 
 class Worker:
@@ -119,7 +114,7 @@ class Worker:
             raise WorkerError(f"its process ended with exit code {self._process.exitcode}") from error
         if not good:
             self.close()
-            raise WorkerError(*answer)
+            raise WorkerError(answer)
         return answer
 
     def close(self) -> None:
@@ -265,9 +260,6 @@ def run_workers(
         yield workers
 
 
-FIGURES = ("device_memory", "versions")
-
-
 class Measured(NamedTuple):
     """Measurements of a worker. memory: peak bytes of its process. device_memory: peak bytes of the GPU, or None."""
 
@@ -290,8 +282,10 @@ def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, 
         return steps[key][-1].seconds
 
     timings = in_turn({key: partial(measure, key) for key in workers}, **options)
-    figures = {key: [worker.peak_memory(), *map(worker.call, FIGURES)] for key, worker in workers.items()}
-    return {key: Measured(timings[key], steps[key], *figures[key]) for key in workers}
+    return {
+        key: Measured(timings[key], steps[key], w.peak_memory(), w.call("device_memory"), w.call("versions"))
+        for key, w in workers.items()
+    }
 
 
 def _serve(pipe: Connection, make: Callable[[], object], threads: int | None, first: int) -> None:
@@ -307,4 +301,4 @@ def _serve(pipe: Connection, make: Callable[[], object], threads: int | None, fi
     except (EOFError, BrokenPipeError):  # the parent process has closed the pipe
         return
     except Exception as error:
-        pipe.send((False, (f"{type(error).__name__}: {str(error).strip() or 'no message'}", traceback.format_exc())))
+        pipe.send((False, f"{type(error).__name__}: {str(error).strip() or 'no message'}"))

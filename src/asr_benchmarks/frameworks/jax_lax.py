@@ -107,15 +107,14 @@ def train(
         return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1).mean(), after
 
     (value, after), gradients = jax.value_and_grad(loss, has_aux=True)(weights)
-    if state is not None:
-        return *_step_adam(weights, after, state, gradients), value
-    stepped = jax.tree.map(lambda weight, gradient: weight - LEARNING_RATE * gradient, weights, gradients)
-    return stepped, after, None, value
+    if state is None:
+        stepped = jax.tree.map(lambda weight, gradient: weight - LEARNING_RATE * gradient, weights, gradients)
+    else:
+        stepped, state = _step_adam(weights, state, gradients)
+    return stepped, after, state, value
 
 
-def _step_adam(
-    weights: Weights, means: Means, state: AdamState, gradients: Weights
-) -> tuple[Weights, Means, AdamState]:
+def _step_adam(weights: Weights, state: AdamState, gradients: Weights) -> tuple[Weights, AdamState]:
     mean, square, steps = state
     steps = steps + 1
     mean = jax.tree.map(lambda m, g: DECAY * m + (1 - DECAY) * g, mean, gradients)
@@ -125,7 +124,7 @@ def _step_adam(
     stepped = jax.tree.map(
         lambda w, m, s: w - RATE * (m / first) / (jnp.sqrt(s / second) + ADAM_EPSILON), weights, mean, square
     )
-    return stepped, means, (mean, square, steps)
+    return stepped, (mean, square, steps)
 
 
 def ctc(log_probs: Array, lengths: Array, labels: Array) -> Array:

@@ -1,6 +1,6 @@
 """Time the networks of Shi2016 table 2 by framework, device, number of threads and size of the mini-batch."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,10 +11,8 @@ from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.machine import cores
 from asr_ablations.training.assembly import device_count
 from asr_benchmarks.frameworks.network import BatchNorm, Network, walk
-from asr_benchmarks.networks import published
-from asr_benchmarks.networks.published import BEYOND, build_gain_row
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.tables import Result, Row, Table, fill_row
+from asr_benchmarks.tables import Result, Row, Table, fill_row, published
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import (
     Implementation,
@@ -65,7 +63,7 @@ def network_speed(
         for start in range(0, len(every), together):
             chunk = every[start : start + together]
             rows += measure_variants(chunk, runnable, reference, int(cfg.seed), noise, **options)
-        yield _build_result(rows, built[:number], [*notes, published.explain_machines(), *noise])
+        yield _build_result(rows, built[:number], [*notes, explain_machines(), *noise])
 
 
 class Variant(NamedTuple):
@@ -169,12 +167,12 @@ def measure_variants(
 
 def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[str]) -> Result:
     names = [network.name for network in networks]
-    gains, printed = _list_gains(rows), published.list_gains(names)
+    gains, printed = _list_gains(rows), list_published_gains(names)
     slower = f"slower {BEYOND.split(' /')[0]}"
     figures: dict[str, object] = {
         "cores": cores(),
-        slower: published.count_slower(gains),
-        f"{slower}, {published.TABLE['source']}": published.count_slower(printed),
+        slower: count_slower(gains),
+        f"{slower}, {TABLE['source']}": count_slower(printed),
     }
     sizes = []
     for network in networks:
@@ -182,7 +180,7 @@ def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[
         about = (network.name, network.kind, shape, network.classes, count, count / 1e6, network.published)
         sizes.append(fill_row(SIZE, *about, network.training_operations / 1e9))
     tables: dict[str, Table] = {"sizes": sizes, "steps": list(rows), "scaling": gains + printed}
-    tables["published_seconds_by_threads"] = published.list_seconds(names)
+    tables["published_seconds_by_threads"] = list_published_seconds(names)
     return Result(figures, tables, notes, [drawn for name in names for drawn in _plot_seconds(name, rows)])
 
 
@@ -226,3 +224,82 @@ def _plot_seconds(network: str, rows: Sequence[Row]) -> list[Plot]:
         if longer := {name: points for name, points in lines.items() if len(points) > 1}:
             plots.append(plot(f"{network} by {title}", "lines", x, "seconds per mini-batch", longer, log=True))
     return plots
+
+
+BEYOND = "beyond cores / cores"
+
+TABLE = published("networks")
+"""Table 4 of the paper. published/networks.yaml explains how it was reconstructed."""
+
+
+def build_gain_row(
+    network: str, framework: str, machine: str, cores: int, seconds: Mapping[int, float], gpu: float | None
+) -> Row:
+    """Build a row with three ratios of times. A ratio is None if one of its times was not measured.
+
+    The ratios are: one thread over two threads, more threads than cores over one thread per core, and CPU over GPU.
+    """
+    full = seconds.get(cores)
+    beyond = min((count for count in seconds if count > cores), default=0)
+    ratios = {
+        "1 to 2 threads": (seconds.get(1), seconds.get(2)),
+        BEYOND: (seconds.get(beyond), full),
+        "CPU / GPU": (full, gpu),
+    }
+    return {
+        **{"network": network, "framework": framework, "machine": machine, "cores": cores},
+        **{name: above / below if above and below else None for name, (above, below) in ratios.items()},
+    }
+
+
+def count_slower(rows: Collection[Row]) -> str | None:
+    """Count in how many cases more threads than cores were slower than one per core. None without such cases."""
+    ratios = [ratio for row in rows if (ratio := row[BEYOND]) is not None]
+    return f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}" if ratios else None
+
+
+def list_published_gains(networks: Collection[str]) -> list[Row]:
+    """List the published gains from threads and GPUs for these networks."""
+    return [
+        build_gain_row(network, framework, f"{machine['name']}, published", machine["cores"], threads, gpu)
+        for network, framework, machine, threads, gpu in _list_cases(networks)
+    ]
+
+
+def list_published_seconds(networks: Collection[str]) -> list[Row]:
+    """List the published seconds per mini-batch by number of CPU threads, and on each GPU."""
+    machines = TABLE["machines"].values()
+    counts = sorted({count for machine in machines for count in machine["threads"]})
+    cases = [(case[0], case[1], case[2]["name"], case[3], case[4]) for case in _list_cases(networks)]
+    others: list[Any] = [
+        (network, framework, gpu, {}, seconds)
+        for network, frameworks in TABLE["seconds"].items()
+        for framework, measured in frameworks.items()
+        for gpu, seconds in zip(TABLE["gpus"], measured["gpu"], strict=True)
+        if network in networks and seconds is not None and gpu not in {machine["gpu"] for machine in machines}
+    ]
+    return [
+        {
+            **{"network": network, "framework": framework, "machine": f"{machine}, published"},
+            **{str(count): threads.get(count) for count in counts},
+            "GPU": gpu,
+        }
+        for network, framework, machine, threads, gpu in [*cases, *others]
+    ]
+
+
+def explain_machines() -> str:
+    machines = [f"{machine['name']}: {machine['about']}" for machine in TABLE["machines"].values()]
+    return f"published: {TABLE['source']}, {TABLE['software']}; {'; '.join(machines)}"
+
+
+def _list_cases(networks: Collection[str]) -> Iterator[tuple[str, str, Any, dict[int, float], float | None]]:
+    """Yield network, framework, machine, and the published seconds by number of CPU threads and on its GPU."""
+    for network, frameworks in TABLE["seconds"].items():
+        for framework, measured in frameworks.items():
+            for key, machine in TABLE["machines"].items():
+                pairs = zip(machine["threads"], measured[key], strict=True)
+                threads = {count: value for count, value in pairs if value is not None}
+                gpu = measured["gpu"][TABLE["gpus"].index(machine["gpu"])]
+                if network in networks and (threads or gpu):
+                    yield network, framework, machine, threads, gpu

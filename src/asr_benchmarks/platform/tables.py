@@ -190,20 +190,6 @@ def _list_rates(run: Record, metric: Metric) -> Line:
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}
 
 
-class Search:
-    """Decodes the same log-probabilities (T, V) at every call. Returns the seconds. texts: texts of the last call."""
-
-    def __init__(self, decoder: Decoder, outputs: Sequence[torch.Tensor]) -> None:
-        self.decoder, self.texts = decoder, [""] * len(outputs)
-        self.lengths = torch.tensor([len(row) for row in outputs])
-        self.padded = pad_sequence(list(outputs), batch_first=True)  # (B, T, V)
-
-    def __call__(self) -> float:
-        started = time.perf_counter()
-        self.texts = self.decoder(self.padded, self.lengths)
-        return time.perf_counter() - started
-
-
 def compare_beam_widths(
     folder: Path, decoder: partial[Decoder], widths: Sequence[int], utterances: int | None, repeats: int
 ) -> tuple[list[Row], list[str]]:
@@ -216,15 +202,23 @@ def compare_beam_widths(
     chosen = np.linspace(0, count - 1, min(utterances or count, count)).astype(int)
     log_probs = stored.read()
     outputs = [torch.from_numpy(np.array(log_probs[i], dtype=np.float32)) for i in chosen]
+    lengths, padded = torch.tensor([len(row) for row in outputs]), pad_sequence(outputs, batch_first=True)  # (B, T, V)
     spoken = [stored.utterances[i] for i in chosen]
-    searches = {width: Search(decoder(trained.task.alphabet, beam_width=width), outputs) for width in widths}
-    calls = {f"beam {width}": search for width, search in searches.items()}
+    decoders = {width: decoder(trained.task.alphabet, beam_width=width) for width in widths}
+    decoded: dict[int, list[str]] = {}
+
+    def decode(width: int) -> float:
+        started = time.perf_counter()
+        decoded[width] = decoders[width](padded, lengths)
+        return time.perf_counter() - started
+
+    calls = {f"beam {width}": partial(decode, width) for width in widths}
     timings = in_turn(calls, steps=repeats, warmup=0, title="decoding")
     seconds = sum(utterance.duration for utterance in spoken)
     forward = stored.seconds * seconds / stored.audio_seconds
     rows: list[Row] = []
-    for width, search in searches.items():
-        texts = [(utterance.text, text) for utterance, text in zip(spoken, search.texts, strict=True)]
+    for width, hypotheses in decoded.items():
+        texts = [(utterance.text, text) for utterance, text in zip(spoken, hypotheses, strict=True)]
         characters = [character_errors(*pair) for pair in texts]
         counts = {
             "WER %": [word_errors(*pair) for pair in texts],
@@ -233,6 +227,6 @@ def compare_beam_widths(
         }
         rates = {rate: 100 * float(sum(errors[1:], errors[0]).rate) for rate, errors in counts.items()}
         rows.append({"beam width": width, "seconds": forward + timings[f"beam {width}"].median, **rates})
-    decoded = f"{len(spoken)} utterances of {name}, {seconds / 60:.1f} minutes of speech"
-    note = f"evaluation by beam width: {decoded}; searches take longer if a model is unsure"
+    speech = f"{len(spoken)} utterances of {name}, {seconds / 60:.1f} minutes of speech"
+    note = f"evaluation by beam width: {speech}; searches take longer if a model is unsure"
     return rows, [note, *noise_notes(timings)]

@@ -37,11 +37,6 @@ def prepare_corpus(cfg: DictConfig) -> Corpus:
     return corpus
 
 
-def choose_device(cfg: DictConfig) -> torch.device:
-    """Return the device on which the config trains."""
-    return torch.device("cuda" if device_count(cfg) else "cpu")
-
-
 def name_device(device: torch.device) -> str:
     """Return the name of a GPU, or "CPU"."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
@@ -56,7 +51,7 @@ class BareTraining:
     """Trains the task of a config in bare steps, on its device and in its precision. features: a copy on the CPU."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
-        self.cfg, self.device = cfg, choose_device(cfg)
+        self.cfg, self.device = cfg, torch.device("cuda" if device_count(cfg) else "cpu")
         self.task, self.data = assemble(cfg, corpus)
         self.data.setup()
         self.features = copy.deepcopy(self.task.features)

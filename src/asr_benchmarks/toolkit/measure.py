@@ -76,9 +76,7 @@ def toolkit_speed(
         yield Result(tables=trained.tables, notes=list(notes))
         if counts:
             make = partial(make_trainer, worker.trainer, folder, settings, **worker.model)
-            averaged = average_workers(
-                cfg, make, counts=counts, every=every, threads=worker_threads, epochs=worker_epochs, warmup=WARMUP
-            )
+            averaged = average_workers(cfg, make, counts, every, worker_threads, worker_epochs)
             tables = {**trained.tables, **averaged.tables}
             yield Result(tables=tables, notes=[*notes, *averaged.notes], plots=averaged.plots)
 
@@ -109,8 +107,7 @@ def _compare_engines(
         rates = (timing.spread, steps[-1].frames / timing.median, memory / 1e9, errors[name], timing.median * scale)
         rows.append(fill_row(columns, name, timing.median, *rates, None, None))
         # shows that the engine learns, from as many frames as the others
-        counts = (name, len(steps), steps[-1].frames, steps[0].loss, steps[-1].loss)
-        learning.append(fill_row(LEARNING, *counts))
+        learning.append(fill_row(LEARNING, name, len(steps), steps[-1].frames, steps[0].loss, steps[-1].loss))
         versions |= packages
     nothing = [None] * 6
     for name, figures in printed["toolkits"].items():
@@ -154,12 +151,10 @@ COLUMNS = (
 def average_workers(
     cfg: DictConfig,
     make: Callable[[str], object],
-    *,
     counts: list[int],
     every: Sequence[int | None],
     threads: int,
     epochs: int,
-    warmup: int,
 ) -> Result:
     """Measure each number of workers with each interval of averaging. make: builds an engine from a config as YAML."""
     ways = list_ways(counts, every)
@@ -177,7 +172,7 @@ def average_workers(
             text = OmegaConf.to_yaml(set_averaging(cfg, span), resolve=True)
             group = stack.enter_context(Group(partial(make, text), count, threads, ranks=True))
             turns[name] = partial(train_epoch, group, curves[name])
-        timings = in_turn(turns, steps=epochs, warmup=warmup, title="epochs of the workers")
+        timings = in_turn(turns, steps=epochs, warmup=WARMUP, title="epochs of the workers")
     (printed,) = (experiment["epoch"] for experiment in published("scaling") if experiment["source"] == SOURCE)
     alone = timings["1 worker"].median if "1 worker" in timings else None
     rows: list[Row] = []

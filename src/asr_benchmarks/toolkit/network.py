@@ -1,7 +1,7 @@
 """The data and the network of Doetsch2016 §6 in plain PyTorch, and the frame error rate."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,17 +111,6 @@ class Network(nn.Module):
         return self.output(self.lstm(x)[0])
 
 
-def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Frames) -> float:
-    """Return the share (%) of held-out frames with a wrong best label. logits: features (B, T, D) → (B, T, V)."""
-    wrong = count = 0
-    with torch.no_grad():
-        for chunks in frames.held_out():
-            x, y = frames.read(chunks)
-            wrong += int((logits(x).argmax(dim=-1) != y).sum())
-            count += y.numel()
-    return 100 * wrong / count
-
-
 class Engine(ABC):
     """A Trainer of the Network on the Frames of a folder. A step is a whole epoch. Each rank counts its own frames.
 
@@ -137,7 +126,14 @@ class Engine(ABC):
         """Compute logits (B, T, V) from features (B, T, D)."""
 
     def error_rate(self) -> float:
-        return frame_error_rate(self.compute_logits, self.frames)
+        """Return the share (%) of held-out frames with a wrong best label."""
+        wrong = count = 0
+        with torch.no_grad():
+            for chunks in self.frames.held_out():
+                x, y = self.frames.read(chunks)
+                wrong += int((self.compute_logits(x).argmax(dim=-1) != y).sum())
+                count += y.numel()
+        return 100 * wrong / count
 
     def device_memory(self) -> int | None:
         """Return the peak bytes that torch reserved on the GPU; None on a CPU, where process memory counts."""
