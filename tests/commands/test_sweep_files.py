@@ -84,8 +84,8 @@ def miniature(cfg: Any) -> list[str]:
     longest = max(values, key=lambda key: (key != "seed", len(values[key])))
     varied = list(cfg.ablation.factor) if "contrasts" in cfg.ablation else [longest]
     kept = {key: two(listed, cfg) if key in varied else listed[:1] for key, listed in values.items()}
-    for key in {"data.hours", "data.subset.hours"} & kept.keys():
-        kept |= {key: ["0.02", "0.03"], "ablation.baseline": ["0.02"]}
+    for key, few in {"data.hours": ["0.02", "0.03"], "data.subset.hours": ["0.001", "0.003"]}.items():
+        kept |= {key: few, "ablation.baseline": few[:1]} if key in kept else {}
     return [f"{key}={','.join(listed)}" for key, listed in kept.items()]
 
 
