@@ -7,7 +7,8 @@ from asr_verdicts.config import flatten, within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import BEHAVIOUR, FINGERPRINT, ConfiguredRun
 
-REPLICATE_KEYS = ("data.corpus_seed", "data.fold")  # the seed that generates a built-in corpus, and the test fold
+# the seed that generates a built-in corpus, the test fold, and the seed that draws a part of the training set
+REPLICATE_KEYS = ("data.corpus_seed", "data.fold", "data.subset.seed")
 
 Differing = dict[str, list[object]]  # dotted keys of configs, each with its different values
 
@@ -99,8 +100,8 @@ def _follows_from_another(key: str, keys: Iterable[str], known: References) -> b
 def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
     """Return the keys that change with the seed and are the same in all arms.
 
-    If every seed has its own corpus (data.corpus_seed) or its own test speakers (data.fold), these are replicates, not
-    differences between arms.
+    If every seed has its own corpus (data.corpus_seed), test speakers (data.fold) or part of the training set
+    (data.subset.seed), these are replicates, not differences between arms.
     """
     keys = [key for key in REPLICATE_KEYS if _changes_with_seed(runs, key)]
     return [*keys, FINGERPRINT] if keys else []

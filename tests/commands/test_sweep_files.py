@@ -63,7 +63,7 @@ def speech(cfg: Any, folder: Path) -> list[str]:
         return [f"data.root={few_of_speechocean762(folder / 'speechocean762')}", "data.held_out=null"]
     if not on_librispeech(cfg):
         return SHORT_SPEECH
-    named = "data.named={clean460: [dev-clean-2], full960: [train-clean-5, dev-clean-2]}"
+    named = "data.named={clean100: [train-clean-5], clean460: [dev-clean-2], full960: [train-clean-5, dev-clean-2]}"
     return [f"data.root={shared_data('librispeech-mini/LibriSpeech')}", named, "model=tiny", *MINI[1:]]
 
 
@@ -84,8 +84,8 @@ def miniature(cfg: Any) -> list[str]:
     longest = max(values, key=lambda key: (key != "seed", len(values[key])))
     varied = list(cfg.ablation.factor) if "contrasts" in cfg.ablation else [longest]
     kept = {key: two(listed, cfg) if key in varied else listed[:1] for key, listed in values.items()}
-    if "data.hours" in kept:
-        kept |= {"data.hours": ["0.02", "0.03"], "ablation.baseline": ["0.02"]}
+    for key, few in {"data.hours": ["0.02", "0.03"], "data.subset.hours": ["0.001", "0.003"]}.items():
+        kept |= {key: few, "ablation.baseline": few[:1]} if key in kept else {}
     return [f"{key}={','.join(listed)}" for key, listed in kept.items()]
 
 

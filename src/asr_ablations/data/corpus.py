@@ -3,13 +3,14 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypedDict, TypeVar
 
 from asr_ablations.data.index import SplitIndex, note
+from asr_ablations.data.subset import Subset
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.files import expanded, format_override, typed
@@ -32,6 +33,7 @@ class CorpusOptions(TypedDict):
     language: str
     max_seconds: float | None
     max_evaluated_seconds: float | None
+    subset: Mapping[str, object] | None
     normalise: str
     on_bad: str
 
@@ -45,6 +47,7 @@ class Corpus(ABC):
       whisper (Whisper's English normalizer)
     - max_seconds, max_evaluated_seconds: longer utterances are left out of training, or of validation and test; null
       for no limit
+    - subset: hours and seed of the part of the training set that is used, or null for all of it; see data.subset
     - on_bad: `stop` to refuse a corpus with unusable utterances, or `skip` to leave them out with a warning
     """
 
@@ -62,7 +65,8 @@ class Corpus(ABC):
         max_seconds: float | None,
         max_evaluated_seconds: float | None,
         on_bad: str,
-        normalise: str = "case",  # a user's own yaml may lack this key
+        normalise: str = "case",  # a user's own yaml may lack this key and the next
+        subset: Mapping[str, object] | None = None,
     ) -> None:
         self.root = expanded(root, "data.root") if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
@@ -77,6 +81,7 @@ class Corpus(ABC):
         self.language, self.normalise, self.on_bad = language, normalise, on_bad
         self.normalised = normalisation(normalise, language, "data.normalise", lower)  # fold would change ß and ς
         self.max_seconds, self.max_evaluated_seconds = max_seconds, max_evaluated_seconds
+        self.subset = None if subset is None else Subset(subset)
         self.thorough = on_bad == "skip"  # skipping needs all unusable utterances before training starts
         self._read: dict[str, Utterances] = {}
 
@@ -126,7 +131,11 @@ class Corpus(ABC):
         return list(dict.fromkeys(["train", *self.validation, *self.test]))
 
     def read_set(self, name: str) -> Utterances:
-        return Utterances.join([self.read(split) for split in (self.train if name == "train" else [name])])
+        """Return all utterances of a set, or of "train" those in `subset`. Raises UsageError if it is too large."""
+        if name != "train":
+            return self.read(name)
+        training = Utterances.join([self.read(split) for split in self.train])
+        return training if self.subset is None else self.subset.draw(training, self.max_seconds)
 
     def folders(self) -> list[str]:
         """Return the names of all splits, with training first."""

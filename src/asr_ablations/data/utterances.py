@@ -136,6 +136,9 @@ class Utterances(Sequence[Utterance]):
         """Return the utterances at these indices, or those for which a mask is true."""
         return Utterances(self.texts, self.numbers, self.rows[indices])
 
+    def usable(self) -> "Utterances":
+        return self.take(~self.has("fault"))
+
     def with_faults(self, faults: Mapping[int, str]) -> "Utterances":
         """Return the utterances with new faults, given by index."""
         if not faults:

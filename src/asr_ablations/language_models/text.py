@@ -43,8 +43,7 @@ def collect(
 
 def transcripts(corpus: Corpus, name: str) -> list[str]:
     """Return the transcripts of the usable utterances of a set. name: "train", or a split."""
-    splits = corpus.train if name == "train" else [name]
-    return [utterance.text for split in splits for utterance in corpus.read(split) if not utterance.fault]
+    return [*corpus.read_set(name).usable().strings("text")]
 
 
 def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from functools import partial
 
 from asr_ablations.comparison.arm_differences import differences_of_arms
+from asr_ablations.comparison.data_scale import ScalePoint, crossings, data_scale
 from asr_ablations.comparison.derived_tables import (
     BANDS,
     gradients,
@@ -94,6 +95,28 @@ def noise_section(comparison: Comparison) -> Section:
             "with 95 % intervals. They need not add up to 1, because the sources interact."
         ],
     )
+
+
+def data_scale_section(comparison: Comparison) -> Section:
+    """Show the error rate against hours of training speech, with slopes and crossings."""
+    rows, metric = data_scale(comparison), comparison.design.metric
+    lines = [
+        "per doubling: change for each doubling of the hours since the row above, from means over runs and without an "
+        "interval. The verdicts judge the differences.",
+        *(
+            f"On {name} the curves of {first} and {second} cross at about {hours:.3g} hours."
+            for name, first, second, hours in crossings(rows)
+        ),
+    ]
+    columns: dict[str, Callable[[ScalePoint], str]] = {
+        "set": lambda row: row.set,
+        "arms": lambda row: row.series,
+        "hours": lambda row: f"{row.hours:.3g}",
+        "n": lambda row: str(row.n),
+        metric.heading: lambda row: metric.spread(row.mean, row.deviation),
+        "per doubling": lambda row: "" if row.doubling is None else metric.text(row.doubling, sign=True),
+    }
+    return tabulate(f"{metric.label} against hours of training speech", rows, columns, lines)
 
 
 def search_section(comparison: Comparison) -> Section:
@@ -312,6 +335,7 @@ def sections(comparison: Comparison) -> list[Section]:
         noise_section(comparison),
         search_section(comparison),
         *rate_sections(comparison),
+        data_scale_section(comparison),
         training_section(comparison),
         evidence_section(comparison),
         frequency_section(comparison),
@@ -342,6 +366,7 @@ def _build_contents(comparison: Comparison, rows: Sequence[TableRow]) -> tuple[J
         "reached": [_without(("seconds", "cost"), time) for time in reached],
         "equal": [row for row in equal if row["axis"] != "seconds"],
         "noise_sources": [asdict(row) for row in noise_sources(comparison)],
+        "data_scale": [asdict(row) for row in data_scale(comparison)],
         "loss_against_wer": [asdict(each) for each in loss_against_wer(comparison.arms, comparison.sets)],
         "gradient_norm": [asdict(row) for row in gradients(comparison.arms)],
         "spent": None if spent is None else _without((*SPENT_TIMES, "plan"), vars(spent)),

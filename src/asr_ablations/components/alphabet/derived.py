@@ -18,7 +18,7 @@ class Derived:
 
     def __call__(self, corpus: Corpus) -> Letters:
         corpus.prepare()
-        texts = corpus.read_set("train").strings("text")
+        texts = corpus.read_set("train").usable().strings("text")
         return Letters.with_separation("".join(sorted(set(" ").union(*texts))), self.separation)
 
     def restore(self, state: Mapping[str, object]) -> Letters:

@@ -87,7 +87,8 @@ class SentencePiece:
 
     def __call__(self, corpus: Corpus) -> Pieces:
         corpus.prepare()
-        return Pieces(_train(tuple(corpus.read_set("train").strings("text")), self.type, self.size))
+        texts = corpus.read_set("train").usable().strings("text")
+        return Pieces(_train(tuple(texts), self.type, self.size))
 
     def restore(self, state: Mapping[str, object]) -> Pieces:
         return Pieces(base64.b64decode(str(state["sentencepiece"])))
