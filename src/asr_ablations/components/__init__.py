@@ -11,6 +11,7 @@ CONTRACTS = {
     "augment": "asr_ablations.data.batch.Augmentation",
     "averaging": "asr_ablations.training.contracts.WeightAveraging",
     "cache": "asr_ablations.data.recording_cache.Cache",
+    "condition": "asr_ablations.training.contracts.Condition",
     "data": "asr_ablations.data.corpus.Corpus",
     "debug": "asr_ablations.training.contracts.Debugging",
     "decoder": "asr_ablations.training.contracts.DecoderFactory",

@@ -38,6 +38,7 @@ from asr_verdicts.config import flatten
 from asr_verdicts.errors import UsageError, choices
 
 LOGGER_LIST = re.compile(r"logger=\[([\w\s,]*)\]")
+CONDITIONS = re.compile(r"conditions=(?:\[([\w\s,]*)\]|(\w+))")
 REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+)=(.*)")
 """Matches two messages of Hydra: an unknown key (with the advice to add it), and a value in place of keys."""
 
@@ -130,7 +131,7 @@ class Loader(ConfigLoaderImpl):
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: list[str]
     ) -> tuple[list[Override], CachingConfigRepository]:
-        parsed = OverridesParser.create().parse_overrides(overrides=separate_loggers(overrides))
+        parsed = OverridesParser.create().parse_overrides(overrides=choose_conditions(separate_loggers(overrides)))
         paths = [str(override.value()) for override in parsed if override.get_key_element() == "hydra.searchpath"]
         key = config_name, str(paths[:1])  # Hydra ignores further ones
         if key not in self._repositories:
@@ -172,6 +173,17 @@ def separate_loggers(overrides: list[str]) -> list[str]:
         match = LOGGER_LIST.fullmatch(word)
         names = dict.fromkeys(filter(None, map(str.strip, match[1].split(",")))) if match else ()
         words += ["logger=several", *(f"+logger@logger.loggers.{name}={name}" for name in names)] if match else [word]
+    return words
+
+
+def choose_conditions(overrides: list[str]) -> list[str]:
+    """Put the file of each condition of conditions=[a,b] under condition.<name>, unless another word does so."""
+    words = list(overrides)
+    for match in filter(None, map(CONDITIONS.fullmatch, overrides)):
+        for name in dict.fromkeys(filter(None, map(str.strip, (match[1] or match[2] or "").split(",")))):
+            place = f"condition@condition.{name}="
+            if name != "null" and not any(word.lstrip("+").startswith(place) for word in overrides):
+                words.append(f"+{place}{name}")
     return words
 
 

@@ -91,7 +91,12 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
     read = {*plain, *chosen, *FREE, *(str(default.package).split(".")[0] for default in users)}
     wrong = [key for key in map(str, cfg) if key not in read]
     for key, values in plain.items():
-        if isinstance(values, dict) and key not in FREE and isinstance(node := cfg._get_node(key), DictConfig):
+        if (
+            isinstance(values, dict)
+            and values
+            and key not in FREE
+            and isinstance(node := cfg._get_node(key), DictConfig)
+        ):
             wrong += [f"{key}.{name}" for name in map(str, node) if name not in values]
     if not wrong:
         return

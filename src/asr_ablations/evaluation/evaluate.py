@@ -16,6 +16,7 @@ from rich.table import Table
 
 from asr_ablations.components.decoder.greedy import Greedy
 from asr_ablations.config.build import build
+from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.outputs import (
     LogProbs,
     Precision,
@@ -24,7 +25,16 @@ from asr_ablations.evaluation.outputs import (
     stored_log_probs,
 )
 from asr_ablations.evaluation.pool import Decoded, Pool, count_processes
-from asr_ablations.evaluation.request import decoder_name, finished_runs
+from asr_ablations.evaluation.request import as_list, decoder_name, finished_runs
+from asr_ablations.evaluation.sets import (
+    HeardSet,
+    build_conditions,
+    describe_sets,
+    hear_sets,
+    list_sets,
+    prepare_sets,
+    separate,
+)
 from asr_ablations.evaluation.tuning import find_tuning_set, tune
 from asr_ablations.language_models.model import RECORD
 from asr_ablations.runs.layout import EVALUATIONS, TIMING
@@ -48,14 +58,14 @@ class DecodingArm(NamedTuple):
     """A request applied to one run.
 
     - request: position of the request in the list of requests
-    - sets: names of the sets to decode
+    - sets: sets to decode, by name
     - activation_sets: names of the sets whose activations are stored
     """
 
     request: int
     cfg: DictConfig
     trained: Trained
-    sets: list[str]
+    sets: dict[str, HeardSet]
     activation_sets: list[str]
     decoder: Decoder
 
@@ -93,7 +103,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
     silence_lightning()
     arms = _load_arms(requests)
     for arm in arms:
-        arm.trained.data.corpus.prepare()
+        prepare_sets(arm.trained, arm.sets, arm.cfg)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with (
         Pool([arm.decoder for arm in arms], count_processes(requests[0].processes)) as pool,
@@ -103,7 +113,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
     stored = {
         stored_activations(arm.trained, name, layers, *_forward_pass(arm.trained)): None
         for arm in arms
-        if (layers := _as_list(arm.cfg.activations.layers))
+        if (layers := as_list(arm.cfg.activations.layers))
         for name in arm.activation_sets
     }
     for file in stored:
@@ -116,6 +126,7 @@ def evaluate(requests: Sequence[DictConfig]) -> list[list[Evaluation]]:
 def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
     """Load every run once, and build a decoder for each request."""
     runs: dict[tuple[Path, str], Trained] = {}
+    others: dict[tuple[Path, str], dict[str, SpeechData]] = {}
     arms = []
     for number, cfg in enumerate(requests):
         for path in finished_runs(Path(str(cfg.run))):
@@ -124,24 +135,24 @@ def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
                 runs[key] = load_run(path, cfg.checkpoint, root=cfg.root)
                 runs[key].cfg.gpus = cfg.gpus
             trained = runs[key]
-            held_out = list(dict.fromkeys([*trained.data.corpus.validation, *trained.data.corpus.test]))
-            sets = _choose("sets", cfg.sets, held_out) or held_out
-            check_layers(trained, _as_list(cfg.activations.layers))
-            activated = _choose("activations.sets", cfg.activations.sets, ["train", *held_out]) or sets
-            arms.append(DecodingArm(number, cfg, trained, sets, activated, build(cfg.decoder)(trained.task.alphabet)))
+            recorded = list_sets(trained, as_list(cfg.corpora), others.setdefault(key, {}))
+            chosen = _choose("sets", cfg.sets, list(recorded)) or list(recorded)
+            sets = hear_sets([recorded[name] for name in chosen], build_conditions(cfg))
+            check_layers(trained, as_list(cfg.activations.layers))
+            own = [*trained.data.corpus.validation, *trained.data.corpus.test]
+            available = list(dict.fromkeys(["train", *own, *sets]))
+            activated = _choose("activations.sets", cfg.activations.sets, available) or list(sets)
+            apart = separate(trained) if cfg.corpora or cfg.conditions else trained
+            arms.append(DecodingArm(number, cfg, apart, sets, activated, build(cfg.decoder)(trained.task.alphabet)))
     return arms
 
 
 def _choose(key: str, value: str | Sequence[str] | None, available: list[str]) -> list[str]:
     """Return the requested names as a list. Raises UsageError if one of them is not available."""
-    for name in _as_list(value):
+    for name in as_list(value):
         if name not in available:
             raise choices(key, name, available)
-    return _as_list(value)
-
-
-def _as_list(value: str | Sequence[str] | None) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or [])
+    return as_list(value)
 
 
 def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evaluation | None:
@@ -149,7 +160,7 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
 
     number: position of the arm's decoder in the pool.
     """
-    tuned_on = find_tuning_set(arm.cfg, arm.decoder, arm.trained.data) if arm.cfg.tune.trials else None
+    tuned_on = find_tuning_set(arm.cfg, arm.decoder, arm.trained.data, arm.sets) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
     log_probs = {name: log_probs_of(arm.trained, name) for name in names}
     # a beam search is slow if the model is unsure
@@ -241,7 +252,6 @@ def _describe_identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[Log
         name = file.parent.name if (file.parent / RECORD).exists() else file.name
         described[key] = {"path": decoder.pop(key), "name": name, "sha256": sha256(file)}
     decoder = {key: value for key, value in decoder.items() if not str(key).endswith(SHA256)}  # included in files
-    corpus = arm.trained.data.corpus
     return {
         "name": decoder_name(arm.cfg),
         "run": arm.trained.folder.name,
@@ -250,7 +260,8 @@ def _describe_identity(arm: DecodingArm, tuning: Json | None, sets: Sequence[Log
         "files": described,
         "tuning": tuning,
         "log_probs": [log_probs.file.name for log_probs in sets],
-        "test_sets": [log_probs.name for log_probs in sets if log_probs.name in corpus.test],
+        "test_sets": [name for name, heard in arm.sets.items() if heard.is_test],
+        **describe_sets(arm.trained, arm.sets),
     }
 
 

@@ -92,8 +92,10 @@ def stored_log_probs(trained: Trained, name: str, device: torch.device, precisio
 
     Raises UsageError if different utterances have the same id.
     """
-    utterances = unique_utterances(name, read_set(trained, name).utterances)
-    file = trained.folder / LOG_PROBS / f"{name}-{log_probs_key(trained, utterances, device)}.npy"
+    speech = read_set(trained, name)
+    utterances = unique_utterances(name, speech.utterances)
+    key = log_probs_key(trained, utterances, device, getattr(speech.store, "condition_key", None))
+    file = trained.folder / LOG_PROBS / f"{name.replace('/', '+')}-{key}.npy"
     if (index := _read_stored(file, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
         _compute(trained, name, utterances, file, device, precision)
@@ -117,11 +119,13 @@ def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Uttera
     return [by_id[id_] for id_ in sorted(by_id)]
 
 
-def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: torch.device) -> str:
+def log_probs_key(
+    trained: Trained, utterances: Iterable[Utterance], device: torch.device, condition: str | None = None
+) -> str:
     """Return twelve hexadecimal digits of a hash over everything that affects log-probabilities.
 
-    It covers the checkpoint, the config, the source of features and model, the utterances with their audio, and the
-    device.
+    It covers the checkpoint, the config, the source of features and model, the utterances with their audio, the device,
+    and the key of the condition in which they are heard, if any.
     """
     nodes = [trained.cfg[group] for group in ("features", "model", "rnn", "norm")]
     return content_key(
@@ -133,6 +137,7 @@ def log_probs_key(trained: Trained, utterances: Iterable[Utterance], device: tor
         utterances=content_hash(list(utterances)),
         device=device.type,
         format=FORMAT,
+        **({} if condition is None else {"condition": condition}),
     )
 
 
@@ -218,8 +223,9 @@ def stored_activations(
 
     speech = read_set(trained, name)
     utterances = unique_utterances(name, speech.utterances)
-    key = content_key(12, outputs=log_probs_key(trained, utterances, device), layers=list(layers), format=FORMAT)
-    file = trained.folder / ACTIVATIONS / f"{name}-{key}.h5"
+    outputs_key = log_probs_key(trained, utterances, device, getattr(speech.store, "condition_key", None))
+    key = content_key(12, outputs=outputs_key, layers=list(layers), format=FORMAT)
+    file = trained.folder / ACTIVATIONS / f"{name.replace('/', '+')}-{key}.h5"
     if file.exists():
         return file
     file.parent.mkdir(exist_ok=True)

@@ -1,11 +1,13 @@
 """The keys of an evaluation, checked before anything is loaded."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
+from asr_ablations.config.targets import options_by_name
 from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
@@ -42,14 +44,31 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
             _check_names("activations.layers", cfg.activations.layers)
         if cfg.activations.layers:
             require("benchmarks", f"activations.layers={list(cfg.activations.layers)}", "h5py")
-        for key in ("sets", "activations.sets"):
+        for key in ("sets", "activations.sets", "corpora", "conditions"):
             _check_names(key, OmegaConf.select(cfg, key))
+        _check_conditions(cfg)
         for key in SPACES:
             if key != "prune_beams" or cfg.tune[key] is not None:
                 _check_space(key, cfg.tune[key])
         if cfg.untrained not in ("skip", "decode"):
             raise choices("untrained", cfg.untrained, ("skip", "decode"))
         check_auto_or_one("gpus", cfg.gpus)
+
+
+def as_list(value: str | Sequence[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def _check_conditions(cfg: DictConfig) -> None:
+    """Raise UsageError for conditions without keys, and for keys of other conditions, which would do nothing."""
+    chosen = as_list(cfg.conditions)
+    for name in chosen:
+        if name not in cfg.condition:
+            raise choices("conditions", name, options_by_name("condition"))
+    for name in map(str, cfg.condition):
+        if name not in chosen:
+            raise UsageError(f"condition.{name}: expected it among conditions=[{','.join(chosen)}]")
+    whole("condition_seed", cfg.condition_seed, 0, 2**32 - 1)
 
 
 def _check_names(key: str, value: object) -> None:

@@ -1,6 +1,7 @@
 """Tuning of a decoder's weights by the WER on a validation set, with stored log-probabilities."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -11,6 +12,7 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.evaluation.outputs import LogProbs
 from asr_ablations.evaluation.pool import Pool
 from asr_ablations.evaluation.request import decoder_name
+from asr_ablations.evaluation.sets import HeardSet
 from asr_ablations.runs.layout import TUNING
 from asr_ablations.tools.content_keys import content_key
 from asr_ablations.training.contracts import Decoder
@@ -19,11 +21,11 @@ from asr_verdicts.files import Json, write_csv, write_json
 from asr_verdicts.record import rates
 
 
-def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
+def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData, sets: Mapping[str, HeardSet]) -> str:
     """Return the name of the validation set to tune on.
 
-    Raises UsageError if `tune.set` is not a validation set or shares utterances with a test set, and if the decoder has
-    no weights to tune.
+    Raises UsageError if `tune.set` is not a validation set or shares utterances with a test set, also one of another
+    corpus in `sets`, and if the decoder has no weights to tune.
     """
     corpus = data.corpus
     if not getattr(decoder, "tuned", ()):
@@ -33,8 +35,10 @@ def find_tuning_set(cfg: DictConfig, decoder: Decoder, data: SpeechData) -> str:
     if name not in corpus.validation:
         raise choices("tune.set", name, corpus.validation)
     spoken = set(corpus.read(name).strings("content"))
-    for test in corpus.test:
-        if spoken.intersection(corpus.read(test).strings("content")):
+    tests = {test: corpus.read(test) for test in corpus.test}
+    tests |= {heard.recorded: heard.data.corpus.read(heard.split) for heard in sets.values() if heard.is_test}
+    for test, utterances in tests.items():
+        if spoken.intersection(utterances.strings("content")):
             raise UsageError(f"tune.set={name}: refused, because it shares utterances with the test set {test}")
     return name
 

@@ -64,7 +64,10 @@ class Progress:
 class EvaluationRecord:
     """The keys of <run>/evaluations/<name>.json that comparisons need: the results of a decoder on a trained model.
 
-    files: name and sha256 of each file that the decoder reads. tuning: set, trials and chosen values, if it was tuned.
+    - files: name and sha256 of each file that the decoder reads
+    - tuning: set, trials and chosen values, if it was tuned
+    - condition: options and seed of each condition in which sets were heard
+    - corpora: number of utterances and hash of the content of each set of another corpus
     """
 
     name: str
@@ -75,6 +78,8 @@ class EvaluationRecord:
     tuning: Config | None
     test_sets: list[str]
     ablation: Config | None = None
+    condition: dict[str, Config] = field(default_factory=dict)
+    corpora: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

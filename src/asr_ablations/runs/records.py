@@ -215,24 +215,66 @@ def read_evaluations(folder: Path, run: Record) -> list[Record]:
         raise UsageError(f"{folder}: holds no evaluations; create one: {command}")
     evaluations = [read_record(file, EvaluationRecord) for file in files]
     decoders = [_describe_decoder(evaluation) for evaluation in evaluations]
-    labels = _label([evaluation.name for evaluation in evaluations], decoders, [file.stem for file in files])
     first = evaluations[0].ablation
     ablation = first if all(evaluation.ablation == first for evaluation in evaluations) else None
     id_ = run.model.partition("/")[0]
     others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
-    return [
+    records = [
         replace(
             run,
             folder=file.with_suffix(""),
-            config={**run.config, "ablation": ablation, "decoder": decoder, "checkpoint": evaluation.checkpoint},
-            overrides=[*others, f"decoder={label}"],
+            config={
+                **run.config,
+                "ablation": ablation,
+                "decoder": decoder,
+                "checkpoint": evaluation.checkpoint,
+                **({"condition": evaluation.condition} if evaluation.condition else {}),
+                **({"corpora": evaluation.corpora} if evaluation.corpora else {}),
+            },
             summary=replace(run.summary, sets=evaluation.sets, test_sets=evaluation.test_sets),
             metrics=[],
             utterances=_read_all_utterances(utterances_of(file), evaluation.sets),
             model=f"{id_}/{evaluation.checkpoint}" if id_ else "",
         )
-        for file, evaluation, decoder, label in zip(files, evaluations, decoders, labels, strict=True)
+        for file, evaluation, decoder in zip(files, evaluations, decoders, strict=True)
     ]
+    joined = _join_sets(records)
+    names = {file.stem: evaluation.name for file, evaluation in zip(files, evaluations, strict=True)}
+    stems = [record.folder.name for record in joined]
+    labels = _label([names[stem] for stem in stems], [record.config["decoder"] for record in joined], stems)
+    return [
+        replace(record, overrides=[*others, f"decoder={label}"]) for record, label in zip(joined, labels, strict=True)
+    ]
+
+
+def _join_sets(evaluations: Sequence[Record]) -> list[Record]:
+    """Join evaluations of the same decoder on different sets to one record, as if one command had decoded all of them.
+
+    Evaluations with a set in common stay apart, and so do those whose conditions have the same name and other options.
+    """
+    joined: list[Record] = []
+    for new in evaluations:
+        for place, old in enumerate(joined):
+            alike = all(old.config.get(key) == new.config.get(key) for key in ("decoder", "checkpoint", "ablation"))
+            merged = {key: _merge(old.config.get(key), new.config.get(key)) for key in ("condition", "corpora")}
+            if alike and None not in merged.values() and old.summary.sets.keys().isdisjoint(new.summary.sets):
+                sets, tests = {**old.summary.sets, **new.summary.sets}, [*old.summary.test_sets, *new.summary.test_sets]
+                joined[place] = replace(
+                    old,
+                    config={**old.config, **{key: value for key, value in merged.items() if value}},
+                    summary=replace(old.summary, sets=sets, test_sets=tests),
+                    utterances=[*old.utterances, *new.utterances],
+                )
+                break
+        else:
+            joined.append(new)
+    return joined
+
+
+def _merge(first: Config | None, second: Config | None) -> Config | None:
+    """Return the keys of both; None if one has another value for a key of the other."""
+    one, other = first or {}, second or {}
+    return None if any(one[key] != other[key] for key in one.keys() & other.keys()) else {**one, **other}
 
 
 def _read_all_utterances(path: Path, sets: Mapping[str, SetResult]) -> list[UtteranceRow]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import Logger
@@ -123,6 +124,19 @@ class Decoder(Protocol):
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor) -> list[str]:
         """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, with a single space between words and no others."""
+
+
+class Condition(Protocol):
+    """condition: alters the recordings that an evaluation decodes. Random draws come from `rng` alone.
+
+    `rng` is seeded by `condition_seed` and the utterance's id, so every run and process hears the same recording.
+    """
+
+    changes: bool
+    """Whether it changes any samples. If not, sets keep their name and log-probabilities of the plain recordings."""
+
+    def __call__(self, samples: np.ndarray, id_: str, rng: np.random.Generator) -> np.ndarray:
+        """Return int16 samples (S,) for the samples (S,) of an utterance at 16 kHz. S may be 0."""
 
 
 class DecoderFactory(Protocol):
