@@ -164,7 +164,7 @@ def _find_node(run: ConfiguredRun, root: str) -> object:
 
 
 # groups whose option `none` becomes null in the config
-NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
+NULL_GROUPS = ("auxiliary", "averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
 
 
 def choice_of(run: ConfiguredRun, root: str) -> str:
