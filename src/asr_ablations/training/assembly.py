@@ -104,8 +104,8 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         task.cutting = order
     if getattr(task.loss, "views", 1) > 1 and not _differs_between_views(augment, features.size, task.loss):
         raise UsageError(
-            "loss=cr_ctc: the two views would be equal, because augment changes no features: expected augment="
-            "specaugment, warp_specaugment, speed_specaugment or another one that does"
+            "loss=cr_ctc: both views of an utterance would be equal, because augment does not change features: "
+            "expected augment=specaugment, speed_specaugment or warp_specaugment"
         )
     task.sixteen_bit_copies = cfg.precision == MASTER
     task.callbacks = callbacks

@@ -25,10 +25,8 @@ def draw_model(model: AcousticModel, features: int) -> str:
     lines = [("features", "", f"(B, T, {features})", "")]
     shapes = _trace_shapes(recognising, features)
     for name, shape in shapes.items():
-        part, parents = (
-            recognising.get_submodule(name),
-            [other for other in shapes if other and name.startswith(f"{other}.")],
-        )
+        part = recognising.get_submodule(name)
+        parents = [other for other in shapes if other and name.startswith(f"{other}.")]
         label = "  " * len(parents) + name.removeprefix(f"{parents[-1]}." if parents else "")
         count = sum(weights.numel() for weights in part.parameters())
         lines.append((label, type(part).__name__, shape, f"{count:,}" if count else ""))

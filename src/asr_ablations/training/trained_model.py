@@ -112,7 +112,8 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     """Copy weights and running statistics from a checkpoint to the task's model.
 
     expected: the SHA-256 that the file must have. parts: names of the layers to copy, as in model.txt, for example
-    `recurrent` or `recurrent.0`; None copies all but an auxiliary loss (`auxiliary`). Raise UsageError for another file, and for weights that do not fit.
+    `recurrent` or `recurrent.0`; None copies all but an auxiliary loss, whose name is `auxiliary`. Raise UsageError for
+    another file, and for weights that do not fit.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: the SHA-256 of {file} is {actual}")
