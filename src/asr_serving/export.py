@@ -24,6 +24,7 @@ from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import ENVIRONMENT, SUMMARY
 from asr_ablations.runs.reader import read_data, read_environment, read_overrides, read_summary
 from asr_ablations.tools.masks import normalise_utterances
+from asr_ablations.training.auxiliary import count_parameters, without_auxiliary
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.errors import UsageError
@@ -41,7 +42,7 @@ def card(trained: Trained, file: str) -> str:
     summary = read_summary(trained.folder) if finished else NO_SUMMARY
     environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else Environment()
     sets = read_data(trained.folder).sets if finished else {}
-    parameters = sum(p.numel() for p in trained.task.parameters())
+    parameters = count_parameters(trained.task.model)
     code, corpus, symbols = environment.code, trained.data.corpus, trained.task.alphabet.symbols
     spelled = " ".join("space" if symbol == " " else f"`{symbol}`" for symbol in symbols)
     units = "characters" if trained.task.alphabet.spells else "pieces of words"
@@ -236,7 +237,7 @@ class Graph(nn.Module):
     def __init__(self, task: CTCTask, int16: bool) -> None:
         super().__init__()
         self.features = copy.deepcopy(task.features).float().cpu()
-        self.model = copy.deepcopy(task.model).float().cpu()
+        self.model = without_auxiliary(task.model).float().cpu()
         self.scale = 1 / 32768 if int16 else 1.0
         self.padding = next(n for n in range(1, 1 << 20) if task.output_frames(torch.tensor([n])) > 0)
         replace(self.features, PowerSpectrum, ConvolvedSpectrum)

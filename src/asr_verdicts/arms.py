@@ -157,7 +157,7 @@ def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Seq
 
 
 # groups whose option `none` becomes null in the config
-NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
+NULL_GROUPS = ("auxiliary", "averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
 
 
 def choice_of(run: ConfiguredRun, root: str) -> str:

@@ -108,7 +108,7 @@ def _check_gradients(task: CTCTask) -> str | None:
     task.train()
     task.zero_grad()
     task.loss.prepare({}, torch.device("cpu"))
-    loss = task.scored(replace(_make_noise(), targets=targets, target_lengths=lengths, ids=["a", "b", "c", "d"])).loss
+    loss = task.scored(replace(_make_noise(), targets=targets, target_lengths=lengths, ids=["a", "b", "c", "d"])).total
     if not loss.isfinite():
         return f"the loss is {loss.item()}"
     loss.backward()

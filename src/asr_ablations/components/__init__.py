@@ -9,6 +9,7 @@ each group check the promises in the docstring.
 CONTRACTS = {
     "alphabet": "asr_ablations.data.batch.AlphabetFactory",
     "augment": "asr_ablations.data.batch.Augmentation",
+    "auxiliary": "asr_ablations.training.contracts.AuxiliaryFactory",
     "averaging": "asr_ablations.training.contracts.WeightAveraging",
     "cache": "asr_ablations.data.recording_cache.Cache",
     "condition": "asr_ablations.training.contracts.Condition",

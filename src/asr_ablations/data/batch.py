@@ -25,6 +25,7 @@ class Batch:
     - target_lengths: number of labels (B,), on the CPU
     - features: float16 frames (sum of frames, F) if features are cached; then `audio` is empty
     - frame_labels: label of each output frame (B, T) if utterances are cut into chunks
+    - views: number of times that the utterances occur, augmented differently; the first B/views are the first view
     """
 
     audio: torch.Tensor
@@ -35,6 +36,7 @@ class Batch:
     texts: list[str]
     features: torch.Tensor | None = None
     frame_labels: torch.Tensor | None = None
+    views: int = 1
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -58,6 +60,18 @@ class Batch:
         """Return float32 features (B, T, F), padded with zeros, on their device. frames: number of frames (B,)."""
         assert self.features is not None
         return _pad(self.features.float(), frames)
+
+    def repeat(self, views: int) -> "Batch":
+        """Return a batch whose targets and names occur `views` times. Its audio is not repeated."""
+        return replace(
+            self,
+            lengths=self.lengths.repeat(views),
+            targets=self.targets.repeat(views),
+            target_lengths=self.target_lengths.repeat(views),
+            ids=self.ids * views,
+            texts=self.texts * views,
+            views=views,
+        )
 
     def padding(self) -> float:
         """Return the share of padding in the padded batch, from 0 to 1."""

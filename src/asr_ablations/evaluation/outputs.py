@@ -27,6 +27,7 @@ from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import ACTIVATIONS, LOG_PROBS
 from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_record
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
+from asr_ablations.training.auxiliary import is_auxiliary
 from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import whole_file, write_json
@@ -205,6 +206,7 @@ def halved(row: np.ndarray) -> np.ndarray:
 def check_layers(trained: Trained, layers: Sequence[str]) -> None:
     """Raise UsageError with the names of the model's layers if one of the given names is not among them."""
     names = [name.removeprefix(MODEL) for name, _ in trained.task.named_modules() if name.startswith(MODEL)]
+    names = [name for name in names if not is_auxiliary(name)]
     for name in layers:
         if name not in names:
             raise choices("activations.layers", name, [other for other in names if other.count(".") < 2])

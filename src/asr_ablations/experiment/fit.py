@@ -27,6 +27,7 @@ from asr_ablations.tools.files import typed
 from asr_ablations.tools.machine import peak_memory, rank
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import STREAMS, get_seed, trainer
+from asr_ablations.training.auxiliary import count_parameters
 from asr_ablations.training.callbacks.largest_batch import LargestBatch
 from asr_ablations.training.callbacks.progress import ProgressBar
 from asr_ablations.training.callbacks.tables import ExampleTranscripts, MetricsTable, StepLosses
@@ -173,7 +174,7 @@ class TrainingRun:
             sets={name: SetResult(**vars(rates(s.rows)), loss=s.loss) for name, s in sets.items() if s.rows},
             test_sets=list(self.data.corpus.test),
             best_validation_wer=min((wer for wer in wers if wer is not None), default=None),
-            parameters=sum(p.numel() for p in self.task.model.parameters()),
+            parameters=count_parameters(self.task.model),
             epochs=self.fitter.current_epoch,
             steps=self.fitter.global_step,
             train_utterances=len(self.data.sets["train"]),

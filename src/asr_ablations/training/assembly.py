@@ -19,23 +19,25 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from asr_ablations.config.build import build, read_content, reword_error
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.batch import Count
+from asr_ablations.data.batch import Augmentation, Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.native import extension as native
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.random_streams import stream
+from asr_ablations.training.auxiliary import AUXILIARY
 from asr_ablations.training.contracts import (
     AcousticModel,
     Checkpoint,
     CuttingOrder,
     Features,
     FrameLoss,
+    Loss,
     OptimizerFactory,
     TrainingCallbacks,
 )
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
-from asr_ablations.training.task import CTCTask, StepOnValidation
+from asr_ablations.training.task import CTCTask, StepOnValidation, view_seeds
 from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
 
@@ -60,10 +62,13 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     for word in cfg.get("overrides") or []:
         if (group := str(word).lstrip("+").partition("=")[0].partition(".")[0]) in getattr(model, "unread", ()):
             raise UsageError(f"{word}: this model has no {group}, so it would change nothing")
+    assert isinstance(model, nn.Module)
+    if (auxiliary := _build_optional(cfg.auxiliary)) is not None:
+        with torch.random.fork_rng([]):  # so that the model's own weights are those without an auxiliary
+            model.add_module(AUXILIARY, auxiliary(model, features.size, alphabet.outputs))
     build(cfg.init)(model)
     callbacks = build_callbacks(cfg)
     # refuses wrong values before the corpus is prepared; the optimizer itself is built when device and steps are known
-    assert isinstance(model, nn.Module)
     _called(cfg.schedule, _called(cfg.optimizer, model.parameters()), total_steps=10)
     torch.manual_seed(stream(get_seed(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
@@ -85,6 +90,11 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     order = build(cfg.order)
     order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # an order checks its values when it is called
     if isinstance(order, CuttingOrder):
+        if auxiliary is not None:
+            raise UsageError(
+                "order=chunked: an auxiliary loss needs whole utterances: expected auxiliary=none, or order=bucketed, "
+                "shuffled, sortagrad or sorted"
+            )
         if not isinstance(task.loss, FrameLoss):
             raise UsageError(
                 "order=chunked: CTC cannot train on chunks, because its labels belong to a whole utterance and not to "
@@ -92,6 +102,11 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
                 "order=bucketed, shuffled, sortagrad or sorted"
             )
         task.cutting = order
+    if getattr(task.loss, "views", 1) > 1 and not _differs_between_views(augment, features.size, task.loss):
+        raise UsageError(
+            "loss=cr_ctc: both views of an utterance would be equal, because augment does not change features: "
+            "expected augment=specaugment, speed_specaugment or warp_specaugment"
+        )
     task.sixteen_bit_copies = cfg.precision == MASTER
     task.callbacks = callbacks
     data = SpeechData(
@@ -109,6 +124,17 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         batches=None if callbacks.debug is None else callbacks.debug.batches,
     )
     return task, data
+
+
+def _differs_between_views(augment: Augmentation, size: int, loss: Loss) -> bool:
+    """Return whether an augmentation changes features (B, T, F = size) differently in each view of a batch."""
+    ids, features = [f"view {i}" for i in range(16)], torch.linspace(-1, 1, 200 * size).reshape(1, 200, size)
+    lengths = torch.full((len(ids),), 200)
+    first, *others = (
+        augment(features.expand(len(ids), -1, -1), lengths, ids, seed, 0)
+        for seed in view_seeds(0, getattr(loss, "views", 1))
+    )
+    return not any(torch.equal(first, other) for other in others)
 
 
 def get_seed(cfg: DictConfig, name: str) -> int:

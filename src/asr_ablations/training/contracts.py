@@ -199,7 +199,11 @@ class GradientTreatment(Protocol):
 
 
 class Loss(Protocol):
-    """loss: computes the number to minimise from log-probabilities."""
+    """loss: computes the number to minimise from log-probabilities.
+
+    Optional attribute: `views`, the number of times that a training batch is augmented. The views follow each other in
+    one batch, whose `views` is that number.
+    """
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
         """Prepare the loss for the data. Every rank calls this before the first step."""
@@ -237,6 +241,32 @@ class Penalty(Protocol):
 
     def __call__(self, model: nn.Module) -> torch.Tensor:
         """Return the penalty () in nats, in float32 and with gradients."""
+
+
+class Auxiliary(Protocol):
+    """A loss on the activations of a layer that training adds to the main loss. It is also an nn.Module.
+
+    It is part of the model's weights, but not of recognition. Its result does not depend on padding.
+    """
+
+    name: str
+    """Its name in metrics.csv, as in train/inter_ctc."""
+    layer: str
+    """Name of the layer, as in model.txt, whose output (B, T', D) has a row for each output frame."""
+    weight: float
+    """Factor of the loss. The main loss has the factor 1."""
+
+    def __call__(self, activations: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """(activations (B, T', D), lengths (B,) in output frames, batch) → loss () in nats, float32.
+        The loss and its gradients are finite even for length 0 and an empty transcript.
+        """
+
+
+class AuxiliaryFactory(Protocol):
+    """auxiliary: builds a loss on a layer of a new model, which learns together with the model."""
+
+    def __call__(self, model: nn.Module, features: int, outputs: int, /) -> nn.Module:
+        """Build an Auxiliary for a model with F = features and V = outputs. Raise UsageError for an unknown layer."""
 
 
 class ParallelTraining(pl.Callback, ABC):

@@ -1,11 +1,11 @@
 """Draw a model as text: layers in the order of a forward pass, with shapes and parameters."""
 
-import copy
 from functools import partial
 
 import torch
 from torch import nn
 
+from asr_ablations.training.auxiliary import without_auxiliary
 from asr_ablations.training.contracts import AcousticModel
 
 PROBES = ((2, 400), (3, 600))
@@ -19,12 +19,14 @@ def draw_model(model: AcousticModel, features: int) -> str:
 
     B is the size of the batch, and T the number of feature frames. T/4 is about a quarter of T, because convolutions
     treat the ends differently. The model and the random state do not change.
+    An auxiliary loss is left out.
     """
-    assert isinstance(model, nn.Module)
+    recognising = without_auxiliary(model).eval()
     lines = [("features", "", f"(B, T, {features})", "")]
-    shapes = _trace_shapes(copy.deepcopy(model).eval(), features)
+    shapes = _trace_shapes(recognising, features)
     for name, shape in shapes.items():
-        part, parents = model.get_submodule(name), [other for other in shapes if other and name.startswith(f"{other}.")]
+        part = recognising.get_submodule(name)
+        parents = [other for other in shapes if other and name.startswith(f"{other}.")]
         label = "  " * len(parents) + name.removeprefix(f"{parents[-1]}." if parents else "")
         count = sum(weights.numel() for weights in part.parameters())
         lines.append((label, type(part).__name__, shape, f"{count:,}" if count else ""))

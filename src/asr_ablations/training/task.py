@@ -18,6 +18,8 @@ from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Augmentation, Batch
 from asr_ablations.tools.masks import normalise_utterances, valid_frames
 from asr_ablations.tools.matrix_products import exact_products
+from asr_ablations.tools.random_streams import stream
+from asr_ablations.training.auxiliary import Activations, auxiliary_of
 from asr_ablations.training.contracts import (
     AcousticModel,
     Checkpoint,
@@ -93,13 +95,24 @@ class Chunks:
         return replace(self._batch, ids=ids, texts=texts, frame_labels=self._labels.gather(1, place))
 
 
+def view_seeds(seed: int, views: int) -> list[int]:
+    """Return the seed of the augmentation for each view of a batch. The first one is `seed` itself."""
+    return [seed, *(stream(seed, "view", view) for view in range(1, views))]
+
+
 class ScoredBatch(NamedTuple):
-    """A training batch with its loss () in nats. If utterances are cut, the other fields describe the chunks."""
+    """A training batch with its loss () in nats. If utterances are cut, the other fields describe the chunks.
+
+    auxiliary: the auxiliary loss () in nats before its weight, or None if there is none.
+    total: the loss plus the weighted auxiliary loss () in nats.
+    """
 
     loss: torch.Tensor
     log_probs: torch.Tensor
     lengths: torch.Tensor
     batch: Batch
+    auxiliary: torch.Tensor | None
+    total: torch.Tensor
 
 
 class CTCTask(pl.LightningModule):
@@ -188,32 +201,46 @@ class CTCTask(pl.LightningModule):
             return logits.float().log_softmax(dim=-1), lengths
 
     def scored(self, batch: Batch) -> ScoredBatch:
-        """Compute the loss of a training batch, with the augmentation of the current epoch."""
+        """Compute the losses of a training batch, with the augmentation of the current epoch."""
         features, lengths = self.normalised_features(batch)
         with exact_products():
-            features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
+            views = [
+                self.augment(features, lengths, batch.ids, seed, self.current_epoch)
+                for seed in view_seeds(self.augment_seed, getattr(self.loss, "views", 1))
+            ]
+        if len(views) == 1:
+            (features,) = views
+        else:
+            features, lengths, batch = torch.cat(views), lengths.repeat(len(views)), batch.repeat(len(views))
+        added = None
         if self.cutting is None:
-            log_probs, lengths = self.log_probs(features, lengths)
+            with Activations(self.model) as activations:
+                log_probs, lengths = self.log_probs(features, lengths)
+            added = activations.loss(lengths, batch)
         else:
             chunks = Chunks(self.cutting, self.loss, batch, features, lengths)
             log_probs, lengths = self.log_probs(chunks.features, chunks.lengths)
             batch = chunks.labelled(lengths, log_probs.shape[1])
-        return ScoredBatch(self.loss(log_probs, lengths, batch), log_probs, lengths, batch)
+        loss, auxiliary = self.loss(log_probs, lengths, batch), auxiliary_of(self.model)
+        total = loss if added is None or auxiliary is None else loss + auxiliary.weight * added
+        return ScoredBatch(loss, log_probs, lengths, batch, added, total)
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        """Return the loss of a batch plus the penalty of the weights, in nats. Log them separately."""
+        """Return the loss of a batch plus auxiliary loss and penalty, in nats. Log them separately."""
         padding = batch.padding()
-        loss, log_probs, lengths, batch = self.scored(batch)
+        loss, log_probs, lengths, batch, added, total = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
         # the mean over ranks, or the first rank's loss if ranks must not wait for each other
         together, weight = self.ranks_step_together, self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self._log_step("train/padding_percent", 100 * padding)
+        if added is not None and (auxiliary := auxiliary_of(self.model)) is not None:
+            self._log_step(f"train/{auxiliary.name}", added)
         if self.penalty is None:
-            return loss
+            return total
         penalty = self.penalty(self.model)
         self._log_step("train/penalty", penalty.detach())
-        return loss + penalty
+        return total + penalty
 
     def on_validation_epoch_start(self) -> None:
         """Make all ranks validate the first rank's model. Lightning calls this after the callbacks' hooks."""

@@ -19,6 +19,7 @@ from asr_ablations.runs.reader import first_line, read_checkpoint, read_config
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
+from asr_ablations.training.auxiliary import is_auxiliary
 from asr_ablations.training.checkpoints import FOR_TRAINING_ONLY
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
@@ -111,7 +112,8 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     """Copy weights and running statistics from a checkpoint to the task's model.
 
     expected: the SHA-256 that the file must have. parts: names of the layers to copy, as in model.txt, for example
-    `recurrent` or `recurrent.0`; None copies all. Raise UsageError for another file, and for weights that do not fit.
+    `recurrent` or `recurrent.0`; None copies all but an auxiliary loss, whose name is `auxiliary`. Raise UsageError for
+    another file, and for weights that do not fit.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: the SHA-256 of {file} is {actual}")
@@ -120,6 +122,8 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     given = {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
     assert isinstance(task.model, torch.nn.Module)
     model = _select_tensors(task.model.state_dict())
+    if not any(map(is_auxiliary, parts or ())):
+        given, model = ({key: each[key] for key in each if not is_auxiliary(key)} for each in (given, model))
     for part in parts or ():
         if not _choose_parts(model, [part]):
             raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in model}))
@@ -127,8 +131,8 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     if problems := _compare(chosen, _choose_parts(given, parts)):
         hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
-    last = next(reversed(model), "").rpartition(".")[0]
-    if any(key.startswith(f"{last}.") for key in chosen):
+    last = next((key for key in reversed(model) if not is_auxiliary(key)), "").rpartition(".")[0]
+    if any(key.startswith(f"{last}.") or is_auxiliary(key) for key in chosen):
         try:
             task.alphabet.check_state(checkpoint.get("alphabet"))
         except ValueError as error:

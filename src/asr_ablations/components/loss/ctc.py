@@ -32,14 +32,16 @@ class CTC:
         """Do nothing, because CTC only needs the transcripts of a batch."""
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        return self.reduction(self.nats(log_probs, lengths, batch), batch.target_lengths)
+
+    def nats(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Compute the loss (B,) of each utterance in nats."""
         counts = batch.target_lengths
         if usable(log_probs.device.type):
-            nats = device_ctc(log_probs, batch.targets, lengths, counts)
-        elif log_probs.requires_grad and native.usable(log_probs):
-            nats = native.ctc(log_probs, batch.targets, lengths, counts)
-        else:
-            nats = ctc_loss(log_probs.transpose(0, 1), batch.targets, lengths, counts, blank=0, reduction="none")
-        return self.reduction(nats, counts)
+            return device_ctc(log_probs, batch.targets, lengths, counts)
+        if log_probs.requires_grad and native.usable(log_probs):
+            return native.ctc(log_probs, batch.targets, lengths, counts)
+        return ctc_loss(log_probs.transpose(0, 1), batch.targets, lengths, counts, blank=0, reduction="none")
 
     def weight(self, batch: Batch) -> int:
         return self.reduction.weight(batch)

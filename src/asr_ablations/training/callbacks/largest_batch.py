@@ -65,7 +65,7 @@ def _fits(
         with torch.random.fork_rng(devices):
             room = [torch.empty_like(weights) for weights in parameters for _ in range(OPTIMIZER_COPIES)]
             with precision():
-                loss = task.scored(batch.to(task.device)).loss
+                loss = task.scored(batch.to(task.device)).total
             torch.autograd.grad(loss, parameters, allow_unused=True)
             del room, loss
     except torch.OutOfMemoryError:
