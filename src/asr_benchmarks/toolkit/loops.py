@@ -204,7 +204,7 @@ class ProjectLoop(Engine):
     """
 
     task_class = FrameTask
-    optimizer_options: dict[str, bool] = {}  # noqa: RUF012
+    optimizer_options: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         super().__init__(folder, settings, config)
