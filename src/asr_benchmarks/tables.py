@@ -168,7 +168,7 @@ def _place(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def results(path: Path) -> list[Path]:
-    """List the result files of a path, which is a file, a run or a sweep.
+    """List the result files at a path: the file itself, or those in the folder of a run or sweep.
 
     Folders with names that end in .1, .2, … are left out, because they contain earlier measurements.
     """

@@ -72,7 +72,7 @@ def planned_looks(most: int) -> tuple[int, ...]:
 
 
 MOST_SEEDS = 2**20
-"""Largest number of seeds that is proposed."""
+"""Upper limit on the proposed number of seeds."""
 
 
 def seeds_to_find(difference: float, deviation: float, level: float, power: float = 0.8) -> int:

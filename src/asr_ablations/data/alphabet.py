@@ -131,7 +131,7 @@ class Letters(Alphabet):
 
     @cached_property
     def _indices(self) -> np.ndarray:
-        """Label index by code point, up to one past the highest in the alphabet. -1 for characters outside it."""
+        """Label index by code point, -1 for other characters. The last entry serves all higher code points."""
         indices = np.full(max(map(ord, self.characters)) + 2, -1, dtype=np.int64)
         indices[list(map(ord, self.characters))] = np.arange(1, self.outputs)
         return indices

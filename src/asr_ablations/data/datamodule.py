@@ -243,7 +243,7 @@ class SpeechData(pl.LightningDataModule):
         self.screened |= sets
 
     def _limit(self, utterances: Utterances) -> Utterances:
-        """Return the utterances of the first `batches` batches, at least one."""
+        """Return as many of the first utterances as fill `batches` batches, at least one; all if `batches` is None."""
         if self.batches is None:
             return utterances
         if self.batch_seconds is None:
@@ -281,7 +281,7 @@ class SpeechData(pl.LightningDataModule):
             return dict(self._resumed)
         loop = self.trainer.fit_loop
         epochs, batches = (vars(progress.current) for progress in (loop.epoch_progress, loop.epoch_loop.batch_progress))
-        # `processed` counts a batch after its optimiser step, and an epoch after the validation of its last batch.
+        # `processed` counts a batch after its training step, and an epoch after the validation that ends it.
         # Between epochs the batch counter keeps its value from the end of the last epoch.
         within = epochs["started"] > epochs["processed"]
         return {"epoch": epochs["processed"], "batches": batches["processed"] if within else 0}

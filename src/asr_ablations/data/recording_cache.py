@@ -44,7 +44,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class Cache(Protocol):
-    """cache: keeps recordings after their audio files were read."""
+    """cache: keeps recordings once their audio files have been read."""
 
     holds_features: bool
     """Whether recordings are features, so that waveforms cannot be augmented."""

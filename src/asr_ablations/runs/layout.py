@@ -61,5 +61,5 @@ def runs_in(folder: Path) -> list[Path]:
 
 
 def frozen_config(folder: Path) -> Path:
-    """Return the path of the frozen config of the arm whose run has this folder."""
+    """Return the path of the arm's frozen config, given its run folder."""
     return folder.parent / ARMS / f"{folder.name}.yaml"

@@ -26,7 +26,8 @@ MEMORY = 2 * 2**30
 
 @dataclass
 class Slots:
-    """Slots for `jobs` arms at a time. Up to `per_gpu` arms with one GPU each share it; arms with several do not share.
+    """Slots for `jobs` arms at a time. Up to `per_gpu` arms that need one GPU share one. An arm that needs several has
+    them to itself.
 
     gpus: names as in CUDA_VISIBLE_DEVICES. one_thread: whether each arm gets one thread instead of a share of the
     cores. taken: GPUs of each running arm, by the arm's id.

@@ -79,7 +79,7 @@ class Speaker:
 
 
 def generator(*key: object) -> np.random.Generator:
-    """Return a generator whose seed is a SHA-256 of the key. Python's hash() would differ between processes."""
+    """Return a generator seeded with the start of the key's SHA-256. Python's hash() would differ between processes."""
     return np.random.default_rng(int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:16], "big"))
 
 

@@ -145,7 +145,7 @@ def hash_source(target: str, within: str = "") -> str:
     installed = (top, VERDICTS) if place.name in INSTALLED else ()
     files = _read_modules(place, target, (within,) if within else installed)
     if not files:
-        raise ModuleNotFoundError(f"{place} has no such module")
+        raise ModuleNotFoundError(f"there is no module {target} in {place}")
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0".encode() + hashlib.sha256(files[name]).digest())

@@ -98,7 +98,8 @@ def list_variants(
 
 
 def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list[str]]:
-    """Return the names of each kind that are in `only`, or all of a kind if it has none. Raise UsageError."""
+    """Return the names in `only` of each kind, or all names of a kind if `only` has none of it. Raise UsageError if a
+    name in `only` is unknown."""
     allowed = [name for names in every for name in names]
     for name in only:
         if name not in allowed:

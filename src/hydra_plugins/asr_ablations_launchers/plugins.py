@@ -35,14 +35,14 @@ OPTIONS: dict[str, Any] = {
 RAY_OPTIONS = {
     **OPTIONS,
     "address": None,  # auto, or host:port of a cluster; by default RAY_ADDRESS, or else a local Ray
-    "cpus": 1,  # CPUs and threads of each rank of an arm
+    "cpus": 1,  # CPUs per rank of an arm, with one thread on each
     "retries": 3,  # times that an arm is restarted after its worker or machine was lost
 }
 SLURM_OPTIONS = {
     **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # Slurm has its own
     # options of sbatch with the same names, except that memory is sbatch's --mem, for example 32G
     **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
-    "cpus": 1,  # CPUs and threads of each rank of an arm
+    "cpus": 1,  # CPUs per rank of an arm, with one thread on each
     # time limit of a job, which is queued again when it reaches the limit. null: the partition's limit; plan: an
     "minutes": None,  # estimate from a few measured steps
     "sbatch": [],  # further options of sbatch, for example [--exclude=node7]

@@ -12,10 +12,11 @@ from asr_verdicts.errors import choices
 
 
 class Patience(Stopping):
-    """Ends the training after `patience` epochs in a row without an improvement of `monitor`.
+    """Ends training after `patience` consecutive epochs without an improvement in `monitor`.
 
-    An improvement is a figure of the first validation set that is more than `threshold` below the lowest so far, and
-    never NaN. The final evaluation still uses the last weights; checkpoints/best.ckpt has the best (key `best`).
+    An epoch improves if its figure on the first validation set is more than `threshold` below the lowest so far; NaN
+    never counts. The final evaluation still uses the last weights. checkpoints/best.ckpt holds the best weights by the
+    key `best`, which need not be `monitor`.
     Raises UsageError for an unknown monitor, a patience below 1 or a threshold below 0.
     """
 
