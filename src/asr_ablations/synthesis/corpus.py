@@ -80,7 +80,7 @@ class Request:
         return root / f"{self.language}-{self.words}words-seed{self.seed}-v{GENERATOR_VERSION}"
 
     def folder(self, root: Path, split: str) -> Path:
-        """Return the folder of a split. Its name has no size of other splits, so requests that differ there share it."""
+        """Return a split's folder. Its name lacks the sizes of other splits, so requests that differ there share it."""
         speakers, sentences = self.evaluation(split)
         size = f"{self.hours:g}h" if split == "train" else f"{speakers}x{sentences}"
         return self.corpus(root) / f"{split}-{size}"
