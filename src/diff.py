@@ -1,4 +1,4 @@
-"""Show the keys in which two runs differ, and their error rates."""
+"""Show the keys in which two runs differ, and their rates."""
 
 from asr_ablations.commands.overview import show_differences
 

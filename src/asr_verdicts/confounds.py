@@ -1,4 +1,4 @@
-"""The check for confounds: arms may differ only in the declared factor."""
+"""The guard against confounds: arms may differ only in the declared factor."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,14 +7,13 @@ from asr_verdicts.config import flatten, within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import BEHAVIOUR, FINGERPRINT, ConfiguredRun
 
-# the seed that generates a built-in corpus, the test fold, and the seed that draws a part of the training set
-REPLICATE_KEYS = ("data.corpus_seed", "data.fold", "data.subset.seed")
+REPLICATE_KEYS = ("data.corpus_seed", "data.fold")  # the seed that draws a built-in corpus, and the fold that is tested
 
 Differing = dict[str, list[object]]  # dotted keys of configs, each with its different values
 
-References = dict[str, list[str]]  # derived keys, each with the keys and groups that determine its value
+References = dict[str, list[str]]  # derived keys, each with the keys and groups that set its value
 
-# keys that other choices determine, for runs without a record of derived keys, such as those in sweeps/records
+# keys that other choices set, for runs that did not record their derived keys, such as the runs in sweeps/records
 SET_BY_CHOICES: References = {
     "alphabet.characters": ["data.language"], "width": ["model"], "layers": ["model"], "dropout": ["data", "model"],
     "batch.size": ["data"], "max_epochs": ["data"], "weights_sha256": ["weights"],
@@ -22,10 +21,13 @@ SET_BY_CHOICES: References = {
 
 
 class ConfoundedError(UsageError):
-    """The error for arms that differ in more than the factor. keys: the other keys, with their values."""
+    """The arms differ in more than the factor. keys: the other keys with their values."""
 
     def __init__(
-        self, factor: Sequence[str], keys: Differing, reason: str = "the runs differ in keys that no factor explains:"
+        self,
+        factor: Sequence[str],
+        keys: Differing,
+        reason: str = "the runs differ in keys that no factor explains:",
     ) -> None:
         self.keys = keys
         head = f"the arms differ in more than the factor {', '.join(factor)}:" if factor else reason
@@ -35,7 +37,7 @@ class ConfoundedError(UsageError):
 
 
 def value_text(value: object) -> str:
-    """Format a config value as a user would write it, and the value of a missing key as (none)."""
+    """A config value as a user would write it; (none) if a run lacks the key."""
     return "(none)" if value is MISSING else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -43,16 +45,16 @@ MISSING = object()
 
 
 def differing(runs: Sequence[ConfiguredRun]) -> Differing:
-    """Return the keys whose values are not the same in all runs, with their different values."""
+    """Keys whose values are not the same in all runs, with these values."""
     contents = [run.content for run in runs]
     values = {key: _distinct_values(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
     hashed = all(any(within(key, [FINGERPRINT]) for key in keys) for keys in contents)
-    ignored = [] if hashed else [FINGERPRINT]  # a run from W&B has no data.json to compare
+    ignored = [] if hashed else [FINGERPRINT]  # a record from W&B has no data.json to compare
     return {key: distinct for key, distinct in values.items() if len(distinct) > 1 and not within(key, ignored)}
 
 
 def _distinct_values(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
-    """Return the different values of a key in the order of the runs. They need not be hashable."""
+    """The different values of a key, in the order of the runs. They need not be hashable."""
     values: list[object] = []
     for content in contents:
         if (value := content.get(key, MISSING)) not in values:
@@ -61,7 +63,7 @@ def _distinct_values(contents: Sequence[Mapping[str, object]], key: str) -> list
 
 
 def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Differing) -> Differing:
-    """Return the keys that differ although they are neither the factor nor derived from it."""
+    """Keys that differ although they are neither the factor nor derived from it."""
     follows = {key for key in derived(factor, references(runs)) if not _set_differently(runs, key)}
     if any(within(root, ["data"]) for root in factor):
         follows.add(FINGERPRINT)
@@ -69,10 +71,7 @@ def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Diff
 
 
 def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Sequence[str]) -> list[str]:
-    """Return the only group or key in which the runs differ, if no factor was declared.
-
-    Raises ConfoundedError if they differ in several.
-    """
+    """The group or key in which the runs differ, if none was declared. Raises ConfoundedError if there are several."""
     remaining = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
     sources = references(runs)
     followers = {
@@ -92,23 +91,23 @@ def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Seque
 
 
 def _follows_from_another(key: str, keys: Iterable[str], known: References) -> bool:
-    """Return whether one of `keys` from another group determines this key."""
+    """Return whether the key is derived from another group of the keys."""
     groups = [(other.split(".")[0], other) for other in keys]
     return any(within(key, derived([root, other], known)) and not within(key, [root]) for root, other in groups)
 
 
 def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
-    """Return the keys that change with the seed and are the same in all arms.
+    """Keys that change with the seed and are the same in all arms.
 
-    If every seed has its own corpus (data.corpus_seed), test speakers (data.fold) or part of the training set
-    (data.subset.seed), these are replicates, not differences between arms.
+    If every seed has its own corpus (data.corpus_seed) or its own test speakers (data.fold), these are replicates, not
+    differences between arms.
     """
     keys = [key for key in REPLICATE_KEYS if _changes_with_seed(runs, key)]
     return [*keys, FINGERPRINT] if keys else []
 
 
 def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether the key has the same value in all runs with a seed, and other values for other seeds."""
+    """Return whether the key has one value per seed, and different values for different seeds."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(int(run.config["seed"]), set()).add(value_text(run.content.get(key, MISSING)))
@@ -117,16 +116,16 @@ def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
 
 
 def _set_differently(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether overrides give the key different values. It is then not derived from another key."""
+    """Return whether the runs' overrides give the key different values: then it is not derived from another key."""
     lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
     return len(lines) > 1
 
 
 def references(runs: Sequence[ConfiguredRun]) -> References:
-    """Return the derived keys that the runs recorded, with their sources.
+    """The derived keys that the runs recorded, with their sources.
 
-    If a record lacks them, SET_BY_CHOICES is used. A key such as model.dropout then also counts as derived if, in all
-    runs, it equals the top-level key of the same name (dropout).
+    If a record lacks them, SET_BY_CHOICES is used, and every key with the value of the top-level key of the same name
+    in all runs counts as derived: model.dropout from dropout.
     """
     recorded = [run.derived for run in runs]
     sources = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}
@@ -147,7 +146,7 @@ def _same_named_keys(runs: Sequence[ConfiguredRun]) -> References:
 
 
 def derived(factor: Sequence[str], references: References) -> set[str]:
-    """Return the keys whose values follow from the factor, directly or through other keys."""
+    """Keys whose values follow from the factor, directly or through other keys."""
     reached = set(factor)
     while more := {
         key

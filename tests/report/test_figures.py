@@ -10,7 +10,6 @@ import pytest
 from matplotlib import rc_context
 from matplotlib.image import imread
 
-from asr_ablations.report import utilisation
 from asr_ablations.report.curves import (
     AXES,
     SMOOTHED_STEPS,
@@ -22,7 +21,7 @@ from asr_ablations.report.curves import (
     smoothed_loss,
     throughput_curve,
 )
-from asr_ablations.report.figures import FIGURES, check_figures, write_figures
+from asr_ablations.report.figures import FIGURES, check_figures, utilisation, write_figures
 from asr_ablations.runs.metrics_files import COLUMNS
 from asr_verdicts import plotting
 from asr_verdicts.arms import Arm
@@ -87,7 +86,7 @@ def test_figures_are_chosen_by_name(handmade: Comparison, tmp_path: Path) -> Non
     assert [path.name for path in write_figures(handmade, tmp_path, names)] == ["differences.svg"]
     with pytest.raises(UsageError, match=r"^figures=differencs: expected differences \(the nearest\), or one of "):
         check_figures(["wer_by_epoch", "differencs"])
-    check_figures(FIGURES)
+    assert check_figures(FIGURES) == [*FIGURES]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Log comparisons, evaluations and reproductions to Weights & Biases, in the same group as the trained runs."""
+"""Comparisons, evaluations and reproductions at Weights & Biases, as runs in the group of the training."""
 
 import re
 import sys
@@ -19,13 +19,15 @@ from asr_verdicts.record import Rates
 if TYPE_CHECKING:
     import wandb
 
+RATES = ("wer", "cer", "cer_longer")
+
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
-    """Log a comparison as a W&B run with job type `comparison`, and return lines to print.
+    """Log a run with job type `comparison` in the sweep's group. Returns lines about the result.
 
-    The W&B run has the tables of the report, and the page if `folder` has one. For a sweep with planned looks, its
-    summary also has the number of looks so far and the state of each question. If the server of W&B fails, everything
-    is stored in a file to be sent later. Raise UsageError for a value that W&B refuses.
+    The run has the report's tables and the page in `folder`, if it exists. For a planned sweep, its summary also has
+    the latest look and the state of each question. If W&B's server fails before receiving everything, the whole run is
+    stored in a file to be sent later. Raises UsageError for a value that W&B refuses.
     """
     name = f"comparison-{comparison.title}"
     options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
@@ -40,9 +42,8 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
 
 
 def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run", bool]:
-    """Log in a W&B run with these options; return it, and whether the server has received everything.
-
-    If the server has not, log again into a file. `log` returns whether the server accepted its data.
+    """Log in a W&B run with these options, and again in a file if its server has not received everything. `log` returns
+    whether the server took it. Return the first run, and whether the server has received it.
     """
     run = begin(**options)
     received = log(run)
@@ -55,7 +56,7 @@ def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run
 
 
 def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
-    """Log a comparison, and return whether the server of W&B has confirmed the tables."""
+    """Log a comparison. Return whether W&B received it: tables are artifacts, which its server confirms."""
     import wandb
 
     try:
@@ -83,14 +84,11 @@ def log_afterwards(
     more: Json,
     decoder: Json | None = None,
 ) -> str | None:
-    """Log results about a run as a separate W&B run in the same group, if the run itself was logged to W&B.
+    """Log results as a separate W&B run in the group of their run, if that was logged. W&B's errors are only printed,
+    because the results are already written.
 
-    - run: folder of the run
-    - more: additional keys of the logged config
-    - decoder: replaces the decoder in the logged config
-
-    Return the command that sends the results later if W&B is offline. Errors of W&B are only printed, because the
-    results are in files already.
+    run: its folder; more: additional config keys; decoder: replaces the run's decoder in the config. Returns the
+    command that sends the results later, if W&B is offline.
     """
     config = read_config(run)
     logger = find_logger(config.get("logger"))
@@ -120,7 +118,7 @@ def log_afterwards(
 
 
 def find_logger(node: object) -> Json | None:
-    """Return the node of the W&B logger in a config, or None without one."""
+    """Return the W&B logger in a config, or None."""
     if not isinstance(node, dict):
         return None
     if node.get("_target_") == LOGGER:
@@ -129,10 +127,10 @@ def find_logger(node: object) -> Json | None:
 
 
 def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:
-    """Return the error rates of each set, under the same names as in training."""
+    """Return rates by set, under the names used in training."""
     return {
         f"final/{name}/{rate}": value
         for name, result in sets.items()
-        for rate in ("wer", "cer", "cer_longer")
+        for rate in RATES
         if (value := getattr(result, rate)) is not None
     }

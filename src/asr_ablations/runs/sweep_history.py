@@ -1,4 +1,4 @@
-"""The history of a sweep: its launches, the runs it declared before the first result, its plan, and all looks at it."""
+"""The history of a sweep: its launches, its declaration before the first result, and all looks."""
 
 import copy
 import hashlib
@@ -20,13 +20,13 @@ from asr_verdicts.plan import VerdictPlan
 
 
 def launches(sweep: Path) -> list[Config]:
-    """Return a sweep's launches, oldest first; empty without a readable manifest."""
+    """Return a sweep's launches, oldest first; none without a readable manifest."""
     recorded: list[Config] = _read_key(sweep, "launches", [])
     return recorded
 
 
 def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
-    """Return the value of a key in a sweep's manifest; `otherwise` if the key or a readable manifest is missing."""
+    """Return a key of the manifest; `otherwise` if it is missing or the manifest is unreadable."""
     try:
         return read_sweep(sweep).get(key, otherwise)
     except (FileNotFoundError, UnreadableFileError):
@@ -34,7 +34,7 @@ def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
 
 
 def newest_declaration(sweep: Path) -> Config | None:
-    """Return the config group `ablation` of a sweep's newest launch; None if there is none."""
+    """Return the keys of `ablation` in a sweep's newest launch; None if they were never declared."""
     recorded: Config | None = _read_key(sweep, "ablation")
     return None if interpolation_in(recorded) is not None else recorded
 
@@ -46,24 +46,21 @@ def searched_arms(sweep: Path) -> frozenset[str]:
 
 
 def places(sweep: Path) -> dict[str, int]:
-    """Return each run's place, from 0, among the runs that the launches listed. Keys are ids of runs."""
+    """Return the place of each run, by its id, in the order in which the launches listed them."""
     named = dict.fromkeys(arm for launch in launches(sweep) for arm in launch["arms"])
     return {arm: place for place, arm in enumerate(named)}
 
 
 def logarithmic(sweep: Path) -> frozenset[str]:
-    """Return the keys that a search samples on a logarithmic scale, as in tag(log, interval(1e-4, 1e-2))."""
+    """Return the keys that a search sampled on a logarithmic scale: tag(log, interval(…))."""
     space = _read_key(sweep, "space", {})
     return frozenset(key for key, values in space.items() if re.match(r"\s*tag\(\s*log\b", str(values)))
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look of a user at the results of a sweep.
-
-    - when: the time in UTC, as ISO 8601; arms: the number of seeds in the results, by arm
-    - runs: a hash of the ids of the compared runs; complete: whether all declared runs had ended
-    - procedure: the name of the test
+    """One look at the results. when: UTC, ISO 8601. arms: number of seeds seen, by arm. runs: `evidence` of the runs
+    seen. complete: whether all declared runs had ended. The question: baseline, metric, set, procedure (by name).
     """
 
     when: str
@@ -77,30 +74,30 @@ class Look:
 
     @property
     def question(self) -> tuple[str, ...]:
-        """Return the fields that distinguish looks. Looks that agree in these count once."""
+        """The key of a look: looks with the same evidence and question count once."""
         return self.runs, self.baseline, self.metric, self.set, self.procedure
 
 
 def declared(sweep: Path) -> frozenset[str] | None:
-    """Return the ids of the runs that the first launch declared; None for a search or without a readable manifest."""
+    """Return the ids of the first launch's runs, declared before any result; None for a search or without manifest."""
     recorded = launches(sweep)
     return frozenset(recorded[0]["arms"]) if recorded and not recorded[0]["search"] else None
 
 
 def evidence(ids: Iterable[str]) -> str:
-    """Return 16 hexadecimal digits of a hash over the ids of runs, in any order."""
+    """Return 16 hexadecimal digits of a hash over the ids of the runs seen, in any order."""
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Looks:
-    """The content of looks.json: all looks at a sweep or at a run's evaluations, in order."""
+    """All looks at a sweep or evaluations, in order."""
 
     looks: list[Look]
 
 
 def looks(folder: Path) -> list[Look]:
-    """Return the recorded looks at the results in a folder, in order. Raises UnreadableFileError for a damaged file."""
+    """Return the looks at a sweep or evaluations, in order. Raises UnreadableFileError for a damaged history."""
     try:
         return read_record(folder / LOOKS, Looks).looks
     except FileNotFoundError:
@@ -108,7 +105,7 @@ def looks(folder: Path) -> list[Look]:
 
 
 def record_look(folder: Path, look: Look) -> str | None:
-    """Record a look unless an equal one is recorded. Return a warning if it cannot be recorded, else None."""
+    """Add a look unless one with equal evidence and question is recorded. Returns a warning if that fails."""
     try:
         (folder / LEASES).mkdir(exist_ok=True)
         with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waiting for another comparison"):
@@ -122,21 +119,21 @@ def record_look(folder: Path, look: Look) -> str | None:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """The part of a run in its sweep's plan.
-
-    look: number of the first look that includes the run. looks: number of all looks. state: of the arm before it.
-    """
+    """A run's part in a plan. look: the first that counts it, from 1. looks: of the plan. state: before this look."""
 
     look: int
     looks: int
     arm: str
     state: str
 
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
 
 def planned_run(folder: Path, config: Config) -> PlannedRun | None:
-    """Return a run's part in its sweep's plan; None without an intact plan, or if the plan does not include the run.
+    """Return a run's part in its sweep's plan; None without an intact plan, and for a run outside it.
 
-    config: the resolved config of the run.
+    config: the run's, resolved.
     """
     plan = None
     with suppress(UnreadableFileError):
@@ -144,7 +141,7 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
     if plan is None or (look := plan.look_of(int(config["seed"]))) is None:
         return None
     content = arm_content(config, plan.belongs)
-    state = "open"  # the state of every arm before the first look
+    state = "open"  # before the first look
     for arm in plan.arms:
         if arm.content == content:
             with suppress(FileNotFoundError, UnreadableFileError, KeyError, TypeError):
@@ -154,7 +151,7 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
 
 
 def arm_content(config: Config, belongs: Iterable[str]) -> Config:
-    """Return the part of a resolved config that determines an arm's results. belongs: dotted keys of the seed."""
+    """Return the part of a resolved config that determines an arm's results, without the dotted keys in `belongs`."""
     content = copy.deepcopy(determining(config))
     for key in belongs:
         node, (*parents, last) = content, key.split(".")
@@ -164,11 +161,11 @@ def arm_content(config: Config, belongs: Iterable[str]) -> Config:
     return content
 
 
-KEY = "plan"  # key of the plan in a sweep's manifest
+KEY = "plan"  # in the manifest
 
 
 def read_plan(sweep: Path) -> VerdictPlan | None:
-    """Return a sweep's plan; None without one. Raises UnreadableFileError if it is damaged."""
+    """Return a sweep's plan, or None. Raises UnreadableFileError if it is damaged, so that runs remain planned."""
     try:
         recorded = read_sweep(sweep).get(KEY)
     except FileNotFoundError:
@@ -188,10 +185,13 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
         raise UnreadableFileError(sweep / SWEEP, f"its plan is damaged: {error}") from error
 
 
+DESCRIBING = ("made", "seen", "notes", "hours")  # fields that may differ between equal plans
+
+
 def changes(earlier: VerdictPlan, now: VerdictPlan) -> list[str]:
-    """Return a line for each difference between two plans. Arms are equal if their configs give equal results."""
-    ignored = dict.fromkeys(("made", "seen", "notes", "hours"))
+    """List the differences of two plans, one per line. The content of an arm counts, not its overrides or machine."""
     old, new = (
-        {**plan.as_json(), **ignored, "arms": {arm.name: arm.content for arm in plan.arms}} for plan in (earlier, now)
+        {**plan.as_json(), **dict.fromkeys(DESCRIBING), "arms": {arm.name: arm.content for arm in plan.arms}}
+        for plan in (earlier, now)
     )
     return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]

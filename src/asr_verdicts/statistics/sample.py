@@ -1,4 +1,4 @@
-"""The error rates and errors of an arm on a test set, and their mean and deviation over runs."""
+"""Measurements of arms: samples, and the mean and deviation over their runs."""
 
 import math
 from collections.abc import Sequence
@@ -11,23 +11,21 @@ from asr_verdicts.statistics.distributions import chi_square_quantile
 from asr_verdicts.statistics.intervals import Range
 
 Array = NDArray[np.float64]
-SPEAKERS = "speakers"  # the unit by which utterances were drawn, unless a corpus names another unit
+SPEAKERS = "speakers"  # the unit that utterances were drawn with, unless a corpus names another
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Results of an arm on a test set.
+    """One arm on one test set.
 
-    - rates: error rate of each run, as a fraction (runs,)
-    - errors: errors in each run and utterance (runs, utterances)
-    - totals: words or characters of each utterance (utterances,)
-    - speakers: speaker of each utterance, or another unit of drawing (utterances,)
-    - grain: smallest step of a rate, which is one error in all words of the set; 0 if unknown
-    - unit: name of the units in the plural
+    - rates: the error rate of each run, a fraction (runs,)
+    - errors: of each run and utterance (runs, utterances); totals: words or characters (utterances,)
+    - speakers: the speaker of each utterance, or another unit of drawing (utterances,); unit: its name, as a plural
+    - grain: the smallest step of a rate, one error in the words of the set; 0 if unknown
 
-    Errors, totals and speakers are None if only rates are known. Without speakers, each utterance counts as a speaker.
-    A diverged run has errors equal to totals, which is a WER of 100 %, because leaving it out would favour its arm.
-    Raises ValueError if shapes do not fit or rates are not finite.
+    errors, totals and speakers are None if only rates are known; without speakers each utterance counts as a speaker. A
+    diverged run has errors equal to totals, a WER of 100 %, because leaving it out would compare the survivors. Raises
+    ValueError for shapes that do not fit and for rates that are not finite.
     """
 
     rates: Array
@@ -58,23 +56,23 @@ class Sample:
 
     @classmethod
     def of_rates(cls, rates: Array, total: float | None = None) -> "Sample":
-        """Build a sample from rates (runs,) as fractions. total: words or characters of the set; None if unknown."""
+        """Build a sample from rates (runs,), fractions. total: words or characters of the set, if known."""
         return cls(rates, grain=0.0 if total is None else 1 / max(1.0, total))
 
     @property
     def units(self) -> NDArray[np.str_] | None:
-        """The unit of each utterance, (utterances,): its speaker, or itself if speakers are unknown."""
+        """The unit of each utterance (utterances,): its speaker, or itself if speakers are unknown."""
         if self.totals is None or self.speakers is not None:
             return self.speakers
         return np.arange(len(self.totals)).astype(np.str_)
 
     def of_runs(self, runs: NDArray[np.intp]) -> "Sample":
-        """Return the sample of the runs with these indices."""
+        """The sample of the runs with these indices."""
         errors = None if self.errors is None else self.errors[runs]
         return Sample(self.rates[runs], errors, self.totals, self.speakers, self.grain, self.unit)
 
     def has_utterances_of(self, other: "Sample") -> bool:
-        """Return whether both samples have the same totals and speakers, as on the same utterances."""
+        """Return whether both were tested on the same utterances, judged by totals and speakers."""
         mine, theirs = self.units, other.units
         if self.totals is None or other.totals is None or mine is None or theirs is None:
             return False
@@ -82,16 +80,15 @@ class Sample:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean and the sample standard deviation, which is None for fewer than two values."""
+    """Mean and sample standard deviation, which is None for fewer than two values."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The spread of the rates of an arm, as fractions.
+    """The spread of an arm's rates, as fractions. best: the lowest rate; worst: the highest.
 
-    - deviation: standard deviation with its 95 % interval, which assumes normal rates; None for a single run
-    - best, worst: lowest and highest rate
+    deviation: standard deviation with its 95 % interval, which assumes normal rates; None for a single run.
     """
 
     runs: int
@@ -102,7 +99,7 @@ class Spread:
 
 
 def describe(sample: Sample) -> Spread:
-    """Compute the mean, standard deviation, best and worst rate of the runs of an arm."""
+    """Mean, standard deviation, best and worst of the runs of an arm."""
     rates = sample.rates
     return Spread(
         runs=len(rates),

@@ -5,7 +5,7 @@ import torch
 
 
 class NoAugmentation:
-    """Leaves waveforms and features unchanged. Augmentations inherit from it and override one of the two methods."""
+    """Leaves waveforms and features unchanged. The base class of augmentations, which override one of the two."""
 
     changes_waveforms = False
 

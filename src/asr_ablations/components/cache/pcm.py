@@ -1,4 +1,4 @@
-"""A cache of decoded audio on disk, in one file per set: 16-bit samples at 16 kHz, 115 MB per hour."""
+"""Decoded audio in one file per split: 16-bit samples at 16 kHz, 115 MB per hour."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from asr_ablations.tools.files import expanded
 
 
 class PCM:
-    """Stores the samples of each set under `root`, for all runs. Training gives the same results as with cache=none."""
+    """Keeps the samples that cache=none reads under `root`, shared by all runs. Training gives identical results."""
 
     holds_features = False
 

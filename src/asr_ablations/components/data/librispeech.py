@@ -1,13 +1,12 @@
 """LibriSpeech's layout: <root>/<split>/<speaker>/<chapter>/*.flac and <speaker>-<chapter>.trans.txt.
 
-LibriSpeech (Panayotov et al. 2015) is used in Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. AN4 and the built-in corpus
-have the same layout.
+Panayotov et al. 2015; used by Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. AN4 and the built-in corpus have the same
+layout.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING
 
 from asr_ablations.data.corpus import (
     Corpus,
@@ -25,13 +24,17 @@ from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.text import clean
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 class Folders(Corpus):
-    """A corpus in LibriSpeech's layout, with a folder under `root` for each split."""
+    """A corpus in LibriSpeech's layout, with a folder under the root for each split. download: the archives' source."""
 
     download: Download
 
     def folder(self, split: str) -> Path:
+        """Return a split's folder."""
         assert self.root is not None
         return self.root / split
 
@@ -43,22 +46,22 @@ class Folders(Corpus):
             raise UsageError(f"data.root={self.root}: no folder {name} in it (expected {folders}); {remedy}")
 
     def archives(self, missing: list[str]) -> list[Archive]:
-        """Return the archives that contain the missing splits. By default there are none."""
+        """Return the archives in which the missing splits can be downloaded."""
         return []
 
     def fetch(self) -> None:
-        """Download, verify and unpack the archives of missing splits. Then check that every split is present."""
+        """Download, verify and unpack missing splits if their archives are known."""
         if self.root is not None and (archives := self.archives(self.missing())):
             fetch(archives, self.root, self.download["address"])
         self.prepare()
 
     def enter(self, folder: str) -> None:
-        """Use `folder` within the root as root if splits are missing, because archives contain such a folder."""
+        """Use a folder under the root as root if splits are missing, because archives contain such a folder."""
         if self.root is not None and self.missing() and (self.root / folder).is_dir():
             self.root = self.root / folder
 
     def missing(self) -> list[str]:
-        """Return the splits without a folder."""
+        """Return the splits that are missing under the root."""
         return [name for name in self.folders() if not self.folder(name).exists()]
 
     @indexed("folder")
@@ -67,15 +70,18 @@ class Folders(Corpus):
 
 
 class LibriSpeech(Folders):
-    """LibriSpeech, whose splits are in archives <split>.tar.gz.
-
-    named: splits by the names of training sets, such as clean460, which joins two splits.
+    """LibriSpeech. named: training sets that join several splits under one name, such as clean460. download: the source
+    of the archives <split>.tar.gz.
     """
 
     licence = "CC BY 4.0 (LICENSE.TXT of the corpus)"
 
     def __init__(
-        self, *, named: Mapping[str, Sequence[str]], download: Download, **options: Unpack[CorpusOptions]
+        self,
+        *,
+        named: Mapping[str, Sequence[str]],
+        download: Download,
+        **options: "Unpack[CorpusOptions]",
     ) -> None:
         super().__init__(**options)
         check_source(download["address"], download["sha256"], digits=64)
@@ -93,9 +99,8 @@ class LibriSpeech(Folders):
 
 
 def list_folder(folder: Path) -> list[Utterance]:
-    """Return the utterances of a split in the order of its transcripts.
-
-    Audio files without a transcript are included as faults. Raises UsageError if there are no utterances.
+    """Return the utterances of a split in the order of its transcripts. Audio files without a transcript are faults.
+    Raises UsageError for an empty split.
     """
     chapters = (chapter for speaker in list_folders(folder) for chapter in list_folders(speaker))
     utterances = [utterance for chapter in chapters for utterance in _list_chapter(chapter)]

@@ -1,4 +1,4 @@
-"""No normalisation. In Ambroszczyk2019 §2.3.1, a model did not learn in this way."""
+"""No normalisation, without which the model of Ambroszczyk2019 §2.3.1 did not learn."""
 
 from collections.abc import Sequence
 

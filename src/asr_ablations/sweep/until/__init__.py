@@ -1,1 +1,1 @@
-"""Sweeps that add seeds until each question has a verdict (until=verdict)."""
+"""Ablations that add seeds until each question has its verdict (until=verdict)."""

@@ -1,0 +1,104 @@
+"""CTC on a GPU, without making the host wait for the device."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch import library
+from torch.nn.functional import ctc_loss
+
+from asr_ablations.tools.matrix_products import exact_products, trusted
+
+SCHEMAS = {
+    # log-probabilities (B, T, S) of all path beginnings that end in a state, and the loss (B,) in nats
+    "ctc_forward": "(Tensor log_probs, Tensor labels, Tensor lengths, Tensor counts) -> (Tensor, Tensor)",
+    # the probability (B, T, S) of each state in each frame, given the labels; 0 past a length
+    "ctc_occupancy": "(Tensor log_probs, Tensor labels, Tensor lengths, Tensor counts, Tensor alphas, Tensor nats) "
+    "-> Tensor",
+}
+
+
+LIBRARY = library.Library("asr_ablations", "FRAGMENT")
+for _name, _schema in SCHEMAS.items():
+    LIBRARY.define(_name + _schema)
+LIBRARY.impl("ctc_forward", lambda x, labels, *_: (_empty_states(x, labels), x.new_empty(len(x))), "Meta")
+LIBRARY.impl("ctc_occupancy", lambda x, labels, *_: _empty_states(x, labels), "Meta")
+
+
+def _empty_states(log_probs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return log_probs.new_empty(*log_probs.shape[:2], labels.shape[1])
+
+
+operations = torch.ops.asr_ablations
+
+
+class DeviceCTC(torch.autograd.Function):
+    """(log_probs (B, T, V), labels (B, S), lengths (B,), counts (B,)) → nats (B,), by the operations above."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, log_probs: torch.Tensor, labels: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor
+    ) -> torch.Tensor:
+        alphas, nats = operations.ctc_forward(log_probs, labels, lengths, counts)
+        ctx.save_for_backward(log_probs, labels, lengths, counts, alphas, nats)
+        return nats
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        log_probs, labels, *_ = ctx.saved_tensors
+        probabilities = operations.ctc_occupancy(*ctx.saved_tensors)
+        outputs = torch.arange(log_probs.shape[2], device=labels.device)
+        # a product adds up the states of each output in a fixed order
+        share = (labels[..., None] == outputs) * -gradient[:, None, None]
+        with exact_products():
+            return torch.bmm(probabilities, share), None, None, None
+
+
+def device_ctc(
+    log_probs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor
+) -> torch.Tensor:
+    """Compute nats (B,). targets: concatenated, on the device; lengths, counts: (B,) frames and labels, on the CPU."""
+    most, device = int(counts.max()) if len(counts) else 0, log_probs.device
+    labels = torch.zeros(len(counts), 2 * most + 1, dtype=torch.long, device=device)
+    numbers = counts.to(device, non_blocking=True)
+    if most:
+        begins = (counts.cumsum(0) - counts).to(device, non_blocking=True)
+        position = torch.arange(most, device=device)
+        place = (begins[:, None] + position).clamp(max=len(targets) - 1)
+        labels[:, 1::2] = targets.take(place) * (position < numbers[:, None])
+    return DeviceCTC.apply(log_probs.contiguous(), labels, lengths.to(device, non_blocking=True), numbers)
+
+
+@cache
+def usable(device: str) -> bool:
+    """Return whether a type of device can run this CTC: CUDA, if its results match torch's on a CPU."""
+    return device == "cuda" and trusted(
+        _kernels, LIBRARY, lambda: largest_difference(device), "using torch's CTC, which waits for the GPU"
+    )
+
+
+def _kernels() -> Mapping[str, Any]:
+    from asr_ablations.components.loss.ctc_kernels import KERNELS
+
+    return KERNELS
+
+
+def largest_difference(device: str) -> float:
+    """Compute the largest difference of losses and gradients from torch's on a CPU, on a small batch."""
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(4, 23, 6, generator=generator)
+    lengths, counts = torch.tensor([23, 9, 4, 17]), torch.tensor([7, 4, 0, 1])
+    targets = torch.tensor([1, 1, 2, 5, 5, 3, 1, 2, 3, 2, 3, 4])
+    weights = torch.tensor([1.0, 2.0, 0.5, 3.0])
+    results: list[torch.Tensor] = []
+    for place in ("cpu", device):
+        x = logits.to(place).requires_grad_()
+        log_probs = x.log_softmax(2)
+        if not results:
+            nats = ctc_loss(log_probs.transpose(0, 1), targets, lengths, counts, blank=0, reduction="none")
+        else:
+            nats = device_ctc(log_probs, targets.to(place), lengths, counts)
+        (gradient,) = torch.autograd.grad((nats * weights.to(place)).sum(), x)
+        results.append(torch.cat([nats.detach().cpu(), gradient.cpu().flatten()]))
+    return float((results[0] - results[1]).abs().max())

@@ -1,0 +1,262 @@
+"""Checkpoints from which a run continues as if it had never stopped."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loops.progress import _ProcessedTracker
+
+from asr_ablations.runs.checkpoint import read_checkpoint
+from asr_ablations.runs.folder import Run
+from asr_ablations.runs.layout import LAST, last_checkpoint
+from asr_ablations.runs.reader import read_environment
+from asr_ablations.runs.status import reason
+from asr_ablations.tools.files import free_name
+from asr_ablations.tools.machine import rank
+from asr_ablations.training.checkpoints import AtomicCheckpointIO
+from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.ddp import gather_from_ranks
+from asr_ablations.training.signals import StopRequest
+from asr_ablations.training.task import Sums, task_of
+from asr_verdicts.errors import UsageError
+from asr_verdicts.files import Json
+
+log = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_AGREEMENTS = 2.0
+"""Seconds between two broadcasts of the first rank, whether to save or stop; torchrun kills ranks after 30 s."""
+Means = dict[str, tuple[torch.Tensor, torch.Tensor]]
+"""Weighted sum and weight of every value that an epoch averages, by name."""
+
+
+def read_last_checkpoint(record: Run) -> Checkpoint | None:
+    """Read the last checkpoint of an earlier attempt. Raise UsageError if it cannot be read now.
+
+    If it is damaged or belongs to another run, all checkpoints are put aside, and the run starts from scratch.
+    """
+    path = last_checkpoint(record.folder)
+    if not path.exists():
+        return None
+    try:
+        checkpoint = read_checkpoint(path)
+        if missing := {"position", "ranks", "run"} - checkpoint.keys():
+            raise UsageError(f"last.ckpt: cannot continue from this checkpoint: it lacks {', '.join(sorted(missing))}")
+        if (owner := checkpoint["run"]["id"]) != record.id:
+            raise UsageError(f"last.ckpt: it belongs to the run {owner}, but this run is {record.id}")
+    except UsageError as error:
+        if not rank():
+            old_folder = path.parent.rename(free_name(path.parent))  # with best.ckpt, so that nothing is overwritten
+            log.warning("%s; the run starts from scratch, and its old checkpoints are in %s", error, old_folder)
+        return None
+    except (OSError, MemoryError) as error:
+        raise UsageError(f"{path}: cannot be read now: {reason(error)}; run the same command later") from error
+    if not rank():
+        epoch, batches = checkpoint["position"]["epoch"], checkpoint["position"]["batches"]
+        print(f"continues from epoch {epoch + 1}, batch {batches}: {record.folder}", flush=True)
+    return checkpoint
+
+
+def restore_threads(record: Run) -> None:
+    """Use as many threads as at the run's start, because the order of sums changes the last bits."""
+    threads = read_environment(record.folder).hardware.threads
+    if threads is not None and threads != torch.get_num_threads():
+        print(f"uses {threads} threads, as at the start of the run", flush=True)
+        torch.set_num_threads(threads)
+
+
+LONG_VALIDATION = 10.0  # seconds of a validation before which a checkpoint is written
+
+
+class LastCheckpoint(pl.Callback):
+    """Writes `folder`/last.ckpt: before each epoch, after the last one, every `minutes`, and on a stop request.
+
+    It is written at the start of a batch, when Lightning has finished all earlier batches. Lightning writes its own
+    checkpoints within hooks, and a run resumed from one may log a step twice or not at all. Ours also hold the result
+    of `record`, every rank's random state and the epoch's running means. All later numbers therefore equal an
+    uninterrupted run's, bit for bit if the device is deterministic. Must be the first callback.
+
+    A checkpoint is also written just before a long validation, and a stop request then ends the validation at once.
+    """
+
+    def __init__(self, folder: Path, minutes: float, stop: StopRequest, record: Callable[[], Json]) -> None:
+        self.path, self.minutes, self.stop, self.record = folder / LAST, minutes, stop, record
+        self.metrics: dict[str, float] = {}
+        self.seconds = 0.0
+        self._saved = self._began = time.monotonic()
+        self._done = 0  # batches of this epoch that a checkpoint written now would hold
+        self._resumed = False
+        self._agreement = 0  # the batch at whose start the first rank broadcasts next
+        self._counted = (0, 0.0)  # batch and time of the latest broadcast
+        self._validated = 0.0  # seconds of the latest validation; infinite before the first one of several ranks
+        self._left_at_once = False  # whether a checkpoint from just before this validation exists
+
+    def setup(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
+        self._began = self._saved = time.monotonic()
+        self._validated = math.inf if trainer.world_size > 1 else 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.stop.listen()  # again, because Lightning has replaced our handlers
+        # before each batch it would broadcast whether its handler was called, and wait for the device and all ranks
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
+        self.stop.holding = True
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.current_epoch and not self._resumed:
+            self._save(trainer, 0)
+            self._stop_on(self.stop.received if trainer.world_size == 1 else None)
+        self._resumed = False
+        self._agreement, self._counted = 1, (0, time.monotonic())
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        self._resumed = self._left_at_once = False
+        # not while gradients accumulate: checkpoints do not hold them
+        if not batch_idx or batch_idx % trainer.accumulate_grad_batches:
+            return
+        save, signal_number = self._agreed(trainer, batch_idx)
+        if save or signal_number:
+            self._save(trainer, batch_idx)
+            self._left_at_once = trainer.is_last_batch
+            self._stop_on(signal_number)
+
+    def on_validation_start(self, *_: object) -> None:
+        self._validated = -time.monotonic()
+
+    def on_validation_batch_start(self, *_: object) -> None:
+        if self._left_at_once:  # ranks need not wait for each other: the checkpoint is on disk
+            self._stop_on(self.stop.received)
+
+    def on_validation_end(self, *_: object) -> None:
+        self._validated += time.monotonic()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        self._save(trainer, 0)
+        self.seconds += time.monotonic() - self._began
+        self.stop.holding = False
+
+    def on_exception(self, *_: object) -> None:
+        self.stop.holding = False
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
+        epoch = cast(_ProcessedTracker, trainer.fit_loop.epoch_progress.current).processed
+        _set_position(checkpoint["loops"]["fit_loop"], epoch, self._done)
+        checkpoint["position"] = {"epoch": epoch, "batches": self._done}
+        random = {"cpu": torch.get_rng_state()}
+        if _on_cuda(trainer):
+            random["cuda"] = torch.cuda.get_rng_state()
+        means, sums = (_running_means(trainer), task_of(pl_module).sums) if self._done else ({}, {})
+        sums = {key: (total.cpu(), steps.cpu()) for key, (total, steps) in sums.items()}
+        checkpoint["ranks"] = gather_from_ranks({"random": random, "means": means, "sums": sums})
+        checkpoint["run"] = self.record()
+
+    def state_dict(self) -> Json:
+        return {"metrics": self.metrics, "seconds": self.seconds + time.monotonic() - self._began}
+
+    def load_state_dict(self, state_dict: Json) -> None:
+        self.metrics, self.seconds = state_dict["metrics"], state_dict["seconds"]
+        self._resumed = True
+
+    def _agreed(self, trainer: pl.Trainer, batch: int) -> tuple[bool, int | None]:
+        """Return whether to save now, and the signal to stop on, if any. The first rank decides for all."""
+        now = time.monotonic()
+        due = now - self._saved >= 60 * self.minutes or (trainer.is_last_batch and self._validated > LONG_VALIDATION)
+        if trainer.world_size == 1:
+            return due, self.stop.received
+        if batch < self._agreement and not trainer.is_last_batch:
+            return False, None
+        before, then = self._counted
+        steps_per_second = max(1, batch - before) / max(now - then, 1e-9)
+        steps = max(1, min(1000, int(SECONDS_BETWEEN_AGREEMENTS * steps_per_second)))
+        due, received, steps = trainer.strategy.broadcast((due, self.stop.received, steps))
+        self._agreement, self._counted = batch + steps, (batch, time.monotonic())
+        return due, received
+
+    def _save(self, trainer: pl.Trainer, done: int) -> None:
+        self._done = done
+        for logger in trainer.loggers:
+            logger.save()  # rows that the checkpoint counts must survive a crash
+        trainer.save_checkpoint(self.path)
+        self._saved = time.monotonic()
+
+    def _stop_on(self, signal_number: int | None) -> None:
+        if signal_number:
+            self.stop.raise_stopped(signal_number)
+
+
+class RestoreState(pl.Callback):
+    """Hands Lightning the checkpoint, if any, and restores random state and an epoch's running means.
+
+    Must be the last callback. means: restored means to which no batch has been added yet.
+    """
+
+    def __init__(self, checkpoint: Checkpoint | None) -> None:
+        self._checkpoint = checkpoint
+        state = checkpoint["ranks"][rank()] if checkpoint else {}
+        self._random: dict[str, torch.Tensor] | None = state.get("random")
+        self.means: Means = dict(state.get("means", {}))
+        self._sums: Sums = state.get("sums", {})
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        checkpoint_io = trainer.strategy.checkpoint_io
+        assert isinstance(checkpoint_io, AtomicCheckpointIO)
+        checkpoint_io.content, self._checkpoint = self._checkpoint, None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self._random is not None:
+            torch.set_rng_state(self._random["cpu"])
+            if (cuda := self._random.get("cuda")) is not None and _on_cuda(trainer):
+                torch.cuda.set_rng_state(cuda)
+            device = trainer.strategy.root_device
+            restored = {key: (total.to(device), steps.to(device)) for key, (total, steps) in self._sums.items()}
+            task_of(pl_module).sums = restored
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
+        if not self.means:
+            return
+        results = trainer.fit_loop.epoch_loop._results
+        for key in [key for key in self.means if key in results]:
+            total, weight = self.means.pop(key)
+            result = results[key]
+            # a sum of two numbers does not depend on their order: (a + b) + c is reproduced bit for bit
+            result.value = total.to(result.value.device) + result.value
+            result.cumulated_batch_size = weight.to(result.value.device) + result.cumulated_batch_size
+
+    def on_train_epoch_end(self, *_: object) -> None:
+        self.means = {}
+
+
+def _set_position(fit_loop: Json, epoch: int, done: int) -> None:
+    """Set Lightning's counters to `done` complete batches of epoch `epoch`; done = 0 is between two epochs."""
+    begun = epoch + bool(done)
+    for kind in ("total", "current"):
+        fit_loop["epoch_progress"][kind].update(ready=begun, started=begun, processed=epoch, completed=epoch)
+    batches = fit_loop["epoch_loop.batch_progress"]
+    batches["current"].update(ready=done, started=done, processed=done, completed=done)
+    total = batches["total"]["completed"]
+    batches["total"].update(ready=total, started=total, processed=total)
+    batches["is_last_batch"] = False
+
+
+def _on_cuda(trainer: pl.Trainer) -> bool:
+    """Return whether the run uses a GPU. Asking CUDA would open the GPU."""
+    return trainer.strategy.root_device.type == "cuda"
+
+
+def _running_means(trainer: pl.Trainer) -> Means:
+    results = trainer.fit_loop.epoch_loop._results
+    # if a run is stopped again before its first batch, restored means are still waiting
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]  # set by a connector
+    waiting = [callback.means for callback in callbacks if isinstance(callback, RestoreState)]
+    running = {
+        key: (result.value.cpu(), result.cumulated_batch_size.cpu())
+        for key, result in results.items()
+        if result.is_tensor and result.meta.is_mean_reduction and result.meta.on_epoch
+    }
+    return {key: value for means in (*waiting, running) for key, value in means.items()}
