@@ -1,4 +1,4 @@
-"""Show the keys in which two runs differ, and their rates."""
+"""Show the keys in which two runs differ, and their error rates."""
 
 from asr_ablations.commands.overview import show_differences
 

@@ -1,4 +1,4 @@
-"""Decode trained runs, with any decoder and language model, from log-probabilities that are computed once."""
+"""Decode trained runs with any decoder and language model; log-probabilities are computed only once."""
 
 from asr_ablations.commands.hydra_commands import evaluate_runs as main
 

@@ -1,4 +1,4 @@
-"""List the sweeps in outputs/, with their runs, states and hours."""
+"""List the sweeps in outputs/ with their runs, states and hours."""
 
 from asr_ablations.commands.overview import list_sweeps
 

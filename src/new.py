@@ -1,4 +1,4 @@
-"""Write the two files of your own variant."""
+"""Write the two files of your own variant, Python and yaml."""
 
 from asr_ablations.commands.new_variant import main
 

@@ -1,4 +1,4 @@
-"""Prepare a corpus: generate or download it, check every file, list the contents."""
+"""Prepare a corpus: generate or download it, check every audio file, and list the contents."""
 
 from asr_ablations.commands.hydra_commands import prepare as main
 

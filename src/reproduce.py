@@ -1,4 +1,4 @@
-"""Run a finished run again and say whether the result is the same; or vary one key of it."""
+"""Repeat a finished run and report whether the result is the same, or train a variation of it."""
 
 from asr_ablations.commands.reproduce import main
 

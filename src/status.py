@@ -1,4 +1,4 @@
-"""Show the runs of a sweep, wherever they run."""
+"""Show the runs of a sweep on all machines, with their state and remaining time."""
 
 from asr_ablations.commands.overview import show_status
 

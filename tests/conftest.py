@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.config.compose import look_up_in
 from asr_ablations.native import extension
 from asr_ablations.tools.files import CONF
 from tests.helpers.command import clean_environment, common_folder, made_once, run_folders

@@ -28,7 +28,7 @@ from asr_ablations.components.norm import batch as batch_norm
 from asr_ablations.components.norm.batch import BatchNorm
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.optimizer_steps import DeviceScaler
+from asr_ablations.training.precision import DeviceScaler
 from asr_ablations.training.task import CTCTask
 from tests.helpers.support import compose, group_options, standing_corpus
 

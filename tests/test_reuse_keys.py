@@ -18,7 +18,7 @@ from asr_ablations.data import audio, corpus, index, recording_cache
 from asr_ablations.data.index import SplitIndex
 from asr_ablations.data.recording_cache import cache_key
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.evaluation import activations, log_probs
+from asr_ablations.evaluation import outputs
 from asr_ablations.native import extension
 from asr_ablations.runs.identity import content, identity
 from asr_ablations.tools import content_keys
@@ -169,23 +169,23 @@ def _of_another_format(module: Any, key: Callable[[], str]) -> str:
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 Change = Callable[[Trained, list[Utterance]], str]
 OUTPUT_CHANGES: dict[str, Change] = {
-    "other weights": lambda t, u: log_probs.log_probs_key(_other_weights(t), u, CPU),
-    "another option of the features": lambda t, u: log_probs.log_probs_key(_with(t, "features.window", 0.03), u, CPU),
-    "another precision": lambda t, u: log_probs.log_probs_key(_with(t, "precision", "bf16"), u, CPU),
-    "another device": lambda t, u: log_probs.log_probs_key(t, u, CUDA),
-    "other audio of equal size": lambda t, u: log_probs.log_probs_key(t, [replace(u[0], content="0"), *u[1:]], CPU),
-    "another text": lambda t, u: log_probs.log_probs_key(t, [replace(u[0], text="b"), *u[1:]], CPU),
-    "another part of the file": lambda t, u: log_probs.log_probs_key(t, [replace(u[0], offset=0.1), *u[1:]], CPU),
-    "one utterance less": lambda t, u: log_probs.log_probs_key(t, u[1:], CPU),
-    "another format": lambda t, u: _of_another_format(log_probs, lambda: log_probs.log_probs_key(t, u, CPU)),
+    "other weights": lambda t, u: outputs.log_probs_key(_other_weights(t), u, CPU),
+    "another option of the features": lambda t, u: outputs.log_probs_key(_with(t, "features.window", 0.03), u, CPU),
+    "another precision": lambda t, u: outputs.log_probs_key(_with(t, "precision", "bf16"), u, CPU),
+    "another device": lambda t, u: outputs.log_probs_key(t, u, CUDA),
+    "other audio of equal size": lambda t, u: outputs.log_probs_key(t, [replace(u[0], content="0"), *u[1:]], CPU),
+    "another text": lambda t, u: outputs.log_probs_key(t, [replace(u[0], text="b"), *u[1:]], CPU),
+    "another part of the file": lambda t, u: outputs.log_probs_key(t, [replace(u[0], offset=0.1), *u[1:]], CPU),
+    "one utterance less": lambda t, u: outputs.log_probs_key(t, u[1:], CPU),
+    "another format": lambda t, u: _of_another_format(outputs, lambda: outputs.log_probs_key(t, u, CPU)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("change", OUTPUT_CHANGES)
 def test_log_probabilities(change: str, trained: Trained) -> None:
     utterances = [*trained.data.corpus.read("dev")]
-    assert log_probs.log_probs_key(trained, utterances, CPU) == log_probs.log_probs_key(trained, utterances, CPU)
-    assert OUTPUT_CHANGES[change](trained, utterances) != log_probs.log_probs_key(trained, utterances, CPU)
+    assert outputs.log_probs_key(trained, utterances, CPU) == outputs.log_probs_key(trained, utterances, CPU)
+    assert OUTPUT_CHANGES[change](trained, utterances) != outputs.log_probs_key(trained, utterances, CPU)
 
 
 RECORDING_CHANGES: dict[str, Callable[[list[Utterance]], str]] = {
@@ -219,7 +219,7 @@ def _other_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _other_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (content_keys, recording_cache, log_probs, aligned, index):
+    for module in (content_keys, recording_cache, outputs, aligned, index):
         monkeypatch.setattr(module, "library_versions", lambda: {"torch": "other"})
 
 
@@ -230,7 +230,7 @@ def _keys(trained: Trained) -> dict[str, str]:
     loss = component("loss", "aligned", run=str(trained.folder))
     features = build(compose("features=logmel40").features)
     return {
-        "log-probabilities": log_probs.log_probs_key(trained, utterances, CPU),
+        "log-probabilities": outputs.log_probs_key(trained, utterances, CPU),
         "samples": cache_key(utterances, "m"),
         "features": cache_key(utterances, hash_object(features)),
         "options of features": hash_object(features),
@@ -255,13 +255,13 @@ def test_other_code_and_libraries(
 def test_activations_are_of_their_layers_and_of_everything_that_decides_outputs(
     trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext)
-    assert activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext) == kept
-    other = activations.stored_activations(trained, "dev", ["output"], CPU, nullcontext)
+    kept = outputs.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext)
+    assert outputs.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext) == kept
+    other = outputs.stored_activations(trained, "dev", ["output"], CPU, nullcontext)
     files = {kept, other}
     for name, value in {"FORMAT": 1000, "log_probs_key": lambda *_: "other"}.items():
-        monkeypatch.setattr(activations, name, value)
-        files.add(activations.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext))
+        monkeypatch.setattr(outputs, name, value)
+        files.add(outputs.stored_activations(trained, "dev", ["recurrent.0"], CPU, nullcontext))
     assert len(files) == 4
 
 

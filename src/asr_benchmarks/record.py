@@ -1,4 +1,4 @@
-"""Runs the benchmark of a config, and records its result."""
+"""Run the benchmark of a config, and record its result."""
 
 import os
 import platform
@@ -22,13 +22,13 @@ from asr_benchmarks.tables import FRAMEWORKS, Result, show, write_report
 from asr_verdicts.files import write_json
 
 CPUS = Path("/sys/devices/system/cpu")
-"""Linux's folder with the clock settings of the cores; it is mostly empty on virtual machines."""
+"""Folder in which Linux shows the clock settings of the cores. On virtual machines it is usually empty."""
 
 UNFINISHED = "unfinished: the benchmark ended before the rest was measured"
 
 
 def measure(cfg: DictConfig) -> Path:
-    """Run one benchmark and return its folder: config, environment, result.json, report.md and plots."""
+    """Run a benchmark. Return its folder, which contains config, environment, result.json, report.md and plots."""
     check(cfg)
     record = Run(cfg)
     if (record.folder / RESULT).exists():
@@ -41,8 +41,8 @@ def measure(cfg: DictConfig) -> Path:
 
 
 def _run_benchmark(cfg: DictConfig, record: Run) -> Result:
-    """Run the benchmark and write its result to the run folder. A benchmark may also yield its result so far
-    repeatedly; if it ends early, the latest of these remains.
+    """Run the benchmark and write its result to the run folder. A benchmark may yield several results, each more
+    complete than the one before. If it ends early, the latest result remains.
     """
     before, file = _read_load(), record.folder / RESULT
     benchmark = build(cfg.benchmark)
@@ -67,9 +67,9 @@ def _run_benchmark(cfg: DictConfig, record: Run) -> Result:
 
 
 def describe_machine(load_before: str) -> dict[str, object]:
-    """Describe the machine, its GPUs' links (Baunsgaard2020 figure 5), and its load."""
+    """Describe the machine, the links between its GPUs (Baunsgaard2020 figure 5), its packages and its load."""
     machine, installed = hardware(), {"python": platform.python_version()}
-    for package in FRAMEWORKS[1:]:  # if installed (Braun2018 table 1)
+    for package in FRAMEWORKS[1:]:  # as in Braun2018 table 1, if installed
         with suppress(PackageNotFoundError):
             installed[package] = version(package)
     links = ", ".join(f"{pair} {link}" for pair, link in (machine.links or {}).items())
@@ -88,7 +88,7 @@ def describe_machine(load_before: str) -> dict[str, object]:
 
 
 def read_clocking(cpus: Path) -> dict[str, object]:
-    """Read the governor of the cores' clock, and its range (Braun2018 §3.4); empty if the system hides them."""
+    """Read the frequency governor and clock range of the cores (Braun2018 §3.4). Empty if the system hides them."""
     governors = sorted({path.read_text().strip() for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")})
     ranges = {
         limit: [int(path.read_text()) / 1e6 for path in cpus.glob(f"cpu[0-9]*/cpufreq/scaling_{limit}_freq")]
@@ -111,5 +111,5 @@ def read_driver_version() -> str:
 
 
 def _read_load() -> str:
-    """Read the mean number of processes that wanted a core during the last minute."""
+    """Read the load average: the mean number of processes during the last minute that ran or waited for a core."""
     return f"{os.getloadavg()[0]:.2f}"

@@ -1,4 +1,4 @@
-"""Tables of a benchmark's result: in the terminal, in Markdown, and several results side by side."""
+"""Show the result of a benchmark in the terminal and in Markdown, and show several results side by side."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,26 +19,30 @@ from asr_verdicts.report.formats import table as markdown_table
 from asr_verdicts.terminal import console
 
 Row: TypeAlias = dict[str, Any]
-"""A row of a table, by column: text, a number, or None if unknown."""
+"""A row of a table: by column, a text, a number, or None if unknown."""
 
 Table: TypeAlias = Sequence[Row]
 
 PUBLISHED = "published"
-"""Prefix of tables and lines with published numbers, which do not depend on the machine."""
+"""Prefix of the names of tables and plotted lines with published numbers, which do not depend on the machine."""
 
 FRAMEWORKS = ("python", "torch", "jax", "keras", "tensorflow", "tensorflow-cpu", "returnn")
 """Packages whose versions a result records, if they are installed."""
 
 
 def published(name: str) -> Any:
-    """Read published/<name>.yaml. Its measurements are decimal numbers, which never identify rows."""
+    """Read published/<name>.yaml. Measurements are written as decimal numbers, so that they do not identify rows."""
     return yaml.safe_load((Path(__file__).parent / "published" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 @dataclass
 class Result:
-    """The measurements of a benchmark: single figures, rows by table, notes, plots, and the machine. relative: columns
-    by table that comparisons also show in % of the first result.
+    """The result of a benchmark.
+
+    - figures: single values by name
+    - tables: rows by name of the table
+    - relative: by table, columns that a comparison also shows in % of the first result
+    - machine: properties of the machine and versions of packages
     """
 
     figures: dict[str, object] = field(default_factory=dict)
@@ -49,13 +53,13 @@ class Result:
     machine: dict[str, object] = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        """Return the content of result.json: figures and tables by name, then the other fields."""
+        """Return the content of result.json. Each figure and table has its own key next to the other fields."""
         others = {name: getattr(self, name) for name in OTHERS}
         return {**self.figures, **self.tables, **others}
 
     @classmethod
     def from_json(cls, content: Json) -> "Result":
-        """Return the result in a result.json: lists are tables, single values are figures."""
+        """Read a result from the content of result.json, where lists are tables and single values are figures."""
         others = {key: content[key] for key in OTHERS if key in content}
         named = {key: value for key, value in content.items() if key not in OTHERS}
         figures = {key: value for key, value in named.items() if not isinstance(value, (list, dict))}
@@ -63,16 +67,16 @@ class Result:
 
 
 OTHERS = ("notes", "plots", "relative", "machine")
-"""Fields of a result that have their own names in result.json."""
+"""Fields of a result that are stored in result.json under their own names."""
 
 
 def fill_row(columns: str, *values: Any) -> Row:
-    """Build a row from values and column names such as `first | second`."""
+    """Build a row from values and the names of their columns, such as `first | second`."""
     return dict(zip(columns.split(" | "), values, strict=True))
 
 
 def tables(result: Result) -> dict[str, Table]:
-    """Return the tables of a result that have rows; the first contains its single figures."""
+    """Return the tables of a result that have rows. The first table contains the single figures."""
     figures = [{"figure": name, "value": value} for name, value in result.figures.items()]
     return {name: rows for name, rows in {"figures": figures, **result.tables}.items() if rows}
 
@@ -93,7 +97,7 @@ def show(title: str, result: Result) -> None:
 
 
 def markdown(title: str, result: Result, figures: Sequence[str] = ()) -> str:
-    """Write the report of a result as Markdown. figures: file names of its plots, in the same folder."""
+    """Return the report of a result as Markdown. figures: file names of its plots in the same folder."""
     parts = [f"# {title}"]
     if result.machine:
         parts.append("\n".join(f"- {key}: {value}" for key, value in result.machine.items()))
@@ -107,7 +111,7 @@ def markdown(title: str, result: Result, figures: Sequence[str] = ()) -> str:
 
 
 def text(value: object) -> str:
-    """Format a value for a table: decimal numbers with four digits, large ones whole, None as a dash."""
+    """Format a value for a table: decimal numbers with four digits, large ones without decimals, None as a dash."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -120,8 +124,10 @@ def _spell(name: str) -> str:
 
 
 def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
-    """Join the tables of all results by name. Rows are matched by their columns without decimal numbers. A decimal
-    column appears once per result, with the result's name appended; published columns appear only once.
+    """Join the tables of several results that have the same name.
+
+    Columns with decimal numbers are measurements. They appear once per result, with its name appended, but only once if
+    they are published. Rows with the same values in all other columns become one row.
     """
     tables_of = {name: tables(result) for name, result in results.items()}
     relative = {title: columns for result in results.values() for title, columns in result.relative.items()}
@@ -132,7 +138,7 @@ def join_tables(results: Mapping[str, Result]) -> dict[str, Table]:
 
 
 def _join_rows(table_of: Mapping[str, Table], title: str, relative: Mapping[str, Sequence[str]]) -> Table:
-    """Join several results' tables. relative: columns that are also shown in % of the first result."""
+    """Join one table of several results. relative: columns to show in % of the first result, too, by table."""
     rows = [row for table in table_of.values() for row in table]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     measured = [column for column in columns if any(isinstance(row.get(column), float) for row in rows)]
@@ -162,8 +168,9 @@ def _place(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def results(path: Path) -> list[Path]:
-    """List the result files of a path, which is a file, a run or a sweep. Folders whose name ends in .1, .2, … contain
-    earlier measurements and are left out.
+    """List the result files at a path: the file itself, or those in the folder of a run or sweep.
+
+    Folders with names that end in .1, .2, … are left out, because they contain earlier measurements.
     """
     if path.is_file():
         return [path] if path.suffix == ".json" else []
@@ -173,7 +180,7 @@ def results(path: Path) -> list[Path]:
 
 
 def read(files: Sequence[Path]) -> dict[str, Result]:
-    """Read results, named by their differences. Raises UsageError for a file that is not a result."""
+    """Read results, and name them by their differences. Raise UsageError if a file is not a result."""
     contents = [_read_result(file) for file in files]
     names = _add_versions(_name_files(files), contents)
     return {
@@ -183,7 +190,7 @@ def read(files: Sequence[Path]) -> dict[str, Result]:
 
 
 def compare_results(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Print results side by side, write comparison.json, report.md and plots, and return the paths."""
+    """Print results side by side. Write comparison.json, report.md and plots to a folder, and return their paths."""
     joined = _join(read(files))
     show(folder.parent.name, joined)
     folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +198,7 @@ def compare_results(files: Sequence[Path], folder: Path) -> list[Path]:
 
 
 def write_report(file: Path, title: str, result: Result) -> list[Path]:
-    """Write a result to a file, with report.md and plots in the same folder, and return the paths."""
+    """Write a result to a JSON file, with report.md and plots in the same folder. Return the paths of all files."""
     write_json(file, result.to_json())
     figures = draw(result.plots, file.parent)
     report = file.with_name(REPORT)
@@ -210,14 +217,14 @@ def _read_result(file: Path) -> Result:
 
 
 def _name_files(files: Sequence[Path]) -> list[str]:
-    """Name results by the keys that vary between their runs, or by their files."""
+    """Name results by the overrides that differ between their runs, or else by their folders or files."""
     if all((file.parent / OVERRIDES).is_file() for file in files):
         return label_arms([read_overrides(file.parent) for file in files])
     return [file.parent.name if file.name == RESULT else file.stem for file in files]
 
 
 def _add_versions(names: Sequence[str], contents: Sequence[Result]) -> list[str]:
-    """Add versions of frameworks to equal names if they differ (Braun2018 table 1)."""
+    """Append the versions of frameworks to equal names if the versions differ (Braun2018 table 1)."""
     pairs, complete = list(zip(names, contents, strict=True)), []
     for name, result in pairs:
         alike = [other.machine for other_name, other in pairs if other_name == name]
@@ -228,7 +235,7 @@ def _add_versions(names: Sequence[str], contents: Sequence[Result]) -> list[str]
 
 
 def _join(by_name: Mapping[str, Result]) -> Result:
-    """Join several results; a single result is not changed."""
+    """Join several results. A single result is returned unchanged."""
     if len(by_name) == 1:
         return next(iter(by_name.values()))
     properties = dict.fromkeys(key for result in by_name.values() for key in result.machine)
@@ -241,7 +248,7 @@ def _join(by_name: Mapping[str, Result]) -> Result:
 
 
 def join_plots(by_name: Mapping[str, Result]) -> list[Plot]:
-    """Join plots of the same title. Names of lines get their result's name, except for published lines."""
+    """Join plots with the same title. The name of the result is appended to lines that are not published."""
     joined: dict[str, Plot] = {}
     for name, result in by_name.items():
         for shown in result.plots:
@@ -252,7 +259,7 @@ def join_plots(by_name: Mapping[str, Result]) -> list[Plot]:
 
 
 def show_arms(folders: Sequence[Path]) -> None:
-    """Print and write the results of a sweep of benchmarks side by side, as the sweep's last step."""
+    """Show the results of a sweep of benchmarks side by side. The launcher calls this at the end of the sweep."""
     measured = [folder / RESULT for folder in folders if (folder / RESULT).is_file()]
     if measured:
         print("wrote", *compare_results(measured, folders[0].parent / COMPARISON), sep="\n  ")

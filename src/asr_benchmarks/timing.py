@@ -1,4 +1,4 @@
-"""Timing of several variants in turn, so that other work on the machine disturbs all of them alike."""
+"""Time several variants in turn, so that other work on the machine disturbs all of them equally."""
 
 import statistics
 import time
@@ -11,17 +11,17 @@ from asr_verdicts.errors import choices
 from asr_verdicts.terminal import bar
 
 NOISY = 10.0
-"""Spread in % above which a note warns of a variant."""
+"""Spread in % above which a note warns that a variant is noisy."""
 
 FEWEST = 3
-"""Measurements of every variant, even if its time is used up."""
+"""Smallest number of measurements of a variant, even if it has used up its time."""
 
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The measured seconds of one variant, without the warm-up."""
+    """Seconds of each measurement of a variant, without its warm-up."""
 
     seconds: tuple[float, ...]
 
@@ -31,14 +31,14 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """Interquartile range of the measurements in % of their median, which is robust to outliers."""
+        """Interquartile range of the measurements in % of their median. Outliers hardly change it."""
         if len(self.seconds) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
         return 100 * (high - low) / self.median
 
     def row(self) -> dict[str, float]:
-        """Return the columns of a table: milliseconds, spread in %, and number of measurements."""
+        """Return a row with milliseconds (median, mean and standard deviation), spread, and number of measurements."""
         deviation = statistics.stdev(self.seconds) if len(self.seconds) > 1 else 0.0
         milliseconds = {"ms": self.median, "mean ms": statistics.fmean(self.seconds), "sd ms": deviation}
         rounded = {name: 1000 * seconds for name, seconds in milliseconds.items()}
@@ -53,8 +53,10 @@ def in_turn(
     budget: float | None = None,
     title: str = "measuring",
 ) -> dict[Key, Timing]:
-    """Call each variant, which returns its seconds, `warmup` times unmeasured and `steps` times measured. Each round
-    begins with another variant. A variant that has used `budget` seconds ends after FEWEST measurements.
+    """Time all variants. A variant is a function that returns the seconds it took.
+
+    Each variant is called `warmup` times without and `steps` times with a measurement. Each round begins with another
+    variant. A variant that has used `budget` seconds ends after FEWEST measurements.
     """
     check_counts(steps=steps, warmup=warmup)
     if budget is not None and not (is_number(budget) and budget > 0):
@@ -83,7 +85,7 @@ def in_turn(
 
 
 def check_counts(least: int = 1, **counts: object) -> None:
-    """Raise UsageError unless keys are whole numbers, `least` or more, or lists of them; warmup may be 0."""
+    """Raise UsageError unless each value is a whole number from `least` on, or a list of them. warmup may be 0."""
     for name, value in counts.items():
         if not isinstance(value, list):
             whole(f"benchmark.{name}", value, 0 if name == "warmup" else least)
@@ -92,7 +94,7 @@ def check_counts(least: int = 1, **counts: object) -> None:
 
 
 def noise_notes(timings: Mapping[str, Timing]) -> list[str]:
-    """Write a note on the variants whose spread is above NOISY %, if there are any."""
+    """Return a note about the variants with a spread above NOISY %. The list is empty if there are none."""
     noisy = [f"{name} {timing.spread:.0f} %" for name, timing in timings.items() if timing.spread > NOISY]
     limit = f"noisy (interquartile range above {NOISY:g} % of the median)"
     return [f"{limit}: {', '.join(noisy)}"] if noisy else []

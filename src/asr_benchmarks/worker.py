@@ -1,9 +1,8 @@
-"""Worker processes: one framework's threads, memory and settings do not affect another's."""
+"""Worker processes, so that the threads, memory and settings of a framework do not affect the others."""
 
 import os
 import signal
 import socket
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
@@ -24,7 +23,7 @@ Key = TypeVar("Key")
 
 
 class Step(NamedTuple):
-    """A measured step: its seconds, mean loss in nats, and number of frames and updates."""
+    """Measurements of a training step: seconds, mean loss in nats, number of frames, number of weight updates."""
 
     seconds: float
     loss: float
@@ -36,32 +35,28 @@ class Trainer(Protocol):
     """Trains one network in one framework."""
 
     def step(self) -> Step:
-        """Train one step, from the batch to updated weights, and wait for the device. The loss precedes the update."""
+        """Train one step, wait for the device, and return its measurements. The loss is the one before the update."""
 
     def device_memory(self) -> int | None:
-        """Return the peak memory of a GPU in bytes; None on a CPU or if not reported."""
+        """Return the peak memory of the GPU in bytes; None on a CPU, or if the framework does not report it."""
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the framework's packages."""
 
 
 class WorkerError(RuntimeError):
-    """The error of a worker process in one line; `trace` has the whole traceback."""
-
-    def __init__(self, line: str, trace: str = "") -> None:
-        self.trace = trace
-        super().__init__(line)
+    """An error in a worker process. The message has one line."""
 
 
 class Worker:
-    """Makes an object by `make` in a new process; `call` runs one of its methods.
+    """A new process that builds an object with `make`. `call` runs a method of this object.
 
-    - make: must not import a framework in this process
-    - threads: cores that the process may use, None for all
-    - environment: additional variables
-    - children: it starts processes itself
-    - first: the first of these cores, counted among those of this process
-    - wait: raise errors of `make` now, not at the first call; without it, several workers start at once
+    - make: function that must not import a framework in the calling process
+    - threads: number of cores that the process may use; None for all
+    - environment: additional environment variables
+    - children: whether the object starts processes itself
+    - first: index of the first core to use, among the cores of the calling process
+    - wait: whether to wait until the object is built, and raise its errors now instead of at the first call
     """
 
     def __init__(
@@ -80,7 +75,7 @@ class Worker:
         added = {**limits, **(environment or {})}
         before = {name: os.environ.get(name) for name in added}
         os.environ.update(added)
-        # Ctrl-C reaches every process of a terminal; this process ends the workers, unless they have children
+        # Ctrl-C reaches every process of a terminal, but workers without children are ended by this process
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, set() if children else {signal.SIGINT})
         try:
             self._process.start()
@@ -97,13 +92,13 @@ class Worker:
             self._await_ready()
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Call a method of the object. Raises WorkerError if the method raises or the process has ended."""
+        """Call a method of the object and return its result. Raise WorkerError if it fails or the process has ended."""
         self._await_ready()
         self._pipe.send((method, arguments))
         return self._answer()
 
     def peak_memory(self) -> int:
-        """Return the peak memory of the process in bytes, including libraries."""
+        """Return the peak memory of the process in bytes, including its libraries."""
         return int(self.call(PEAK))
 
     def _await_ready(self) -> None:
@@ -119,7 +114,7 @@ class Worker:
             raise WorkerError(f"its process ended with exit code {self._process.exitcode}") from error
         if not good:
             self.close()
-            raise WorkerError(*answer)
+            raise WorkerError(answer)
         return answer
 
     def close(self) -> None:
@@ -143,11 +138,14 @@ class Worker:
 LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "NPROC")
 """Variables that limit a framework's threads when it is loaded. JAX reads NPROC as the number of cores."""
 
-PEAK = "<peak memory>"  # asks a worker for its memory, in place of a method's name
+PEAK = "<peak memory>"  # requests the peak memory of a worker, instead of a method
 
 
 class Group:
-    """`count` workers that work at the same time. ranks: they train one model, on any core, as under torchrun."""
+    """`count` workers that run at the same time.
+
+    ranks: whether they train one model together, as under torchrun. Otherwise each worker has its own cores.
+    """
 
     def __init__(self, make: Callable[[], object], count: int, threads: int, ranks: bool = False) -> None:
         with socket.socket() as listener:
@@ -162,7 +160,7 @@ class Group:
             self.workers.append(Worker(make, pinned, environment, wait=False, first=rank * threads))
 
     def call(self, method: str, *arguments: object) -> list[Any]:
-        """Call a method of all objects. The first error ends every process, because others might wait for it."""
+        """Call a method of all objects. An error ends all processes, because they might wait for each other."""
         with ThreadPoolExecutor(len(self.workers)) as pool:
             futures = [pool.submit(worker.call, method, *arguments) for worker in self.workers]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -185,17 +183,24 @@ VARIABLES = {
     "cpu": {**QUIET, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"},
     "gpu": {**QUIET, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"},
 }
-"""Hide the GPU from CPU measurements; keep frameworks from reserving a GPU's whole memory, because several share it."""
+"""Environment variables of a worker, by device.
+
+They hide the GPU from measurements of the CPU. They also prevent frameworks, which share a GPU, from reserving all of
+its memory.
+"""
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """A way to train that a benchmark compares with others.
+    """One of the implementations of training that a benchmark compares.
 
-    - trainer: the class of its Trainer within this package, imported only in its process
-    - model: additional arguments of that class
-    - children: it starts processes itself
-    - published: its counterpart in a paper
+    - trainer: class of its Trainer in this package, which is imported only in the worker process
+    - model: additional arguments of this class
+    - packages: packages that must be installed
+    - environment: additional environment variables of the worker process
+    - devices: devices on which it runs
+    - children: whether it starts processes itself
+    - published: name of the corresponding implementation in a paper
     """
 
     trainer: str
@@ -207,13 +212,13 @@ class Implementation:
     published: str | None = None
 
     def start(self, *arguments: object, device: str, threads: int | None, keys: Mapping[str, Any]) -> Worker:
-        """Make the Trainer in a separate process. Raises WorkerError if the class raises."""
+        """Build the Trainer in a new process. Raise WorkerError if that fails."""
         make = partial(make_trainer, self.trainer, *arguments, **keys, **self.model)
         return Worker(make, threads, {**VARIABLES[device], **self.environment}, self.children)
 
 
 def make_trainer(trainer: str, *arguments: object, **keys: object) -> Trainer:
-    """Make a Trainer of a class, such as frameworks.jax_lax.JaxTrainer."""
+    """Build a Trainer from the name of its class, such as frameworks.jax_lax.JaxTrainer."""
     module, _, name = trainer.rpartition(".")
     instance: Trainer = getattr(import_module(f"asr_benchmarks.{module}"), name)(*arguments, **keys)
     return instance
@@ -222,7 +227,7 @@ def make_trainer(trainer: str, *arguments: object, **keys: object) -> Trainer:
 def choose_runnable(
     implementations: Mapping[str, Implementation], device: str
 ) -> tuple[dict[str, Implementation], list[str]]:
-    """Choose implementations that this device and the installed packages can run, with a note for each other."""
+    """Return the implementations that can run on this device, and a note for each of the others."""
     runnable, notes = dict(implementations), []
     for name, implementation in implementations.items():
         absent = [package for package in implementation.packages if find_spec(package) is None]
@@ -240,7 +245,7 @@ def choose_runnable(
 def run_workers(
     starts: Mapping[Key, Callable[[], Worker]], check: Callable[[Key, Worker], None], title: str, notes: list[str]
 ) -> Iterator[dict[Key, Worker]]:
-    """Start the workers and check each. A worker that cannot start or fails its check becomes a note."""
+    """Yield the started workers that pass the check, and end them afterwards. Each failure becomes a note."""
     with ExitStack() as stack:
         workers: dict[Key, Worker] = {}
         with bar(title, len(starts)) as advance:
@@ -255,11 +260,8 @@ def run_workers(
         yield workers
 
 
-FIGURES = ("device_memory", "versions")
-
-
 class Measured(NamedTuple):
-    """The measurements of one worker. memory: peak bytes of its process; device_memory: of the GPU, None if unknown."""
+    """Measurements of a worker. memory: peak bytes of its process. device_memory: peak bytes of the GPU, or None."""
 
     timing: Timing
     steps: list[Step]
@@ -269,7 +271,7 @@ class Measured(NamedTuple):
 
 
 def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, Measured]:
-    """Time the steps of all workers in turn. options: of in_turn. Raises UsageError if one fails."""
+    """Time the steps of all workers in turn. options: arguments for in_turn. Raise UsageError if a worker fails."""
     steps: dict[Key, list[Step]] = {key: [] for key in workers}
 
     def measure(key: Key) -> float:
@@ -280,8 +282,10 @@ def measure_in_turn(workers: Mapping[Key, Worker], **options: Any) -> dict[Key, 
         return steps[key][-1].seconds
 
     timings = in_turn({key: partial(measure, key) for key in workers}, **options)
-    figures = {key: [worker.peak_memory(), *map(worker.call, FIGURES)] for key, worker in workers.items()}
-    return {key: Measured(timings[key], steps[key], *figures[key]) for key in workers}
+    return {
+        key: Measured(timings[key], steps[key], w.peak_memory(), w.call("device_memory"), w.call("versions"))
+        for key, w in workers.items()
+    }
 
 
 def _serve(pipe: Connection, make: Callable[[], object], threads: int | None, first: int) -> None:
@@ -294,7 +298,7 @@ def _serve(pipe: Connection, make: Callable[[], object], threads: int | None, fi
         while True:
             method, arguments = pipe.recv()
             pipe.send((True, peak_memory() if method == PEAK else getattr(instance, method)(*arguments)))
-    except (EOFError, BrokenPipeError):  # the parent is done
+    except (EOFError, BrokenPipeError):  # the parent process has closed the pipe
         return
     except Exception as error:
-        pipe.send((False, (f"{type(error).__name__}: {str(error).strip() or 'no message'}", traceback.format_exc())))
+        pipe.send((False, f"{type(error).__name__}: {str(error).strip() or 'no message'}"))

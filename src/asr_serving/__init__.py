@@ -1,4 +1,4 @@
-"""Uses of a trained run: transcripts, subtitles, a page with a microphone, ONNX. In Python: `asr_serving.load(run)`."""
+"""Use a trained run for transcripts, subtitles, a web page or ONNX. From Python: `asr_serving.load(run)`."""
 
 from typing import Any
 

@@ -1,26 +1,32 @@
-"""Export of a trained run to ONNX, with a model card in Markdown for users of the file."""
+"""Export of a trained run to ONNX, with a model card in Markdown for the users of the file."""
 
+import copy
 import json
 import logging
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import onnxruntime
 import torch
 from omegaconf import DictConfig, OmegaConf
+from torch import nn
+from torch.nn.functional import conv1d, pad
 
 from asr_ablations import SAMPLE_RATE
+from asr_ablations.components.features.spectrogram import PowerSpectrum
+from asr_ablations.components.model.directions import Directions
 from asr_ablations.data.batch import unlabelled_batch
 from asr_ablations.runs.identity import of_the_experiment, without_folder
 from asr_ablations.runs.layout import ENVIRONMENT, SUMMARY
 from asr_ablations.runs.reader import read_data, read_environment, read_overrides, read_summary
+from asr_ablations.tools.masks import normalise_utterances
+from asr_ablations.training.auxiliary import count_parameters, without_auxiliary
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import Trained, load_run
-from asr_serving.onnx_graph import Graph
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import whole_file, write, write_json
 from asr_verdicts.record import NO_SUMMARY, Environment, SetContent, Summary
@@ -31,14 +37,15 @@ CARD = "<!-- Delete this line to keep your changes: export.py replaces a card th
 
 
 def card(trained: Trained, file: str) -> str:
-    """Write the card of an exported run. Values missing in an unfinished run are "not recorded". file: its name."""
+    """Return the model card as Markdown. Values that an unfinished run lacks are "not recorded". file: its name."""
     finished = (trained.folder / SUMMARY).is_file()
     summary = read_summary(trained.folder) if finished else NO_SUMMARY
     environment = read_environment(trained.folder) if (trained.folder / ENVIRONMENT).is_file() else Environment()
     sets = read_data(trained.folder).sets if finished else {}
-    parameters = sum(p.numel() for p in trained.task.parameters())
-    code, corpus, characters = environment.code, trained.data.corpus, trained.task.alphabet.characters
-    spelled = " ".join("space" if character == " " else f"`{character}`" for character in characters)
+    parameters = count_parameters(trained.task.model)
+    code, corpus, symbols = environment.code, trained.data.corpus, trained.task.alphabet.symbols
+    spelled = " ".join("space" if symbol == " " else f"`{symbol}`" for symbol in symbols)
+    units = "characters" if trained.task.alphabet.spells else "pieces of words"
     settings = [without_folder(word) for word in of_the_experiment(read_overrides(trained.folder))]
     size, train = f"Its size is {UNKNOWN}.", sets.get("train")
     if train is not None:
@@ -48,7 +55,7 @@ def card(trained: Trained, file: str) -> str:
         f"# {file}",
         "",
         f"Speech recognition by CTC: {parameters / 1e6:.2f} million parameters, waveforms at 16 kHz in, "
-        f"log-probabilities of {len(characters)} characters out ({spelled}).",
+        f"log-probabilities of {len(symbols)} {units} out ({spelled}).",
         "",
         "## Training",
         "",
@@ -99,7 +106,10 @@ def _list_limits(train: SetContent | None) -> list[str]:
 
 
 def export(cfg: DictConfig) -> Path:
-    """Write the ONNX file and return its path. Raises UsageError if the run or the output does not allow it."""
+    """Write the ONNX file, and next to it its metadata (.json) and model card (.md). Return the path of the ONNX file.
+
+    Raise UsageError for a run that cannot be exported, and for an output that may not be replaced.
+    """
     trained = load_run(str(cfg.run), cfg.checkpoint)
     file = Path(str(cfg.output)) if cfg.output else trained.folder / "export" / "model.onnx"
     for ending, mark in ((".json", '"separation"'), (".md", CARD)):
@@ -128,12 +138,12 @@ def export(cfg: DictConfig) -> Path:
 
 
 def metadata(trained: Trained, samples: str) -> dict[str, object]:
-    """Return the data that a program needs to use the model. separation: the symbol between double letters, or ""."""
+    """Return the data that a program needs to use the model. separation: symbol between double letters, or ""."""
     run = read_environment(trained.folder).id if (trained.folder / ENVIRONMENT).is_file() else None
     return {
         "run": run or trained.folder.resolve().name,
         "checkpoint": trained.checkpoint.name,
-        "symbols": ["", *trained.task.alphabet.characters],
+        "symbols": ["", *trained.task.alphabet.symbols],
         "blank": 0,
         "separation": trained.task.alphabet.separation,
         "sample_rate": SAMPLE_RATE,
@@ -142,8 +152,119 @@ def metadata(trained: Trained, samples: str) -> dict[str, object]:
     }
 
 
+class ConvolvedSpectrum(nn.Module):
+    """Waveforms (B, S) → power spectrum (B, T, F), with the values of PowerSpectrum up to rounding.
+
+    It is a convolution whose stride is the hop and whose kernels are the windowed cosines and sines. The kernels are
+    computed in float64, and they also subtract the mean of each frame.
+    """
+
+    kernels: torch.Tensor
+
+    def __init__(self, spectrum: PowerSpectrum) -> None:
+        super().__init__()
+        self.hop, self.frames = spectrum.hop, spectrum.frames
+        size, window = spectrum.window_size, spectrum.window.double().cpu()
+        impulses = torch.eye(size, dtype=torch.float64)
+        centred = impulses - 1 / size  # each row is an impulse minus its mean
+        previous = torch.cat([centred[:, :1], centred[:, :-1]], dim=1)  # the first sample counts as its own predecessor
+        emphasised = centred - spectrum.preemphasis * previous
+        transformed = torch.fft.rfft(emphasised * window, n=spectrum.fft_size)  # (size, F)
+        kernels = torch.cat([transformed.real, transformed.imag], dim=1).T
+        self.register_buffer("kernels", kernels[:, None].float())
+
+    def forward(self, waveforms: torch.Tensor) -> torch.Tensor:
+        parts = conv1d(waveforms[:, None], self.kernels, stride=self.hop)
+        real, imaginary = parts.chunk(2, dim=1)
+        return (real.square() + imaginary.square()).transpose(1, 2)
+
+
+GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
+"""Positions in torch's weights of the gates in ONNX's order. LSTM: i o f c from i f g o; GRU: z r h from r z n."""
+
+Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
+"""Attributes of an ONNX operator, as torch.onnx.ops.symbolic takes them."""
+
+
+class Recurrence(nn.Module):
+    """One direction of a recurrent layer as an ONNX operator: (x (B, T, D), lengths (B,)) → (B, T, H).
+
+    It is for export only, and direct calls return zeros. Raise UsageError if the layer has no torch module `cell`, as
+    min_gru and associative_lstm. If a layer computes something else, the comparison of the outputs detects it.
+    """
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        cell = getattr(layer, "cell", None)
+        if not isinstance(cell, nn.RNNBase):
+            raise UsageError(f"rnn {type(layer).__name__}: ONNX has no such layer; expected lstm, gru, rnn or rnn_relu")
+        (weights,) = cell.all_weights
+        gates = GATES[cell.mode]
+        inputs, recurrent, input_bias, recurrent_bias = (
+            torch.cat([weight.detach().chunk(len(gates))[gate] for gate in gates]) for weight in weights
+        )
+        self.weight = nn.Parameter(inputs[None])  # (1 direction, gates · H, D)
+        self.recurrent = nn.Parameter(recurrent[None])
+        self.bias = nn.Parameter(torch.cat([input_bias, recurrent_bias])[None])
+        self.operator = cell.mode.split("_")[0]
+        self.hidden_size = cell.hidden_size
+        self.attributes: Attributes = {"hidden_size": cell.hidden_size}
+        if cell.mode == "GRU":
+            self.attributes["linear_before_reset"] = 1  # as in torch and cuDNN
+        if cell.mode == "RNN_RELU":
+            self.attributes["activations"] = ["Relu"]
+        if (ceiling := getattr(layer, "ceiling", None)) is not None:
+            self.attributes["clip"] = float(ceiling)  # clips a ReLU's input, which clips its output as well
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        y = torch.onnx.ops.symbolic(
+            f"::{self.operator}",
+            (x.transpose(0, 1), self.weight, self.recurrent, self.bias),
+            attrs=self.attributes,
+            dtype=x.dtype,
+            shape=(x.shape[1], 1, x.shape[0], self.hidden_size),
+        )
+        return y.squeeze(1).transpose(0, 1)  # (T, 1, B, H) → (B, T, H)
+
+
+class Graph(nn.Module):
+    """(audio (B, S), lengths (B,) in samples) → (log_probs (B, T, V) in nats, lengths (B,) in frames).
+
+    Audio is float in -1..1, or int16 if `int16` is true. Samples beyond a length are ignored. Zeros are appended so
+    that even a single sample gives a frame; T therefore exceeds the longest length by a few frames.
+    """
+
+    def __init__(self, task: CTCTask, int16: bool) -> None:
+        super().__init__()
+        self.features = copy.deepcopy(task.features).float().cpu()
+        self.model = without_auxiliary(task.model).float().cpu()
+        self.scale = 1 / 32768 if int16 else 1.0
+        self.padding = next(n for n in range(1, 1 << 20) if task.output_frames(torch.tensor([n])) > 0)
+        replace(self.features, PowerSpectrum, ConvolvedSpectrum)
+        for layer in self.model.modules():
+            if isinstance(layer, Directions):
+                layer.forwards = Recurrence(layer.forwards)
+                layer.backwards = None if layer.backwards is None else Recurrence(layer.backwards)
+        self.eval().requires_grad_(False)
+
+    def forward(self, audio: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        features, frames = self.features(pad(audio.float() * self.scale, (0, self.padding)), lengths)
+        normalised = normalise_utterances(features, frames, getattr(self.features, "variance", True))
+        logits, frames = self.model(normalised, frames)
+        return logits.log_softmax(dim=-1), frames
+
+
+def replace(module: nn.Module, kind: type[nn.Module], by: type[nn.Module]) -> None:
+    """Replace every submodule of type `kind` by the module that `by` builds from it, in place."""
+    for name, child in list(module.named_children()):
+        if isinstance(child, kind):
+            setattr(module, name, by(child))
+        else:
+            replace(child, kind, by)
+
+
 def write_graph(graph: Graph, file: Path, opset: int | None, description: Mapping[str, object]) -> None:
-    """Write the graph for any batch size and length, with `description` as metadata (JSON except for texts)."""
+    """Write the graph for any batch size and length. The metadata are `description`, as JSON except for texts."""
     batch, samples = "batch", "samples"
     lengths = torch.tensor([2 * SAMPLE_RATE, SAMPLE_RATE])
     audio = torch.zeros(2, 2 * SAMPLE_RATE, dtype=torch.float32 if description["samples"] == "float" else torch.int16)
@@ -166,8 +287,8 @@ def write_graph(graph: Graph, file: Path, opset: int | None, description: Mappin
 
 @contextmanager
 def _quiet_single_thread() -> Iterator[None]:
-    """Use one thread, so that a layer's two directions run one after the other: the exporter cannot trace threads.
-    Silence its messages about missing packages and axes with equal names.
+    """Silence the exporter's messages about missing packages and equal names of axes. Use a single thread, because the
+    exporter cannot trace the threads in which the two directions of a layer run.
     """
     log, threads = logging.getLogger("torch.onnx"), torch.get_num_threads()
     level = log.level
@@ -186,7 +307,8 @@ def _quiet_single_thread() -> Iterator[None]:
 def largest_difference(task: CTCTask, file: Path, samples: str) -> float:
     """Return the largest difference, in nats, between torch's log-probabilities and the file's.
 
-    The input is three bursts of noise, one of them a single sample. torch gets each alone, and the file all together.
+    The input is three bursts of noise, one of them a single sample. torch computes each burst alone, and the exported
+    model computes all of them in one batch.
     """
     lengths = torch.tensor([3 * SAMPLE_RATE + 77, SAMPLE_RATE, 1])
     generator = torch.Generator().manual_seed(0)

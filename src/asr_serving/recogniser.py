@@ -1,4 +1,4 @@
-"""Recognition of recordings: pieces of similar length pass in batches through model, decoder and alignment."""
+"""Recognise recordings: cut them into pieces, and run model, decoder and alignment on batches of similar length."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from asr_ablations.training.trained_model import Trained
 
 HOP = SAMPLE_RATE // 100
 PAUSE = 0.3
-"""Seconds over which energies are averaged, so that 0.1 s of silence in a stop consonant is not taken for a pause."""
+"""Seconds over which energy is averaged, so that the 0.1 s of silence in a stop consonant do not count as a pause."""
 
 
 def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
-    """Cut int16 audio (S,) at 16 kHz into pieces of at most `longest` seconds, as (first, end) in samples. Each sample
-    belongs to one piece.
+    """Cut int16 audio (S,) at 16 kHz into pieces of at most `longest` seconds. Return (first, end) of each in samples.
 
-    A piece ends in the middle of the quietest 0.3 s of its second half, or at the end of the recording. Levels are mean
-    energies in dB, so that a click in a pause counts little. Without a pause, a word may be cut.
+    The pieces cover all samples without overlap. A piece ends in the middle of the quietest 0.3 s of its second half,
+    or at the end of the recording. Levels are averaged in dB, so that a click in a pause counts little. Without a pause
+    a word may be cut.
     """
     limit = round(longest * SAMPLE_RATE)
     borders = [0]
@@ -38,10 +38,10 @@ def cut(samples: np.ndarray, longest: float) -> list[tuple[int, int]]:
 
 
 def _measure_loudness(samples: np.ndarray) -> np.ndarray:
-    """Return the level in dB of each 10 ms, averaged over 0.3 s: (S // 160,), at least one value."""
+    """Return the level (S // 160,) in dB of each 10 ms, averaged over 0.3 s. There is at least one value."""
     count = max(1, len(samples) // HOP)
     decibels = np.empty(count, dtype=np.float32)
-    for i in range(0, count, 6000):  # one minute at a time, as an hour in float64 takes 0.5 GB
+    for i in range(0, count, 6000):  # one minute at a time, because an hour in float64 takes 0.5 GB
         part = samples[i * HOP : min(i + 6000, count) * HOP].astype(np.float64).reshape(-1, HOP)
         decibels[i : i + len(part)] = 10 * np.log10(np.square(part).mean(axis=1) + 1)
     width = round(PAUSE * SAMPLE_RATE / HOP)
@@ -51,7 +51,7 @@ def _measure_loudness(samples: np.ndarray) -> np.ndarray:
 
 
 def _find_quietest(values: np.ndarray) -> int:
-    """Return the index of the lowest value, or the middle of equal adjacent ones; 0 for an empty array."""
+    """Return the index of the lowest value, or the middle of adjacent lowest values; 0 for an empty array."""
     if not len(values):
         return 0
     first = int(values.argmin())
@@ -60,16 +60,16 @@ def _find_quietest(values: np.ndarray) -> int:
 
 
 BATCHES_AT_ONCE = 16
-"""Batches whose audio is read before sorting by length. A larger number reduces padding and needs more memory."""
+"""Batches whose audio is read before it is sorted by length. More batches need less padding, but more memory."""
 
 Span = tuple[int, int]  # first sample and end of a piece in its recording
-Place = tuple[int, Span]  # number of a recording in its group, and a piece of it
+Place = tuple[int, Span]  # number of a recording in its group, and one of its pieces
 Recording = tuple[np.ndarray, list[Span]]  # samples, and the pieces they are cut into
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a recording with its words; start and end in seconds."""
+    """A part of a recording with its words. start and end are in seconds."""
 
     start: float
     end: float
@@ -83,7 +83,7 @@ class Piece:
 class Recogniser:
     """A trained model with a decoder.
 
-    longest: maximum seconds of a piece; batch_seconds: maximum seconds of audio per batch, including padding.
+    longest: maximum length of a piece in seconds. batch_seconds: maximum length of a batch, including padding.
     """
 
     def __init__(self, trained: Trained, decoder: Decoder, *, longest: float, batch_seconds: float) -> None:
@@ -98,7 +98,7 @@ class Recogniser:
     def __call__(
         self, recordings: Iterable[np.ndarray], advance: Callable[[float], None] | None = None
     ) -> Iterator[list[Piece]]:
-        """Yield the pieces of each recording, int16 (S,), reading ahead. advance: called with the seconds done."""
+        """Yield the pieces of each recording, int16 (S,). advance: called with the seconds just recognised."""
         group: list[Recording] = []
         for samples in recordings:
             group.append((samples, cut(samples, self.longest)))
@@ -133,7 +133,7 @@ class Recogniser:
 
 
 def batches(places: list[Place], limit: int) -> Iterator[list[Place]]:
-    """Yield all places, longest first, in batches of at most `limit` samples with padding, or of a single place."""
+    """Yield batches of places, longest first. Each has at most `limit` samples with padding, or a single place."""
     batch: list[Place] = []
     longest = 0
     for place in sorted(places, key=lambda place: place[1][0] - place[1][1]):

@@ -1,4 +1,4 @@
-"""Checks of the options of transcribe and export before anything is loaded."""
+"""Checks of the options of the commands transcribe and export, before anything is loaded."""
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -13,7 +13,7 @@ FORMATS = ("text", "json", "srt")
 
 
 def check_transcription(cfg: DictConfig) -> None:
-    """Raise UsageError, with the value and the choices, for an invalid option."""
+    """Raise UsageError for an invalid option of transcribe."""
     _check_run(cfg, "transcribe")
     path_or_none("output", cfg.output)
     switch("serve", cfg.serve)
@@ -41,7 +41,7 @@ def _check_run(cfg: DictConfig, command: str) -> None:
 
 
 def requested_audio(cfg: DictConfig) -> list[str]:
-    """Return the key `audio` as a list."""
+    """Return the paths in the key `audio` as a list."""
     value = OmegaConf.to_container(cfg.audio) if OmegaConf.is_config(cfg.audio) else cfg.audio
     paths = value if isinstance(value, list) else [value]
     for path in paths:
@@ -51,12 +51,12 @@ def requested_audio(cfg: DictConfig) -> list[str]:
 
 
 def check_export(cfg: DictConfig) -> None:
-    """Raise UsageError, with the value and the choices, for an invalid option."""
+    """Raise UsageError for an invalid option of export."""
     _check_run(cfg, "export")
     if cfg.samples not in SAMPLES:
         raise choices("samples", cfg.samples, SAMPLES)
     if cfg.opset is not None:
-        whole("opset", cfg.opset, 18, 25, also="null")  # the supported versions of ONNX's operators
+        whole("opset", cfg.opset, 18, 25, also="null")  # versions of ONNX's operators that work
     if cfg.output is not None and not str(cfg.output).endswith(".onnx"):
         raise choices("output", cfg.output, "a file that ends in .onnx")
     number("tolerance", cfg.tolerance, above=0, most=1)

@@ -1,9 +1,11 @@
-"""Transcription of recordings to standard output, to one file, or to a folder with a file per recording."""
+"""Transcribe recordings to text, JSON or subtitles, on standard output, in one file, or in a file per recording."""
 
 import io
+import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,38 +16,135 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.config.build import build
-from asr_ablations.config.resolvers import look_up_in
+from asr_ablations.config.compose import look_up_in
 from asr_ablations.data.audio import duration, header, read
 from asr_ablations.tools.files import CONF
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.trained_model import load_run
-from asr_serving.recogniser import Recogniser, Word
+from asr_serving.recogniser import Piece, Recogniser, Word
 from asr_serving.requests import requested_audio
-from asr_serving.transcript import ENDINGS, WRITERS, Transcript, as_line, doubt
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular, write
 from asr_verdicts.terminal import console, harmless_line
 
+ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt"}
+SUBTITLE_LETTERS, SUBTITLE_SECONDS, SUBTITLE_GAP = 80, 6.0, 1.0
+"""A subtitle has at most 80 letters (two lines) and lasts at most 6 s. It ends before a pause of 1 s or more."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The recognised text of an audio file. seconds: duration of the file."""
+
+    file: str
+    seconds: float
+    pieces: list[Piece]
+
+    @property
+    def words(self) -> list[Word]:
+        return [word for piece in self.pieces for word in piece.words]
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.word for word in self.words)
+
+    def content(self) -> dict[str, object]:
+        """Return the content of the JSON output. Times are in seconds, rounded to milliseconds."""
+        words = [
+            {"word": w.word, "start": round(w.start, 3), "end": round(w.end, 3), "confidence": round(w.confidence, 3)}
+            for w in self.words
+        ]
+        pieces = [{"start": round(p.start, 3), "end": round(p.end, 3), "text": p.text} for p in self.pieces]
+        return {
+            "file": self.file, "seconds": round(self.seconds, 3), "text": self.text, "words": words, "pieces": pieces,
+        }  # fmt: skip
+
+
+def as_line(transcript: Transcript, form: str) -> str:
+    """Return the transcript as one line, which is a JSON object, or path, tab and text."""
+    if form == "json":
+        return json.dumps(transcript.content(), ensure_ascii=False) + "\n"
+    return f"{transcript.file}\t{transcript.text}\n"
+
+
+def as_srt(transcript: Transcript) -> str:
+    """Return the transcript as subtitles in the SubRip format (.srt)."""
+    blocks = []
+    for number, words in enumerate(subtitles(transcript.words), start=1):
+        times = f"{_clock(words[0].start)} --> {_clock(words[-1].end)}"
+        blocks.append(f"{number}\n{times}\n{' '.join(word.word for word in words)}\n")
+    return "\n".join(blocks)
+
+
+def subtitles(words: Iterable[Word]) -> list[list[Word]]:
+    """Group words into subtitles, each a list of consecutive words."""
+    groups: list[list[Word]] = []
+    for word in words:
+        group = groups[-1] if groups else []
+        letters = sum(len(previous.word) + 1 for previous in group) + len(word.word)
+        near = bool(group) and word.start - group[-1].end < SUBTITLE_GAP
+        if near and letters <= SUBTITLE_LETTERS and word.end - group[0].start <= SUBTITLE_SECONDS:
+            group.append(word)
+        else:
+            groups.append([word])
+    return groups
+
+
+def _clock(seconds: float) -> str:
+    milliseconds = round(1000 * seconds)
+    hours, rest = divmod(milliseconds, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    return f"{hours:02}:{minutes:02}:{rest // 1000:02},{rest % 1000:03}"
+
+
+WRITERS: dict[str, Callable[[Transcript], str]] = {
+    "text": lambda transcript: transcript.text + "\n",
+    "json": lambda transcript: json.dumps(transcript.content(), ensure_ascii=False, indent=2) + "\n",
+    "srt": as_srt,
+}
+
+SURE = 0.75
+"""Mean confidence below which the speech is probably unlike the training data. A model trained on the built-in corpus
+has a mean of 0.90 for new speakers of that corpus, and above 0.83 for nine of ten utterances. For the real speech of
+AN4, its mean is 0.64, and below 0.70 for nine of ten utterances.
+"""
+FEWEST = 5  # words; shorter texts are not judged, because a single unusual name lowers their mean too much
+
+
+def doubt(words: Iterable[Word]) -> str | None:
+    """Return a warning if the mean confidence of the words is low, else None."""
+    confidences = [word.confidence for word in words]
+    mean = sum(confidences) / max(1, len(confidences))
+    if len(confidences) < FEWEST or mean >= SURE:
+        return None
+    return (
+        f"low confidence throughout: {mean:.2f} on average over {len(confidences)} words, expected {SURE:g} or more. "
+        "The text is probably wrong, because a model only recognises speech like its training data (docs/models.md)"
+    )
+
+
 AUDIO_ENDINGS = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".oga", ".opus"}
 BLOCK = 30
-"""Seconds that are read and resampled at once, a whole number; fewer for rates above PLAIN_RATE. Resampling needs about
-forty times the memory of its result: 1.2 GB for ten minutes.
-"""
+"""Seconds of audio to read and resample at once, a whole number. Resampling ten minutes at once would need 1.2 GB."""
 PLAIN_RATE = 48_000
+"""Sampling rate above which a block is shorter, in proportion."""
 
 
 class Source(NamedTuple):
-    """A file and its path below the requested folder; only its name if the file itself was requested."""
+    """A file, and its path relative to the requested folder, or its name if the file itself was requested."""
 
     path: Path
     name: Path
 
 
 def find_sources(requested: Sequence[str]) -> list[Source]:
-    """Return the audio files in the requested paths without repetitions; "-" is a list on stdin. Raises UsageError."""
+    """Return the audio files in the requested paths, each once. "-" reads a list of paths from standard input.
+
+    Raise UsageError if a folder has no audio, or if the list on standard input is empty.
+    """
     sources: dict[Path, Source] = {}
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")  # file names are bytes
+        sys.stdin.reconfigure(errors="surrogateescape")  # file names need not be valid UTF-8
     for text in requested:
         paths = [line.rstrip("\r\n") for line in sys.stdin] if text == "-" else [text]
         for path in (Path(p) for p in paths if p.strip()):
@@ -62,11 +161,11 @@ def find_sources(requested: Sequence[str]) -> list[Source]:
 
 
 def read_whole(path: Path) -> np.ndarray:
-    """Return a recording as int16 samples (S,) at 16 kHz; stereo is averaged.
+    """Read a recording as int16 samples (S,) at 16 kHz. The channels of a stereo recording are averaged.
 
-    It is read in blocks of up to half a minute. At other sampling rates, the result equals a single resampling,
-    because blocks start at whole seconds and one more second is resampled on both sides.
-    Raises AudioError with the file's name if it is missing, damaged or empty.
+    It is read and resampled in blocks. The result is the same as for the whole recording at once, because blocks start
+    at whole seconds and one more second is resampled on both sides. Raise AudioError if the file is missing, damaged or
+    empty.
     """
     count, rate = header(path)
     total, parts = count / rate, []
@@ -79,11 +178,11 @@ def read_whole(path: Path) -> np.ndarray:
 
 
 REPLACED = (".txt", ".json", ".jsonl", ".srt")
-"""Endings of files that a transcription may replace; other files are kept unless they are empty."""
+"""Endings of files that a transcription may replace. Other files are never replaced unless they are empty."""
 
 
 def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
-    """Raise UsageError if a file is one of the recordings, under any name, or is not a transcript."""
+    """Raise UsageError if an output file is one of the recordings, under any name, or is not a transcript."""
     recordings = {os.stat(path)[1:3]: path for path, _ in sources if os.path.exists(path)}  # inode and device
     for file in filter(os.path.isfile, files):
         if (recording := recordings.get(file.stat()[1:3])) is not None:
@@ -93,7 +192,7 @@ def _refuse_replacing(files: Iterable[Path], sources: Sequence[Source]) -> None:
 
 
 class Stream:
-    """Output to standard output immediately, or to a file at the end, so that the file is always complete."""
+    """Writes to standard output at once, or to a file at the end, so that the file is never incomplete."""
 
     def __init__(self, file: Path | None, form: str, single: bool) -> None:
         self.file, self.form, self.single = file, form, single
@@ -110,15 +209,15 @@ class Stream:
     def close(self) -> None:
         if self.file is not None and self.parts:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            target = self.file.resolve()  # a link is kept
-            if target.exists() and not is_regular(target):  # pipes and devices are written to, not replaced
+            target = self.file.resolve()  # the file that a link points to is replaced, not the link
+            if target.exists() and not is_regular(target):  # a pipe or device cannot be replaced
                 target.write_text("".join(self.parts), encoding="utf-8", errors="backslashreplace")
             else:
                 write(target, "".join(self.parts))
 
 
 class Folder:
-    """Output to a file per recording. Raises UsageError if recordings share a file or would be replaced."""
+    """Writes a file per recording. Raise UsageError if two recordings would share a file, or one would be replaced."""
 
     def __init__(self, folder: Path, form: str, sources: Sequence[Source]) -> None:
         self.folder, self.form = folder, form
@@ -144,7 +243,10 @@ class Folder:
 
 
 def choose_output(output: str | None, form: str, sources: Sequence[Source], single: bool) -> Stream | Folder:
-    """Return the output selected by the key `output`. single: one file was requested. Raises UsageError."""
+    """Return the output that the key `output` selects. single: whether a single file was requested.
+
+    Raise UsageError if the output would replace another file, or cannot contain the subtitles of several recordings.
+    """
     path = None if output is None else Path(output)
     if path is not None and (str(output).endswith("/") or path.is_dir()):
         return Folder(path, form, sources)
@@ -155,9 +257,9 @@ def choose_output(output: str | None, form: str, sources: Sequence[Source], sing
 
 
 def transcribe(cfg: DictConfig) -> int:
-    """Transcribe the requested recordings and return the number of failures. Failures and low confidences are reported.
+    """Transcribe the requested recordings. Return the number of files that failed.
 
-    Raises UsageError for an invalid request.
+    Each failure is printed, and so is a warning if the confidence is low. Raise UsageError for an invalid request.
     """
     requested = requested_audio(cfg)
     sources = find_sources(requested)
@@ -186,7 +288,7 @@ def transcribe(cfg: DictConfig) -> int:
 
 
 def load_recogniser(cfg: DictConfig) -> Recogniser:
-    """Load the config's model and decoder. Raises UsageError if that fails."""
+    """Load the model and decoder of a config. Raise UsageError if that fails."""
     silence_lightning()
     trained = load_run(str(cfg.run), cfg.checkpoint)
     OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
@@ -201,8 +303,9 @@ class Model:
         self.recognise = recognise
 
     def transcribe(self, audio: str | Path) -> Transcript:
-        """Return a recording's transcript: text, and words with start and end in seconds and a confidence from 0 to 1.
-        Raises UsageError for a file that is not audio.
+        """Return the transcript of a recording: text, and words with start and end in seconds and confidence in 0..1.
+
+        Raise UsageError for a file that is not audio.
         """
         samples = read_whole(Path(audio))
         (pieces,) = self.recognise([samples])
@@ -210,8 +313,8 @@ class Model:
 
 
 def load(run: str | Path, checkpoint: str = "last") -> Model:
-    """Load a trained run, with greedy decoding and the settings of conf/transcribe.yaml. Raises UsageError."""
-    look_up_in(CONF)  # today's config completes the run's
+    """Load a trained run, with greedy decoding and the settings of conf/transcribe.yaml. Raise UsageError on errors."""
+    look_up_in(CONF)  # defaults for keys that the run's config lacks
     settings = OmegaConf.load(CONF / "transcribe.yaml")
     assert isinstance(settings, DictConfig)
     decoder = OmegaConf.load(CONF / "decoder" / "greedy.yaml")
@@ -221,7 +324,7 @@ def load(run: str | Path, checkpoint: str = "last") -> Model:
 
 
 class _Reader:
-    """Reads recordings and reports those that fail. lengths: samples of each recording read so far, in order."""
+    """Reads recordings, and reports failures. lengths: number of samples of each recording read so far, in order."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -229,7 +332,7 @@ class _Reader:
         self.failed = 0
 
     def sound(self, sources: Iterable[Source]) -> Iterator[tuple[Source, float]]:
-        """Yield the files with readable headers, and their durations in seconds."""
+        """Yield each file whose header can be read, with its duration in seconds."""
         for source in sources:
             try:
                 yield source, duration(source.path)
@@ -237,7 +340,7 @@ class _Reader:
                 self._report(error)
 
     def recordings(self, sources: Iterable[Source]) -> Iterator[np.ndarray]:
-        """Yield the samples of each file."""
+        """Yield the samples of each file that can be read."""
         for source in sources:
             try:
                 samples = read_whole(source.path)

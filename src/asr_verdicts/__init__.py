@@ -1,7 +1,7 @@
 """Is one recogniser better than another? Verdicts over seeds and speakers, for systems of any toolkit.
 
-`compare` takes hypotheses and references as lists, dicts or files; `asr_verdicts.comparison.compare` takes records of
-runs. Rates and differences are fractions everywhere: 0.01 is one point of WER.
+`compare` takes hypotheses and references as lists, dicts or files. `asr_verdicts.comparison.compare` takes records of
+runs. All rates and differences are fractions: 0.01 is one point of WER.
 """
 
 from typing import TYPE_CHECKING, Any

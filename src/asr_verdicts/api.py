@@ -18,18 +18,17 @@ from asr_verdicts.report.files import write_texts
 from asr_verdicts.systems import compare_systems
 from asr_verdicts.table_columns import rate_rows
 from asr_verdicts.texts.scoring import Scoring
-from asr_verdicts.texts.values import Hypotheses, seeds_of, speakers_of_texts, texts_of
+from asr_verdicts.texts.values import Hypotheses, Path_, seeds_of, speakers_of_texts, texts_of
 from asr_verdicts.verdict import Verdict
 
-Path_ = str | Path
 Row = dict[str, Any]
 
 
 class Table(list[Row]):
-    """Rows as dicts, all with the same keys. A notebook shows it as a table."""
+    """A list of rows, which are dicts with the same keys. A notebook shows it as a table."""
 
     def frame(self) -> Any:
-        """The rows as a DataFrame of pandas. Raises UsageError if pandas is not installed."""
+        """Return the rows as a pandas DataFrame. Raises UsageError if pandas is not installed."""
         try:
             import pandas
         except ImportError as error:
@@ -43,17 +42,17 @@ class Table(list[Row]):
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison; a notebook shows its table, figure and sentences. comparison: everything behind the verdicts."""
+    """A comparison, which a notebook shows as a table, a figure and sentences."""
 
     comparison: Comparison
 
     def __str__(self) -> str:
-        """The sentences and the warnings."""
+        """Return the verdict sentences and the warnings, one on each line."""
         return "\n".join([*map(str, self.comparison.answer), *(f"! {warning}" for warning in self.warnings)])
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """A verdict for each question, on the deciding set first."""
+        """A verdict for each question and set, starting with the set that decides."""
         return self.comparison.verdicts
 
     @property
@@ -63,20 +62,23 @@ class Result:
 
     @property
     def scored(self) -> str:
-        """The texts that were scored, and their normalisation; empty for runs."""
+        """A sentence on the texts that were scored and their normalisation; empty for runs."""
         return _as_arguments(self.comparison.scored)
 
     def table(self) -> Table:
-        """A row for each arm and test set: number of runs, and means and deviations of the rates as fractions."""
+        """Return a row for each arm and test set, with the number of runs and the mean rates as fractions.
+
+        `wer_sd` and `cer_sd` are standard deviations over seeds. Errors by kind are mean counts per run.
+        """
         keys = ("arm", "set", "n", "wer", "wer_sd", "cer", "cer_sd", "substitutions", "deletions", "insertions")
         return Table({key: row[key] for key in keys} for row in rate_rows(self.comparison))
 
     def frame(self) -> Any:
-        """The table as a DataFrame of pandas."""
+        """Return the table as a pandas DataFrame."""
         return self.table().frame()
 
     def save(self, folder: Path_) -> list[Path]:
-        """Write the tables, and figures if matplotlib is installed, as the command does; return the paths."""
+        """Write the same files as the command, with figures if matplotlib is installed, and return their paths."""
         into = Path(folder)
         written = write_texts(report_verdicts(self.comparison), into)
         try:
@@ -106,7 +108,7 @@ class Result:
         return f"{table}{self._figure()}{sentences}{footer}"
 
     def _figure(self) -> str:
-        """The differences with their intervals, as SVG; "" without intervals or matplotlib."""
+        """Draw the differences with their intervals as SVG; return "" without intervals or matplotlib."""
         if not any(verdict.interval for verdict in self.verdicts):
             return ""
         try:
@@ -138,25 +140,30 @@ def compare(
     format: str | None = None,
     set: str = "test",
 ) -> Result:
-    """Compare systems by their hypotheses. The first one is the baseline, unless `baseline` names another.
+    """Compare systems by their hypotheses. The first system is the baseline, unless `baseline` names another.
 
-    - systems: by name, each a file or a pattern of files, a list of texts, a dict of texts by id, or a list of these,
-      one for each seed
-    - references: in the same forms; None if the files contain them
-    - speakers: one for each text, by id, or a file utt2spk; speaker_of: a regular expression with a group for the
-      speaker in an id
-    - normalise (or normalize): none, case, punctuation or whisper; language: of the texts, such as tr
-    - drop: words to remove, with commas between them; missing: refuse, empty or skip, if ids differ
-    - seeds: per system, if fixed before the first result; looks: seeds are added after looking at results, and the
-      interval is valid however often one looks
-    - margin: the difference that would not matter: 0.5 for half a point, "5%" of the rate
-    - metric: wer, cer or cer_longer; format: of the files, if ambiguous; set: the name of the test set
+    - systems: dict from each system's name to its hypotheses: a file or a pattern of files, a list of texts, or a dict
+      of texts by id. A list of these has one entry for each seed.
+    - references: reference transcripts in the same forms; None if the files of hypotheses contain them
+    - speakers: list with the speaker of each text, dict of speakers by id, or path of an utt2spk file
+    - speaker_of: regular expression whose first group is the speaker in an id
+    - normalise (or normalize): none, case, punctuation or whisper
+    - language: language code of the texts, such as tr
+    - drop: words to remove from all texts, separated by commas
+    - missing: refuse, empty or skip, if the ids of hypotheses and references differ
+    - seeds: number of seeds per system, if it was fixed before the first result
+    - looks: whether seeds are added after looking at results. The interval is then valid however often you look.
+    - margin: the largest difference that would not matter: 0.5 for half a point, "5%" for 5 % of the rate
+    - metric: wer, cer or cer_longer
+    - format: format of the files, if it cannot be recognised
+    - set: name of the test set
 
-    Raises UsageError, a ValueError, if the arguments do not fit together.
+    Raises UsageError, which is a ValueError, if the arguments do not fit together.
     """
     if not isinstance(systems, Mapping) or not systems:
+        given = "an empty one" if isinstance(systems, Mapping) else f"a {type(systems).__name__}"
         raise UsageError(
-            f"systems: expected a dict of hypotheses by name, as {{'base': [...], 'mine': [...]}}, not {_kind(systems)}"
+            f"systems: expected a dict of hypotheses by name, as {{'base': [...], 'mine': [...]}}, not {given}"
         )
     try:
         spoken = None if references is None else texts_of(references, "references", format, references=True)
@@ -170,12 +177,8 @@ def compare(
         raise UsageError(_as_arguments(str(error))) from error
 
 
-def _kind(value: object) -> str:
-    return "an empty one" if isinstance(value, Mapping) else f"a {type(value).__name__}"
-
-
 def _as_arguments(text: str) -> str:
-    """Replace options of the command by arguments: --missing empty by missing=empty."""
+    """Rewrite command-line options as arguments of `compare`, such as --missing empty as missing=empty."""
     text = text.replace("--utt2spk", "speakers")
     text = re.sub(r"--([a-z]+)(?:-([a-z]+))? (?!and\b|or\b|says\b|was\b|names\b)(?=[\w'<])", _name_argument, text)
     return re.sub(r"--([a-z]+)(?:-([a-z]+))?(?=\W|$)", lambda match: _name_argument(match).rstrip("="), text)

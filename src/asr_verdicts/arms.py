@@ -1,4 +1,4 @@
-"""An arm of a comparison: a group of runs with a name."""
+"""Arms of a comparison: groups of runs that make the same choice, with names."""
 
 import json
 import re
@@ -14,10 +14,12 @@ from asr_verdicts.record import FINGERPRINT, SYSTEM, AnyRun, ConfiguredRun, Reco
 
 @dataclass(frozen=True)
 class Arm:
-    """A choice of the factor, run with one or more seeds.
+    """The runs with one choice of the factor, which usually differ in their seeds.
 
-    - runs: the finished ones; diverged: ended by a loss that is not finite; they are results, too, with a WER of 100 %
-    - absent: the arm's runs without a result; levels: its choices by key or group
+    - runs: finished runs
+    - diverged: runs that ended because the loss was not finite. They are results, too, with a WER of 100 %.
+    - absent: runs without a result
+    - levels: choices of the arm, by key or group
     """
 
     name: str
@@ -32,13 +34,13 @@ class Arm:
         return sorted([*self.runs, *self.diverged], key=lambda run: run.seed)
 
     def of_seeds(self, seeds: Container[int]) -> "Arm":
-        """The arm with the results of these seeds alone."""
+        """Return the arm with only the results of these seeds."""
         runs, diverged = ([run for run in of if run.seed in seeds] for of in (self.runs, self.diverged))
         return replace(self, runs=runs, diverged=diverged)
 
 
 class Named(Protocol):
-    """An arm with its choices by key or group."""
+    """Anything with the name and the choices of an arm."""
 
     @property
     def name(self) -> str: ...
@@ -52,7 +54,7 @@ AnArm = TypeVar("AnArm", bound=Named)
 
 @dataclass(frozen=True)
 class Choice(Generic[AnyRun]):
-    """A choice of the factor, and the runs with it, begun or not."""
+    """A choice of the factor, and the runs that make it, which may or may not have begun."""
 
     levels: dict[str, str]
     runs: list[AnyRun]
@@ -65,9 +67,10 @@ class Choice(Generic[AnyRun]):
 def group(
     runs: Sequence[AnyRun], factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
 ) -> list[Choice[AnyRun]]:
-    """Group runs by choice, in the order of their first run. explained: keys that no name mentions.
+    """Group runs by their choices, in the order of the first run of each group.
 
-    Runs that differ in an allowed key are different choices.
+    - differing: keys that differ between runs; runs with different values belong to different groups
+    - explained: keys that names do not mention
     """
     by_content: dict[str, list[AnyRun]] = {}
     for run in runs:
@@ -80,11 +83,11 @@ def group(
 def fill_arms(
     choices: Sequence[Choice[Record]], unfinished: Sequence[Unfinished], differing: Sequence[str]
 ) -> tuple[list[Arm], list[str]]:
-    """The arms of these choices with their runs in the order of seeds, and warnings.
+    """Return the arms of these choices, with their runs in the order of seeds, and warnings.
 
-    If several runs have the same choice and seed, the first counts, and a warning names the others. A run that a search
-    proposed is not evidence next to runs that were started later to confirm it. Unfinished runs belong to the arm in
-    their config, or to no arm if it has no result.
+    If several runs have the same choice and seed, only the first one counts, and a warning names the others. If runs
+    were started to confirm a choice of a search, the run that the search proposed is left out. An unfinished run is
+    assigned to an arm by its config, if that arm has results.
     """
     absent: dict[str, list[Unfinished]] = {}
     for lost in unfinished:
@@ -111,7 +114,7 @@ def _content_key(leaves_: Mapping[str, object], keys: Sequence[str]) -> str:
 
 
 def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record], list[str]]:
-    """A run per seed, in the order of seeds, and warnings about the others."""
+    """Return one run per seed, in the order of seeds, and warnings about the runs that were left out."""
     confirming = [run for run in runs if not run.searched]
     warnings = []
     if confirming and len(confirming) < len(runs):
@@ -126,7 +129,7 @@ def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record],
 
 
 def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
-    """The baseline that a user means by a name, as find_arm reads it. Raises UsageError with the choices."""
+    """Return the baseline that a user means by a name (see find_arm). Raises UsageError with the choices."""
     baseline = find_arm(name, arms)
     if baseline is None:
         raise UsageError(f"baseline={name}: expected {' or '.join(arm.name for arm in arms)}")
@@ -134,13 +137,13 @@ def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
 
 
 def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Sequence[str]) -> list[dict[str, str]]:
-    """The choices of each run by key or group.
+    """Return the choices of each run, by key or group.
 
-    They are choices of the factor and of keys beyond it. If these do not tell the runs apart, every differing key is
-    added.
+    They are the choices of the factor and of other keys that differ. If two runs still have the same name, the values
+    of all differing keys are added.
     """
     explained = [*factor, *derived(factor, references(runs))]
-    # the seed is the factor of a sweep about chance, whose runs are one arm
+    # a sweep about chance declares the seed as its factor, but its runs are one arm
     differing = [*factor, *(key for key in keys if not within(key, explained))]
     roots = [root for root in dict.fromkeys(differing) if root != "seed"]
     choices = [{root: choice_of(run, root) for root in roots} for run in runs]
@@ -153,20 +156,18 @@ def _find_levels(runs: Sequence[ConfiguredRun], factor: Sequence[str], keys: Seq
     ]
 
 
-def _find_node(run: ConfiguredRun, root: str) -> object:
-    node: object = run.config
-    for part in root.split("."):
-        node = node.get(part) if isinstance(node, dict) else None
-    return node
-
-
-# groups whose option `none` is null in a config
-NULL_GROUPS = ("averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
+# groups whose option `none` becomes null in the config
+NULL_GROUPS = ("auxiliary", "averaging", "debug", "penalty", "pretrain", "pruning", "stopping", "until")
 
 
 def choice_of(run: ConfiguredRun, root: str) -> str:
-    """The option of a group, as the user typed it or by its class; the value of a plain key."""
-    node = _find_node(run, root)
+    """Return the chosen option of a group, or the value of a plain key.
+
+    The option is named as the user typed it, or else after its class.
+    """
+    node: object = run.config
+    for part in root.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
     if node is None and root in NULL_GROUPS:
         return "none"
     if not isinstance(node, dict):
@@ -179,10 +180,11 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
 
 
 def shared_start(arm: Arm) -> str:
-    """A sentence if the seeds of an arm were trained from one checkpoint; else "".
+    """Return a warning if all seeds of an arm were trained from the same checkpoint, else "".
 
-    Such seeds differ only in fine-tuning. In simulation, five of each arm call equal arms different in 41 % of sweeps,
-    because the checkpoints also differ, but add no noise to the seeds (`make campaign PARTS=verdicts`).
+    Such seeds differ only in fine-tuning. The arms' checkpoints differ by chance, too, but the variation between seeds
+    does not show this. In a simulation with five seeds per arm, equal arms were called different in 41 % of sweeps
+    (`make campaign PARTS=verdicts`).
     """
     starts = {run.config.get("weights_sha256") for run in arm.results}
     if len(arm.results) < 2 or len(starts) > 1 or None in starts:
@@ -192,33 +194,33 @@ def shared_start(arm: Arm) -> str:
 
 
 def is_search(arms: Sequence[Arm]) -> bool:
-    """Return whether a search proposed all runs, at least two, so that no run confirms one."""
+    """Return whether there are at least two runs and a search proposed all of them, so that none confirms a choice."""
     results = [run for arm in arms for run in arm.results]
     return len(results) > 1 and all(run.searched for run in results)
 
 
 def has_learned(arm: Arm, set_: str) -> bool:
-    """Return whether any run of the arm has a tenth of the words right."""
+    """Return whether any run of the arm has a WER of at most 90 %."""
     rates = [run.value(set_, "wer") for run in arm.runs]
     return any(rate is not None and rate <= NOT_LEARNED for rate in rates)
 
 
-NOT_LEARNED = 0.9  # WER above which a model has not learned to transcribe, because almost nothing is right
+NOT_LEARNED = 0.9  # WER above which a model has not learned to transcribe, because it gets almost nothing right
 
-EVERYTHING = "all"  # name of an arm that differs from others only in its seeds
+EVERYTHING = "all"  # name of the only arm if runs differ only in their seeds
 
-NAMED = (OWN, SYSTEM)  # keys whose values are given names: of an arm of a list, or of a system
+NAMED = (OWN, SYSTEM)  # keys whose values are names given by the user: of an arm in a list, or of a system
 
 Value = TypeVar("Value")
 
 
 def name_of(levels: Mapping[str, str]) -> str:
-    """The name of the arm with these choices: `rnn=lstm`, `rnn=lstm, dropout=0.1`, or a given name."""
+    """Return the name of the arm with these choices: `rnn=lstm`, `rnn=lstm, dropout=0.1`, or a given name."""
     return ", ".join(value if key in NAMED else f"{key}={value}" for key, value in levels.items()) or EVERYTHING
 
 
 def find_arm(name: str, arms: Sequence[AnArm]) -> AnArm | None:
-    """The arm that a user means by a name; None if the name fits no arm or several.
+    """Return the arm that a user means by a name; None if the name fits no arm or several arms.
 
     `lstm` means rnn=lstm, or "rnn=lstm, batch.size=8" if that is the only LSTM; `shuffled,norm=batch` means the arm
     with these two choices.
@@ -243,5 +245,5 @@ def _fits(part: str, levels: Mapping[str, str]) -> bool:
 
 
 def by_arm(values: Mapping[str, Value], arms: Sequence[Named]) -> dict[str, Value]:
-    """Rename keys to the names of the arms that they mean. Keys that mean no arm stay as they are."""
+    """Rename keys to the full names of the arms that they mean (see find_arm). Other keys stay as they are."""
     return {(arm.name if (arm := find_arm(key, arms)) else key): value for key, value in values.items()}

@@ -1,4 +1,4 @@
-"""Compare systems by their hypotheses: table, verdicts, figures.
+"""Compare speech recognition systems by their hypotheses, with a table, verdicts and figures.
 
 asr-verdicts compare --references ref.trn base=a/hyp.trn mine=b/hyp.trn
 asr-verdicts compare --references ref.trn 'base=base/seed*/hyp.trn' 'mine=mine/seed*/hyp.trn' --utt2spk utt2spk
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code, 2 for a user's mistake."""
+    """Run the command and return its exit code, which is 2 for a user's mistake."""
     parser = argparse.ArgumentParser(prog="asr-verdicts", description="Is one recogniser better than another?")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser(
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def add_answer_options(parser: argparse.ArgumentParser, out: str) -> None:
-    """Add the options of every comparison. out: the default of --out, in words."""
+    """Add the options that every comparison has. out: description of the default of --out."""
     parser.add_argument("--baseline", help="arm that the others are compared to (default: as declared, or the first)")
     parser.add_argument(
         "--metric",
@@ -66,7 +66,7 @@ def add_answer_options(parser: argparse.ArgumentParser, out: str) -> None:
 
 
 def add_text_options(group: argparse._ActionsContainer) -> None:
-    """Add the options for hypotheses."""
+    """Add the options for comparing files of hypotheses."""
     group.add_argument(
         "--references", action="append", default=[], metavar="[SET:]FILE", help="reference transcripts: file or pattern"
     )

@@ -1,4 +1,4 @@
-"""Compare runs: check them for confounds, group them into arms, measure, decide."""
+"""Compare runs: check them for confounds, group them into arms, measure the differences, and decide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,13 +18,15 @@ from asr_verdicts.warnings import seed_noise_text, warnings_about
 
 @dataclass(frozen=True)
 class Comparison:
-    """The answer to a comparison's questions, from which everything in a report follows.
+    """The results of a comparison, from which every report is made.
 
-    - design: arms, baseline, questions and sets, before any measurement; arms: the arms that have results
-    - verdicts: on the set that decides, then on the others, which describe; evidence: the test and the reason for it
-    - course: the looks of a sweep with a plan; NO_LOOKS for others
-    - unfinished: the runs without a result; scored: the texts that were scored, for systems given by hypotheses, else
-      ""
+    - design: arms, baseline, questions and sets, chosen before any measurement
+    - arms: the arms that have results
+    - verdicts: the verdicts on the set that decides, followed by those on the other sets
+    - evidence: the test, and the reason for it
+    - course: the planned looks of a sweep with a plan; NO_LOOKS for other sweeps
+    - unfinished: the runs without a result
+    - scored: a sentence on the texts that were scored, for systems given by their hypotheses; "" for runs
     """
 
     title: str
@@ -47,7 +49,7 @@ class Comparison:
 
     @property
     def set(self) -> str:
-        """The set that decides."""
+        """The set whose verdicts answer the questions."""
         return self.design.primary
 
     @property
@@ -68,7 +70,7 @@ class Comparison:
         return [run for arm in self.arms for run in arm.runs]
 
 
-REASONS = 3  # runs without a result that an error names; the others are counted
+REASONS = 3  # number of runs without a result that an error names; the others are only counted
 
 
 def compare(
@@ -78,9 +80,9 @@ def compare(
     evidence: Evidence = UNDECLARED,
     layout: Layout[Arm] | None = None,
 ) -> Comparison:
-    """Compare runs. layout: the runs as arms, by default an arm for each choice of the factor.
+    """Compare runs. layout: the runs grouped into arms, by default one arm for each choice of the factor.
 
-    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for impossible questions.
+    Raises ConfoundedError if the runs differ in more than the factor, and UsageError if a question cannot be answered.
     """
     if not records.runs:
         raise UsageError(f"{title}: no run is finished: {_reasons(records)}")
@@ -112,7 +114,7 @@ def _reasons(records: Records) -> str:
 def _measure(
     design: Design, arms: Sequence[Arm], evidence: Evidence, course: Course
 ) -> tuple[list[Verdict], list[str]]:
-    """All verdicts, the deciding set first, and warnings about what could not be compared."""
+    """Return all verdicts, starting with the set that decides, and warnings about arms that could not be compared."""
     if not design.baseline.results:
         return [], [f"{design.baseline.name}, the baseline, has no result yet"]
     names = {arm.name for arm in arms}

@@ -1,4 +1,4 @@
-"""The part of a config that decides a result."""
+"""The part of a config that can change a result, and the differences between configs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,21 +10,20 @@ MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
     *("pruning", "until", "arms", "arm", "weights"),
-)  # keys that only steer the machine or name the run: they change no number, and are not part of a run's identity
+)  # keys that only control the machine or name the run: they change no result and are not part of a run's identity
 
-WHEREABOUTS = ("root", "download")  # keys of data with its place or source; the fingerprint identifies its content
+WHEREABOUTS = ("root", "download")  # keys of `data` that locate a corpus; the fingerprint identifies its content
 
+SHA256 = "_sha256"  # suffix of a key with a hash: `folder_sha256` holds the hash of `folder`
 
-SHA256 = "_sha256"  # ending of a key with a hash: `folder_sha256` holds the hash of `folder`
-
-
-ROLES = ("train", "validation", "test")  # keys of data that take one name or several
+ROLES = ("train", "validation", "test")  # keys of `data` that take the name of one split or a list of names
 
 
 def by_content(node: Config) -> Config:
-    """Normalise a resolved config, or a part of one, so that equal content has one form.
+    """Normalise a resolved config, or a part of one, so that equal content has equal form.
 
-    A file or folder with a hash next to it counts by the hash, not by its path. A list of one split counts as its name.
+    A file or folder with a hash next to it is identified by the hash, not by its path. A list of one split becomes the
+    name of this split.
     """
     located = {key for key, value in node.items() if value is not None and node.get(f"{key}{SHA256}") is not None}
     return {key: _by_content(key, value) for key, value in node.items() if key not in located}
@@ -41,9 +40,9 @@ def _by_content(key: str, value: Any) -> Any:
 
 
 def determining(whole: Config) -> Config:
-    """The part of a resolved config that can change the result."""
+    """Return the part of a resolved config that can change the result."""
     whole = by_content(whole)
-    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # its place and the limit of its size
+    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # locations, and the size of the cache
     content: Config = {
         key: {name: child for name, child in value.items() if name not in without[key]}
         if key in without and isinstance(value, dict)
@@ -51,14 +50,14 @@ def determining(whole: Config) -> Config:
         for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
-    if "gpus" in content:  # the device changes only rounding, the number of ranks changes the batch
+    if "gpus" in content:  # a GPU only changes rounding, but the number of ranks changes the batch
         content["ranks"] = ranks(content)
         del content["gpus"]
     return content
 
 
 def ranks(cfg: Mapping[str, Any]) -> int:
-    """The number of processes that train together: one per GPU, or the key `ranks`."""
+    """Return the number of processes that train together: the key `ranks` if it is set, else one per GPU."""
     if cfg.get("ranks") is not None:
         return int(cfg["ranks"])
     gpus = cfg["gpus"]
@@ -66,7 +65,7 @@ def ranks(cfg: Mapping[str, Any]) -> int:
 
 
 def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """The leaves of a config by dotted key. A list, or a mapping without keys, is a single leaf."""
+    """Return the leaves of a config by dotted key. A list, or a mapping without keys, is a single leaf."""
     leaves: dict[str, object] = {}
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
@@ -77,25 +76,28 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:
-    """(dotted key, first value, second value) for every difference; None for a missing value."""
+    """Return (dotted key, first value, second value) for every difference. A missing value is None."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted({*first, *second}, key=str)
         return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]
     return [] if first == second else [(prefix.removesuffix("."), first, second)]
 
 
-LIST, OWN = "arms", "arm"  # keys of a run's config: the list of its sweep, and the name of the run's arm
+LIST, OWN = "arms", "arm"  # keys of a run's config: the sweep's list of arms, and the name of the run's arm
 
 NOT_COMPARED = (*MACHINE_KEYS, "seed", *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
 
 
 def within(key: str, roots: Iterable[str]) -> bool:
-    """Return whether a dotted key is one of the roots or lies below one."""
+    """Return whether a dotted key is one of the roots or lies below one of them."""
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
 def leaves(config: Config) -> dict[str, object]:
-    """All leaves of a config that can change a run's result. A file counts by its name and content."""
+    """Return all leaves of a config that can change a run's result, by dotted key.
+
+    A file is represented by its name and the hash of its content.
+    """
     whole, typed = flatten(by_content(config)), flatten(config)
     for key in [key for key in whole if key.endswith(SHA256) and typed.get(key.removesuffix(SHA256)) and "." in key]:
         path = key.removesuffix(SHA256)

@@ -1,4 +1,4 @@
-"""The guard against confounds: arms may differ only in the declared factor."""
+"""The check for confounds: arms may differ only in the declared factor."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,13 +7,14 @@ from asr_verdicts.config import flatten, within
 from asr_verdicts.errors import UsageError
 from asr_verdicts.record import BEHAVIOUR, FINGERPRINT, ConfiguredRun
 
-REPLICATE_KEYS = ("data.corpus_seed", "data.fold")  # the seed that draws a built-in corpus, and the fold that is tested
+# the seed that generates a built-in corpus, the test fold, and the seed that draws a part of the training set
+REPLICATE_KEYS = ("data.corpus_seed", "data.fold", "data.subset.seed")
 
 Differing = dict[str, list[object]]  # dotted keys of configs, each with its different values
 
-References = dict[str, list[str]]  # derived keys, each with the keys and groups that set its value
+References = dict[str, list[str]]  # derived keys, each with the keys and groups that determine its value
 
-# keys that other choices set, for runs that did not record their derived keys, such as the runs in sweeps/records
+# keys that other choices determine, for runs without a record of derived keys, such as those in sweeps/records
 SET_BY_CHOICES: References = {
     "alphabet.characters": ["data.language"], "width": ["model"], "layers": ["model"], "dropout": ["data", "model"],
     "batch.size": ["data"], "max_epochs": ["data"], "weights_sha256": ["weights"],
@@ -21,13 +22,10 @@ SET_BY_CHOICES: References = {
 
 
 class ConfoundedError(UsageError):
-    """The arms differ in more than the factor. keys: the other keys with their values."""
+    """The error for arms that differ in more than the factor. keys: the other keys, with their values."""
 
     def __init__(
-        self,
-        factor: Sequence[str],
-        keys: Differing,
-        reason: str = "the runs differ in keys that no factor explains:",
+        self, factor: Sequence[str], keys: Differing, reason: str = "the runs differ in keys that no factor explains:"
     ) -> None:
         self.keys = keys
         head = f"the arms differ in more than the factor {', '.join(factor)}:" if factor else reason
@@ -37,7 +35,7 @@ class ConfoundedError(UsageError):
 
 
 def value_text(value: object) -> str:
-    """A config value as a user would write it; (none) if a run lacks the key."""
+    """Format a config value as a user would write it, and the value of a missing key as (none)."""
     return "(none)" if value is MISSING else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -45,16 +43,16 @@ MISSING = object()
 
 
 def differing(runs: Sequence[ConfiguredRun]) -> Differing:
-    """Keys whose values are not the same in all runs, with these values."""
+    """Return the keys whose values are not the same in all runs, with their different values."""
     contents = [run.content for run in runs]
     values = {key: _distinct_values(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
     hashed = all(any(within(key, [FINGERPRINT]) for key in keys) for keys in contents)
-    ignored = [] if hashed else [FINGERPRINT]  # a record from W&B has no data.json to compare
+    ignored = [] if hashed else [FINGERPRINT]  # a run from W&B has no data.json to compare
     return {key: distinct for key, distinct in values.items() if len(distinct) > 1 and not within(key, ignored)}
 
 
 def _distinct_values(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
-    """The different values of a key, in the order of the runs. They need not be hashable."""
+    """Return the different values of a key in the order of the runs. They need not be hashable."""
     values: list[object] = []
     for content in contents:
         if (value := content.get(key, MISSING)) not in values:
@@ -63,7 +61,7 @@ def _distinct_values(contents: Sequence[Mapping[str, object]], key: str) -> list
 
 
 def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Differing) -> Differing:
-    """Keys that differ although they are neither the factor nor derived from it."""
+    """Return the keys that differ although they are neither the factor nor derived from it."""
     follows = {key for key in derived(factor, references(runs)) if not _set_differently(runs, key)}
     if any(within(root, ["data"]) for root in factor):
         follows.add(FINGERPRINT)
@@ -71,7 +69,10 @@ def confounds(runs: Sequence[ConfiguredRun], factor: Sequence[str], differ: Diff
 
 
 def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Sequence[str]) -> list[str]:
-    """The group or key in which the runs differ, if none was declared. Raises ConfoundedError if there are several."""
+    """Return the only group or key in which the runs differ, if no factor was declared.
+
+    Raises ConfoundedError if they differ in several.
+    """
     remaining = {key: values for key, values in differ.items() if not within(key, [FINGERPRINT, BEHAVIOUR])}
     sources = references(runs)
     followers = {
@@ -91,23 +92,23 @@ def find_factor(runs: Sequence[ConfiguredRun], differ: Differing, allowed: Seque
 
 
 def _follows_from_another(key: str, keys: Iterable[str], known: References) -> bool:
-    """Return whether the key is derived from another group of the keys."""
+    """Return whether one of `keys` from another group determines this key."""
     groups = [(other.split(".")[0], other) for other in keys]
     return any(within(key, derived([root, other], known)) and not within(key, [root]) for root, other in groups)
 
 
 def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
-    """Keys that change with the seed and are the same in all arms.
+    """Return the keys that change with the seed and are the same in all arms.
 
-    If every seed has its own corpus (data.corpus_seed) or its own test speakers (data.fold), these are replicates, not
-    differences between arms.
+    If every seed has its own corpus (data.corpus_seed), test speakers (data.fold) or part of the training set
+    (data.subset.seed), these are replicates, not differences between arms.
     """
     keys = [key for key in REPLICATE_KEYS if _changes_with_seed(runs, key)]
     return [*keys, FINGERPRINT] if keys else []
 
 
 def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether the key has one value per seed, and different values for different seeds."""
+    """Return whether the key has the same value in all runs with a seed, and other values for other seeds."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(int(run.config["seed"]), set()).add(value_text(run.content.get(key, MISSING)))
@@ -116,16 +117,16 @@ def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
 
 
 def _set_differently(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether the runs' overrides give the key different values: then it is not derived from another key."""
+    """Return whether overrides give the key different values. It is then not derived from another key."""
     lines = {next((o for o in reversed(run.overrides) if o.lstrip("+~").startswith(f"{key}=")), "") for run in runs}
     return len(lines) > 1
 
 
 def references(runs: Sequence[ConfiguredRun]) -> References:
-    """The derived keys that the runs recorded, with their sources.
+    """Return the derived keys that the runs recorded, with their sources.
 
-    If a record lacks them, SET_BY_CHOICES is used, and every key with the value of the top-level key of the same name
-    in all runs counts as derived: model.dropout from dropout.
+    If a record lacks them, SET_BY_CHOICES is used. A key such as model.dropout then also counts as derived if, in all
+    runs, it equals the top-level key of the same name (dropout).
     """
     recorded = [run.derived for run in runs]
     sources = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}
@@ -146,7 +147,7 @@ def _same_named_keys(runs: Sequence[ConfiguredRun]) -> References:
 
 
 def derived(factor: Sequence[str], references: References) -> set[str]:
-    """Keys whose values follow from the factor, directly or through other keys."""
+    """Return the keys whose values follow from the factor, directly or through other keys."""
     reached = set(factor)
     while more := {
         key

@@ -1,4 +1,4 @@
-"""Measure every question on every test set, and decide it."""
+"""Measure the difference for each question on each test set, and decide the questions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from asr_verdicts.identical_arms import count_once
 from asr_verdicts.record import ONE_SYSTEM
 from asr_verdicts.samples import SetSamples, measure_set
 from asr_verdicts.scales import POINTS, SCALES, Scale
-from asr_verdicts.statistics.estimate import Estimate, contrast_estimate, kept_runs, paired_estimate
+from asr_verdicts.statistics.estimate import FEWEST_TRIMMED, Estimate, contrast_estimate, kept_runs, paired_estimate
 from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.mapsswe import error_places, matched_pairs, segment_differences
 from asr_verdicts.statistics.multiple_testing import holm_decisions
@@ -21,21 +21,22 @@ from asr_verdicts.statistics.procedures import ALPHA, ANYTIME, Procedure, equal_
 from asr_verdicts.statistics.sample import Sample
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Outcome, Question, Verdict
 
-# seeds per arm from which Yuen's trimmed test is used if a run failed; of five it drops one at each end
-TRIMMED_FROM = 5
-DIFFERENCES = (0.005, 0.01, 0.02)  # true differences for which the needed seeds and speakers are listed, as fractions
+# true differences, as fractions, for which reports list the seeds and speakers needed
+DIFFERENCES = (0.005, 0.01, 0.02)
 
 
 @dataclass(frozen=True)
 class Family:
-    """The questions that are decided together, at a rate `alpha` of false claims.
+    """The questions that are decided together, with a rate `alpha` of false claims.
 
-    - size: the least number of comparisons to correct for, such as those that could have been chosen instead
-    - typical: claims are about typical runs. If a run failed, means are trimmed from five runs on, and fewer runs claim
-      nothing. False: claims are about plain means, in which a diverged run counts as 100 %.
-    - rule: decides which runs failed; paired: runs with the same seed are pairs
-    - scale: on which questions are decided; margin: the difference on it that would not matter
-    - describe: adds matched pairs and the power, which decide nothing and take time
+    - size: smallest number of comparisons to correct for, such as all comparisons that could have been chosen
+    - typical: whether claims are about typical runs. If a run failed, means are then trimmed, and fewer than five runs
+      per arm support no claim. Otherwise claims are about plain means, in which a diverged run counts as 100 % WER.
+    - rule: rule that decides which runs failed
+    - scale: scale on which questions are decided
+    - margin: largest difference on this scale that would not matter
+    - paired: whether runs with the same seed are pairs
+    - describe: whether to add matched pairs and power, which decide nothing and take time
     """
 
     arms: Sequence[Arm]
@@ -53,10 +54,10 @@ class Family:
 
 
 def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -> tuple[list[Verdict], list[str]]:
-    """Decide all questions on all sets, the primary set first; also return warnings about what could not be compared.
+    """Decide all questions on all sets, the primary set first, and return warnings about missing comparisons.
 
-    The questions on a set are one family, corrected together. The verdicts on the primary set are the answer; the other
-    sets describe, each for itself.
+    The questions on one set are a family and are corrected together. The verdicts on the primary set are the answer.
+    Verdicts on other sets only describe.
     """
     measured, warnings = [], []
     for name in sorted(sets, key=lambda name: name != primary):
@@ -72,7 +73,7 @@ def decide_all(family: Family, sets: Sequence[str], primary: str, metric: str) -
 
 
 def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: str) -> list[str]:
-    """Warnings about replicates, such as folds, that an arm of a question lacks. The others are compared."""
+    """Return warnings about replicates, such as folds, that an arm lacks. Only the common ones are compared."""
     warnings: dict[str, None] = {}
     for question in questions:
         if not samples.replicates or not all(arm in samples.models for arm in question.weights):
@@ -87,14 +88,15 @@ def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: 
 
 
 def _measure(question: Question, family: Family, samples: SetSamples, name: str, metric: str) -> Verdict:
-    """Measure a question without deciding it: the outcome is undecided, with a reason if nothing can decide it."""
-    arms, few = count_once(question.weights, family.arms, paired=family.paired)  # the baseline is the last of two
+    """Measure the difference for a question. The outcome stays undecided, with a reason if it cannot be decided."""
+    # a run that both arms share counts for the baseline
+    arms, few = count_once(question.weights, family.arms, paired=family.paired)
     if arms is not family.arms:
         baseline = next(arm for arm in arms if arm.name == family.baseline.name)
         samples = measure_set(arms, baseline, name, metric)
     terms = _select_samples(question, samples)
     arms = [arm for arm in arms if arm.name in terms]
-    # if each seed has its own test speakers, these may cause a high rate
+    # if each seed has its own test speakers, a high error rate may be due to them
     rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
     paired = family.paired or _are_paired(question, samples, terms)
@@ -131,7 +133,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
 
 
 def _select_samples(question: Question, samples: SetSamples) -> dict[str, Sample]:
-    """The samples of a question by arm. Of replicates, such as folds, only rows that all its arms have."""
+    """Return the samples of the arms of a question. Replicates, such as folds, are limited to common ones."""
     terms = {arm: samples.samples[arm] for arm in question.weights}
     common = samples.common_replicates(question.weights)
     if not samples.replicates or len(common) < 2:
@@ -141,17 +143,17 @@ def _select_samples(question: Question, samples: SetSamples) -> dict[str, Sample
 
 
 def _decide_trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], family: Family) -> tuple[bool, str]:
-    """Return whether to trim means, and why failed runs prevent a claim about typical runs; "" if they do not."""
+    """Return True to trim means, and the reason why failed runs prevent a claim about typical runs, or ""."""
     if not family.typical or not any(failed.values()):
         return False, ""
-    if min(len(sample.rates) for sample in terms.values()) >= TRIMMED_FROM:
+    if min(len(sample.rates) for sample in terms.values()) >= FEWEST_TRIMMED:
         return True, ""
     named = " and ".join(f"{count} of {len(terms[arm].rates)} runs of {arm}" for arm, count in failed.items() if count)
-    return False, f"{named} failed, and fewer than {TRIMMED_FROM} runs per arm do not show what a typical run does"
+    return False, f"{named} failed, and fewer than {FEWEST_TRIMMED} runs per arm do not show what a typical run does"
 
 
 def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
-    """The share of pairs of runs in which the arm's run is better than the baseline's; ties count half."""
+    """Return the share of pairs in which the arm's run is better than the baseline's run. Ties count half."""
     if question.kind != "arm":
         return None
     ours, base = (terms[arm].rates for arm in question.weights)
@@ -159,14 +161,14 @@ def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> flo
 
 
 def _mean_of_side(question: Question, terms: Mapping[str, Sample], sign: int) -> float:
-    """The weighted mean of the rates on one side of a question."""
+    """Return the weighted mean rate on one side of a question."""
     return sum(
         abs(weight) * float(terms[arm].rates.mean()) for arm, weight in question.weights.items() if sign * weight > 0
     )
 
 
 def _pruning_reason(arms: Sequence[Arm]) -> str:
-    """The reason why runs are not evidence; "" if they are."""
+    """Return the reason why pruned runs prevent a verdict, or "" if no run was pruned."""
     for arm in arms:
         pruned = sum(run.state == "pruned" for run in arm.absent)
         if pruned:
@@ -186,7 +188,7 @@ def _estimate(
 
 
 def _noise_reason(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str:
-    """The reason why the noise of an estimate is unknown; "" if it is known."""
+    """Return the reason why the noise of an estimate is unknown, or "" if it is known."""
     if estimate is None:
         lone = [arm for arm, sample in terms.items() if len(sample.rates) < 2]
         if not lone:
@@ -201,7 +203,7 @@ def _noise_reason(estimate: Estimate | None, terms: Mapping[str, Sample]) -> str
 
 
 def _are_paired(question: Question, samples: SetSamples, terms: Mapping[str, Sample]) -> bool:
-    """Return whether the arms' rows are from the same trained models, or from the same replicates."""
+    """Return whether the rows of the arms come from the same trained models or the same replicates."""
     if samples.replicates:
         return len(next(iter(terms.values())).rates) == len(samples.common_replicates(question.weights))
     first, *others = (samples.models[name] for name in question.weights)
@@ -228,7 +230,7 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
         }
         in_points, relative = by_scale.get("points"), by_scale.get("relative")
         if relative and in_points and contrast.scale is POINTS and math.isinf(in_points.low):
-            relative = Range(relative.value, -math.inf, math.inf)  # as on the scale that decides
+            relative = Range(relative.value, -math.inf, math.inf)  # infinite as on the scale that decides
         few = _infinity_reason(contrast, contrast.estimate, by_scale[family.scale.name], family.procedure)
         shown = replace(
             held,
@@ -241,22 +243,26 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
             high=None if in_points is None else in_points.high,
             relative=relative,
         )
-        decided.append(_add_description(shown, contrast.estimate, decision.level, family) if family.describe else shown)
+        if family.describe:
+            shown = replace(
+                shown,
+                detectable=detectable_range(contrast.estimate, decision.level, family.procedure),
+                levers={size: levers(size, contrast.estimate, decision.level) for size in DIFFERENCES},
+                repeated=_repetition_chance(shown, contrast.estimate, decision.level, family),
+            )
+        decided.append(shown)
     return decided
 
 
 def _infinity_reason(contrast: Verdict, estimate: Estimate, interval: Range, procedure: Procedure) -> str:
-    """The reason why an interval is not finite; "" if it is finite."""
+    """Return the reason why an interval is not finite, or "" if it is finite."""
     if math.isfinite(interval.low):
         return ""
     if not estimate.standard_error:
         return "neither seeds nor speakers vary, so no interval can be given"
-    counts = " and ".join(map(str, sorted(set(contrast.seeds.values()))))
-    runs = (
-        f"{estimate.speakers} {estimate.unit}"
-        if estimate.paired and estimate.models == 1
-        else f"{counts} seeds per arm"
-    )
+    runs = f"{' and '.join(map(str, sorted(set(contrast.seeds.values()))))} seeds per arm"
+    if estimate.paired and estimate.models == 1:
+        runs = f"{estimate.speakers} {estimate.unit}"
     return f"{runs} are too few for an interval{' that holds however often one looks' * (procedure is ANYTIME)}"
 
 
@@ -265,18 +271,8 @@ def _interval(estimate: Estimate, procedure: Procedure, level: float) -> Range:
     return Range(estimate.value, estimate.value - half, estimate.value + half)
 
 
-def _add_description(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> Verdict:
-    """Add the differences that these runs detect, sizes that would detect more, and the chance of the same verdict."""
-    return replace(
-        contrast,
-        detectable=detectable_range(estimate, level, family.procedure),
-        levers={size: levers(size, estimate, level) for size in DIFFERENCES},
-        repeated=_repetition_chance(contrast, estimate, level, family),
-    )
-
-
 def _repetition_chance(contrast: Verdict, estimate: Estimate, level: float, family: Family) -> float | None:
-    """The chance that as many fresh runs give the same verdict; None if they could not show anything."""
+    """Return the chance that the same number of new runs gives the same verdict; None if this cannot be computed."""
     if contrast.low is not None and math.isinf(contrast.low):
         return None
     chances = repetition(estimate, level, family.margin, equal_level(family.alpha, contrast.family), family.procedure)
@@ -304,19 +300,22 @@ def _find_outcome(contrast: Verdict, estimate: Estimate, family: Family, shown: 
 
 
 def equivalence(contrast: Verdict) -> Outcome:
-    """The outcome of arms that are equal within the margin; with trimmed means, of their typical runs."""
+    """Return the outcome for arms that are equal within the margin. Trimmed means only support typical runs."""
     about_typical = contrast.estimate is not None and contrast.estimate.trimmed
     return "typical runs equivalent" if about_typical else "equivalent"
 
 
 def _correct_pairs(measured: Sequence[Verdict]) -> list[float]:
-    """The matched pairs' p-values on a set after Holm's correction; unchanged if one of them is nan."""
+    """Return the p-values of matched pairs on a set after Holm's correction, or unchanged if one of them is nan."""
     ps = [contrast.p_pairs for contrast in measured]
     return ps if any(map(math.isnan, ps)) else [decision.p_adjusted for decision in holm_decisions(ps)]
 
 
 def _test_pairs(question: Question, samples: SetSamples, metric: str) -> float:
-    """The p-value of MAPSSWE for two arms, or nan for other questions. For characters each utterance is one segment."""
+    """Return the p-value of MAPSSWE for two arms; nan for other questions and without texts.
+
+    For character error rates, each utterance is one segment.
+    """
     if question.kind != "arm" or not all(samples.hypotheses.get(arm) for arm in question.weights):
         return math.nan
     own, base = question.weights

@@ -1,4 +1,4 @@
-"""The declaration of a sweep file: the question, and the data that decide it."""
+"""The declaration in a sweep file: its question, and how the question is decided."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,18 +8,23 @@ from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import ConfiguredRun
 from asr_verdicts.scales import POINTS, RELATIVE, Scale
 
-FACTORIAL = "factorial"  # entry of `contrasts`: all main effects, simple effects and interactions of two factors
+FACTORIAL = "factorial"  # entry of `contrasts` for all main effects, simple effects and interactions of two factors
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """The keys of `ablation` in a config, which a sweep file sets.
+    """The section `ablation` of a config, which a sweep file sets.
 
-    - factor: keys or groups in which the arms may differ; baseline: an arm
-    - set: the test set that decides, by default the first; metric: wer, cer, cer_longer or loss
+    - question, source: the question in words, and the publication that it comes from
+    - factor: keys or groups in which the arms may differ
+    - baseline: name of the arm that the others are compared to
+    - set: test set that decides, by default the first
+    - metric: wer, cer, cer_longer or loss
     - contrasts: the questions (questions.py), by default each arm against the baseline, or all effects of two factors
-    - scale: points or relative; margin: the difference that would not matter, in points or in percent of the rate (5%)
-    - failed: which runs count as failed (failures.py); targets: rates for the time to accuracy, 0.2 is 20 %
+    - scale: scale on which questions are decided, points or relative
+    - margin: the largest difference that would not matter, in points or in percent of the rate (5%)
+    - failed: rule for runs that count as failed (failures.py)
+    - targets: error rates for the time to accuracy, as fractions
     """
 
     question: str | None = None
@@ -40,9 +45,9 @@ PUBLISHING_KEYS = ("published", "claim", "expected", "withdrawn", "earlier")  # 
 
 
 def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
-    """The declaration of the first run that has one.
+    """Return the declaration of the first run that has one.
 
-    Raises UsageError for invalid keys or values, and if runs declare different factors.
+    Raises UsageError for invalid keys or values, and if the runs declare different factors.
     """
     declared = [parse(run.config["ablation"]) for run in runs if run.config.get("ablation")]
     factors = {tuple(each.factor) for each in declared if each.factor}
@@ -53,7 +58,7 @@ def declaration(runs: Sequence[ConfiguredRun]) -> Declaration:
 
 
 def parse(node: object) -> Declaration:
-    """Read `ablation` of a config. Raises UsageError if it is not a declaration."""
+    """Read the section `ablation` of a config. Raises UsageError if it is not a valid declaration."""
     if not isinstance(node, Mapping):
         raise UsageError(f"ablation={node}: expected keys such as question and factor")
     allowed = [*(each.name for each in fields(Declaration)), *PUBLISHING_KEYS]
@@ -80,14 +85,17 @@ def _parse_scale(value: object, margin: object) -> Scale:
         raise choices("ablation.scale", value, "points or relative")
     scale: Scale = RELATIVE if value == "relative" or (value is None and str(margin).endswith("%")) else POINTS
     if margin is not None:
-        margin_on(margin, scale, 1.0, "ablation.margin")  # refuses an impossible margin
+        margin_on(margin, scale, 1.0, "ablation.margin")  # raises an error if the margin is impossible
     return scale
 
 
 def margin_on(margin: object, scale: Scale, unit: float, name: str) -> float:
-    """Convert a margin as typed, 2.0 points or 5%, to a fraction or a difference of logarithms.
+    """Convert a margin as the user wrote it to the unit in which questions are decided.
 
-    unit: points of the metric per recorded unit. Raises UsageError for another form, or a margin on the other scale.
+    A margin of 2.0 points becomes 0.02, and 5% becomes a difference of logarithms. Raises UsageError if the margin has
+    another form or does not fit the scale.
+
+    unit: points per unit of the recorded metric, 100 for rates
     """
     text = str(margin)
     try:

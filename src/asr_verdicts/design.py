@@ -1,4 +1,4 @@
-"""The design of a comparison, before any measurement: arms, baseline, questions, metric, sets."""
+"""The design of a comparison, chosen before any measurement: arms, baseline, questions, metric and sets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,15 +7,7 @@ from typing import Generic
 
 from asr_verdicts.arms import AnArm, Arm, Choice, fill_arms, find_baseline, group, is_search
 from asr_verdicts.config import within
-from asr_verdicts.confounds import (
-    ConfoundedError,
-    Differing,
-    confounds,
-    differing,
-    find_factor,
-    replicated,
-    value_text,
-)
+from asr_verdicts.confounds import ConfoundedError, Differing, confounds, differing, find_factor, replicated, value_text
 from asr_verdicts.declaration import Declaration, declaration, margin_on
 from asr_verdicts.errors import choices
 from asr_verdicts.metrics import Metric, check_comparable, find_metric, measured_sets
@@ -27,7 +19,12 @@ from asr_verdicts.verdict import Question
 
 @dataclass(frozen=True)
 class Options:
-    """A user's choices, which override the sweep file. targets: of the metric, rates as fractions."""
+    """Choices of the user, which override the sweep file.
+
+    - allow: keys or groups in which arms may differ besides the factor
+    - set: test set that decides
+    - targets: values of the metric for the time to accuracy, with rates as fractions
+    """
 
     baseline: str | None = None
     allow: list[str] = field(default_factory=list)
@@ -38,12 +35,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Layout(Generic[AnArm]):
-    """The runs grouped into arms: as `Arm` if they have begun, as `Choice` in any case.
+    """Runs grouped into arms: as `Arm` if they have results, or as `Choice` whether or not they have begun.
 
-    - differ: all keys that differ; overruled: keys beyond the factor that --allow accepted
-    - default: the baseline unless the user names another; None for the arm that was named first
-    - changes: the change that each arm of a list declares, as text
-    - plan: its looks answer the questions; None for a sweep without a plan
+    - differ: all keys that differ between runs, with their values
+    - overruled: keys that differ besides the factor and were accepted by --allow
+    - default: name of the baseline, unless the user names another; None for the arm that was named first
+    - changes: the changes that each arm of a list declares, as text
+    - plan: the plan whose looks answer the questions; None for a sweep without a plan
     """
 
     declared: Declaration
@@ -58,16 +56,18 @@ class Layout(Generic[AnArm]):
 
     @property
     def differing(self) -> dict[str, list[str]]:
-        """All keys that differ, with their values as text."""
+        """All keys that differ between runs, with their values as text."""
         return {key: [value_text(value) for value in values] for key, values in self.differ.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The questions of a comparison: arms, baseline, metric and sets.
+    """The questions of a comparison, with its arms, baseline, metric and sets.
 
-    - primary: the set that decides; size: the least number of comparisons to correct for
-    - chosen: warnings about choices made afterwards; targets: for the time to accuracy, in recorded units
+    - primary: set that decides
+    - size: smallest number of comparisons to correct for
+    - chosen: warnings about choices that replace declared ones
+    - targets: targets for the time to accuracy, in the unit of recorded values
     """
 
     layout: Layout[Arm]
@@ -82,7 +82,7 @@ class Design:
 
     @property
     def margin(self) -> float | None:
-        """The difference that would not matter, on the scale that decides; None if undeclared."""
+        """The largest difference that would not matter, on the scale that decides; None if undeclared."""
         declared = self.layout.declared
         if declared.margin is None:
             return None
@@ -90,9 +90,9 @@ class Design:
 
 
 def assign(records: Records, options: Options, layout: Layout[Arm] | None = None) -> Design:
-    """Group runs into arms and choose the questions. layout: by default an arm for each choice of the factor.
+    """Group runs into arms and choose the questions. layout: by default one arm for each choice of the factor.
 
-    Raises ConfoundedError if the runs differ in more than the factor, and UsageError for an impossible question.
+    Raises ConfoundedError if the runs differ in more than the factor, and UsageError if a question cannot be answered.
     """
     runs = [*records.runs, *records.diverged]
     _check_allowed(options.allow, runs)
@@ -103,8 +103,10 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
     metric = find_metric(options.metric or declared.metric or "wer")
     check_comparable(metric, records.runs)
     sets = measured_sets(metric, records.runs)
+    declared_targets = declared.targets if metric.name == (declared.metric or "wer") else []
     chosen, size = _chosen_afterwards(options, declared, default, arms, baseline)
-    searched = _only_searched(arms, options, declared)
+    # a search also chooses by luck, so its runs get no verdicts, unless a baseline or a contrast is declared
+    searched = is_search(arms) and not (options.baseline or declared.baseline or declared.contrasts)
     return Design(
         layout=layout,
         baseline=baseline,
@@ -114,12 +116,12 @@ def assign(records: Records, options: Options, layout: Layout[Arm] | None = None
         questions=[] if searched else questions(arms, baseline, layout.factor, declared.contrasts),
         size=size,
         chosen=chosen,
-        targets=[metric.check_target(target) for target in options.targets or _declared_targets(declared, metric)],
+        targets=[metric.check_target(target) for target in options.targets or declared_targets],
     )
 
 
 def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice[AnyRun]]:
-    """An arm for each choice of the declared factor, or of the only key that differs. Raises ConfoundedError."""
+    """Make an arm of each choice of the declared factor, or of the only key that differs. Raises ConfoundedError."""
     declared = declaration(runs)
     differ, factor, overruled = find_or_check_factor(runs, declared, options.allow)
     return Layout(declared, factor, differ, overruled, group(runs, factor, list(differ)), declared.baseline)
@@ -128,18 +130,13 @@ def lay_out_by_factor(runs: Sequence[AnyRun], options: Options) -> Layout[Choice
 def fill_layout(
     layout: Layout[Choice[Record]], unfinished: Sequence[Unfinished], warnings: Sequence[str] = ()
 ) -> Layout[Arm]:
-    """The layout with the results of each arm. warnings: about runs that were left out before."""
+    """Return the layout with the results of each arm. warnings: warnings about runs that were left out earlier."""
     arms, reasons = fill_arms(layout.arms, unfinished, list(layout.differ))
     return Layout(**{**vars(layout), "arms": arms, "warnings": [*warnings, *reasons]})
 
 
-def _only_searched(arms: Sequence[Arm], options: Options, declared: Declaration) -> bool:
-    """Return whether a search proposed all runs and no question was asked. A search also chooses by luck."""
-    return is_search(arms) and options.baseline is None and declared.baseline is None and not declared.contrasts
-
-
 def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
-    """Raise UsageError for a key of --allow that no run has: it would allow nothing."""
+    """Raise UsageError for a key of --allow that no run has, because it would allow nothing."""
     keys = list(dict.fromkeys(key for run in runs for key in run.content))
     for key in allow:
         if keys and not any(within(name, [key]) for name in keys):
@@ -148,7 +145,7 @@ def _check_allowed(allow: Sequence[str], runs: Sequence[ConfiguredRun]) -> None:
 
 
 def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
-    """All keys that differ, except those that change with the seed."""
+    """Return all keys that differ between runs, except those that change with the seed."""
     of_seeds = replicated(runs)
     return {key: values for key, values in differing(runs).items() if not within(key, of_seeds)}
 
@@ -156,7 +153,7 @@ def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
 def find_or_check_factor(
     runs: Sequence[ConfiguredRun], declared: Declaration, allow: Sequence[str]
 ) -> tuple[Differing, list[str], Differing]:
-    """All keys that differ, the factor, and the allowed keys beyond it. Raises ConfoundedError for other keys."""
+    """Return all keys that differ, the factor, and other keys that are allowed. Raises ConfoundedError for the rest."""
     differ = differing_beyond_seeds(runs)
     factor = declared.factor or find_factor(runs, differ, allow)
     beyond = confounds(runs, factor, differ)
@@ -167,7 +164,7 @@ def find_or_check_factor(
 
 
 def primary_set(name: str | None, sets: Sequence[str]) -> str:
-    """The test set that decides, by default the first. Raises UsageError for a set that was not tested."""
+    """Return the test set that decides, by default the first. Raises UsageError for a set without results."""
     name = name or (sets[0] if sets else "")
     if sets and name not in sets:
         raise choices("set", name, list(sets))
@@ -175,20 +172,18 @@ def primary_set(name: str | None, sets: Sequence[str]) -> str:
 
 
 def _first_named(arms: Sequence[Arm]) -> Arm:
-    """The arm that its sweep's launch named first; if that is unknown, the arm that started first."""
-
-    def place(arm: Arm) -> float:
-        return min((run.place for run in arm.results if run.place is not None), default=float("inf"))
-
-    return min(arms, key=place)
+    """Return the arm that the sweep named first; if that is unknown, the arm that started first."""
+    places = [[run.place for run in arm.results if run.place is not None] for arm in arms]
+    return min(zip(arms, places, strict=True), key=lambda pair: min(pair[1], default=float("inf")))[0]
 
 
 def _chosen_afterwards(
     options: Options, declared: Declaration, default: str, arms: Sequence[Arm], baseline: Arm
 ) -> tuple[list[str], int]:
-    """Warnings about choices of the command that replace declared ones, and the least number of comparisons.
+    """Return warnings about options that replace declared choices, and the smallest number of comparisons to correct
+    for.
 
-    If the baseline was chosen freely, verdicts are corrected over all pairs of arms. default: the baseline otherwise.
+    If --baseline names another baseline than `default`, verdicts are corrected over all pairs of arms.
     """
     warnings, size = [], 0
     if options.baseline is not None and find_baseline(default, arms) is not baseline:
@@ -206,8 +201,3 @@ def _chosen_afterwards(
                 f"the {name} {given} was chosen by --{name}, in place of {original}: its verdicts are exploratory"
             )
     return warnings, size
-
-
-def _declared_targets(declared: Declaration, metric: Metric) -> list[float]:
-    """The targets of the sweep file, if they are for this metric."""
-    return declared.targets if metric.name == (declared.metric or "wer") else []

@@ -1,4 +1,4 @@
-"""Substitutions, deletions and insertions of one utterance, and error rates over many."""
+"""Substitutions, deletions and insertions in an utterance, and error rates over many utterances."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +10,12 @@ COLUMNS = {
     "wer": ("words", "substitutions", "deletions", "insertions"),
     "cer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
     "cer_longer": ("characters", "character_substitutions", "character_deletions", "character_insertions"),
-}  # columns of utterances.csv with the counts of each rate: the reference's length, then the errors by kind
+}  # columns of utterances.csv with the counts for each error rate: the length of the reference, then errors by kind
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Error counts against a reference of `total` words or characters."""
+    """Error counts for references of `total` words or characters."""
 
     total: int
     substitutions: int
@@ -36,12 +36,12 @@ class Errors:
 
     @property
     def rate(self) -> float:
-        """(S + D + I) / N (Ambroszczyk2019 §1.4); an empty reference counts as one word, so that insertions show."""
+        """The error rate (S + D + I) / N (Ambroszczyk2019 §1.4). An empty reference counts as one word."""
         return self.count / max(1, self.total)
 
     @property
     def over_longer(self) -> "Errors":
-        """The same errors over the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3).
+        """The same errors, divided by the length of the longer of the two texts (Baunsgaard2020 §4.1.1, equation 3).
 
         The hypothesis is longer than the reference by insertions minus deletions.
         """
@@ -49,12 +49,12 @@ class Errors:
 
 
 def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Errors:
-    """Count the errors of the best alignment: the fewest errors, then the most words right.
+    """Count the errors of the best alignment, which has the fewest errors and, among these, the most correct words.
 
-    NIST's sclite splits errors the same way: its substitutions cost 4, its deletions and insertions 3. One weighted
-    distance gives both counts: each error costs `unit`, and a substitution 1 more. Insertions minus deletions equal the
-    difference of the lengths. If the errors exceed it by at most 1, their number determines the split, and the faster
-    unweighted distance is enough.
+    NIST's sclite splits errors in the same way: its substitutions cost 4, and its deletions and insertions 3. One
+    weighted distance gives the number of errors and of substitutions: each error costs `unit`, and a substitution costs
+    1 more. Insertions minus deletions is the difference of the lengths. If there is at most one error more than this
+    difference, the number of errors determines the split, and the faster unweighted distance is enough.
     """
     errors = Levenshtein.distance(reference, hypothesis)
     substitutions = errors - abs(len(reference) - len(hypothesis))
@@ -67,17 +67,17 @@ def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) 
 
 
 def word_errors(reference: str, hypothesis: str) -> Errors:
-    """Errors in words."""
+    """Count errors in words."""
     return count_errors(reference.split(), hypothesis.split())
 
 
 def character_errors(reference: str, hypothesis: str) -> Errors:
-    """Errors in characters; a space is a character too."""
+    """Count errors in characters. A space is a character, too."""
     return count_errors(reference, hypothesis)
 
 
 def error_columns(reference: str, hypothesis: str) -> dict[str, int]:
-    """The columns of utterances.csv with the counts of words, characters and errors of one utterance."""
+    """Return the columns of utterances.csv with the counts of words, characters and errors of an utterance."""
     words, characters = word_errors(reference, hypothesis), character_errors(reference, hypothesis)
     return {
         **dict(zip(COLUMNS["wer"], vars(words).values(), strict=True)),
@@ -86,7 +86,7 @@ def error_columns(reference: str, hypothesis: str) -> dict[str, int]:
 
 
 def recorded_errors(row: Mapping[str, object], metric: str = "wer") -> Errors:
-    """The errors in a row of utterances.csv. metric: wer, cer or cer_longer."""
+    """Return the errors that a row of utterances.csv records. metric: wer, cer or cer_longer."""
     errors = Errors(*(_count(row[column]) for column in COLUMNS[metric]))
     return errors.over_longer if metric == "cer_longer" else errors
 
@@ -97,8 +97,8 @@ def _count(value: object) -> int:
 
 
 def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
-    """The errors of several rows of utterances.csv, added up. metric: wer, cer or cer_longer."""
-    # by map, because a table of 20 seeds has a million counts
+    """Add up the errors of several rows of utterances.csv. metric: wer, cer or cer_longer."""
+    # uses map for speed, because a table of 20 seeds has a million counts
     total, substitutions, deletions, insertions = (
         _count(sum(map(itemgetter(column), rows))) for column in COLUMNS[metric]
     )
@@ -109,21 +109,21 @@ def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
 
 
 def sum_errors(errors: Iterable[Errors]) -> Errors:
-    """Add up the errors of utterances; the sum has the rate of the whole set."""
+    """Add up the errors of utterances. The rate of the sum is the rate of the whole set."""
     return sum(errors, start=Errors(0, 0, 0, 0))
 
 
-# a word of the reference and a word of the hypothesis; None for one of them: an insertion or a deletion
+# a word of the reference and a word of the hypothesis; one of them is None for an insertion or a deletion
 Pair = tuple[str | None, str | None]
-Cost = tuple[int, int]  # errors, and how many of them are substitutions
+Cost = tuple[int, int]  # number of errors, and number of substitutions among them
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
-    """Align with the fewest errors, then the most words right, as `count_errors` does.
+    """Align words with the fewest errors and, among such alignments, the most correct words, as in `count_errors`.
 
     Time and memory grow with the product of the lengths.
     """
-    # costs[i][j]: of the first i words against the first j
+    # costs[i][j]: cost of the first i words of the reference against the first j words of the hypothesis
     costs = [[(j, 0) for j in range(len(hypothesis) + 1)]]
     for i, word in enumerate(reference, start=1):
         row = [(i, 0)]
@@ -135,12 +135,12 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
 
 
 def _pair(cost: Cost, wrong: bool) -> Cost:
-    """Cost with the next two words paired; a wrong pair is a substitution."""
+    """Return the cost after pairing the next two words. A wrong pair is a substitution."""
     return cost[0] + wrong, cost[1] + wrong
 
 
 def _skip(cost: Cost) -> Cost:
-    """Cost with one more deletion or insertion."""
+    """Return the cost after one more deletion or insertion."""
     return cost[0] + 1, cost[1]
 
 

@@ -1,4 +1,4 @@
-"""Errors for the user's own mistakes: one line that names the value and what was expected."""
+"""Errors for a user's mistakes, each in one line with the value and what was expected."""
 
 
 class UsageError(ValueError):
@@ -6,6 +6,6 @@ class UsageError(ValueError):
 
 
 def choices(name: str, value: object, allowed: object) -> UsageError:
-    """Return the error for a value outside a list of choices."""
+    """Return the error for a value that is not among the allowed choices."""
     listed = ", ".join(map(str, allowed)) if isinstance(allowed, (list, tuple, set)) else str(allowed)
     return UsageError(f"{name}={value}: expected {listed}")

@@ -1,5 +1,6 @@
-"""The evidence of a comparison: how often its runs were looked at, and the test that this allows."""
+"""The evidence of a comparison: how often its results have been looked at, and the test that this allows."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,17 +13,17 @@ from asr_verdicts.statistics.seed_noise import SeedNoise
 
 
 class History(Protocol):
-    """Earlier sweeps on the same data, or with the same runs."""
+    """Earlier sweeps, which show how much seeds vary and which runs are shared."""
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
-        """The noise of seeds on the test set of `like`; None if no earlier sweep was tested on it."""
+        """Return the variation between seeds on the test set of `like`; None if no earlier sweep used this set."""
 
     def sweeps_with(self, runs: Sequence[Record]) -> list[str]:
-        """The names of other sweeps that share one of these runs."""
+        """Return the names of other sweeps that share any of these runs."""
 
 
 class NoHistory:
-    """A history without any sweep."""
+    """A history without earlier sweeps."""
 
     def seed_noise(self, like: Record, set_: str, metric: str) -> SeedNoise | None:
         return None
@@ -36,9 +37,10 @@ NO_HISTORY = NoHistory()
 
 @dataclass(frozen=True)
 class Evidence:
-    """The test of a comparison, and the reason for it in a sentence.
+    """The test of a comparison, and the reason for this test in words.
 
-    look: the number of this look at the runs, from 1; complete: whether these are all the declared runs.
+    - look: the number of this look at the results, from 1
+    - complete: whether all declared runs are there
     """
 
     procedure: Procedure
@@ -49,7 +51,7 @@ class Evidence:
 
     @property
     def describing(self) -> Procedure:
-        """The test on sets that only describe: looks are planned for the deciding set alone."""
+        """The test on sets that only describe. Looks are planned only for the set that decides."""
         return ANYTIME if isinstance(self.procedure, GroupSequential) else self.procedure
 
 
@@ -57,10 +59,12 @@ UNDECLARED = Evidence(ANYTIME, "the number of seeds was not declared before the 
 
 
 def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
-    """The evidence of systems given by their hypotheses.
+    """Return the evidence for systems that are given by their hypotheses.
 
-    seeds: per arm, if fixed before the first result; looks: seeds are added after looking at results. Raises UsageError
-    for another number of seeds.
+    - seeds: number of seeds per arm, if it was fixed before the first result
+    - looks: whether seeds are added after looking at results
+
+    Raises UsageError if both are given, or if an arm has another number of seeds.
     """
     if looks:
         if seeds is not None:
@@ -68,10 +72,7 @@ def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> 
                 f"--seeds {seeds} --looks: expected one of them, because the number was fixed beforehand or was not"
             )
         return Evidence(ANYTIME, "seeds may be added after every look (--looks)")
-    counts: dict[str, int] = {}
-    for run in records.runs:
-        name = str(run.config[SYSTEM])
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(str(run.config[SYSTEM]) for run in records.runs)
     if seeds is not None:
         if other := [f"{name} has {count}" for name, count in counts.items() if count != seeds]:
             raise UsageError(f"--seeds {seeds}: expected {seeds} files of each arm; {', '.join(other)}")

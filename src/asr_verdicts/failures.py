@@ -1,4 +1,4 @@
-"""Runs that failed: those that diverged, or ended far above the other runs of their arm."""
+"""Failed runs: those that diverged, and those that ended far above the other runs of their arm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.seed_noise import TOTALS
 
-MEDIANS = 1.5  # times the arm's median above which a run counts as failed, unless something else is declared
-# Poisson deviations of the median's number of errors that a failed run also exceeds: below 1 % WER, half as many errors
-# again are common by chance
+MEDIANS = 1.5  # multiple of the arm's median above which a run counts as failed, by default
+# A failed run also exceeds the median number of errors by this many Poisson deviations. Below 1 % WER, 1.5 times as
+# many errors are common by chance.
 DEVIATIONS = 4
 
 
@@ -21,7 +21,7 @@ DEVIATIONS = 4
 class FailureRule:
     """The rule by which a run counts as failed although it did not diverge.
 
-    above: times the median of the arm's finished runs, or a rate as a fraction.
+    above: a multiple of the median of the arm's finished runs, or an error rate as a fraction
     """
 
     kind: Literal["median", "rate", "diverged"] = "median"
@@ -29,9 +29,7 @@ class FailureRule:
 
     @classmethod
     def parse(cls, value: object) -> "FailureRule":
-        """Read `ablation.failed`: diverged, {median: 1.5} or {rate: 50}, in percent. Raises UsageError for other
-        values.
-        """
+        """Read `ablation.failed`: diverged, {median: 1.5}, or {rate: 50} in percent. Raises UsageError otherwise."""
         if value is None:
             return cls()
         if value == "diverged":
@@ -48,7 +46,7 @@ class FailureRule:
         )
 
     def failed(self, arm: Arm, set_: str, metric: str) -> list[Record]:
-        """The failed runs of an arm, in the order of seeds."""
+        """Return the failed runs of an arm, in the order of seeds."""
         rates = {id(run): rate for run in arm.runs if (rate := run.value(set_, metric)) is not None}
         bound = float("inf")
         if self.kind == "rate":
@@ -61,7 +59,7 @@ class FailureRule:
 
     @property
     def text(self) -> str:
-        """The rule in words, for reports."""
+        """The rule in words for reports."""
         if self.kind == "diverged":
             return "diverged"
         if self.kind == "rate":
@@ -72,19 +70,14 @@ class FailureRule:
 DEFAULT, DIVERGED = FailureRule(), FailureRule("diverged", 0.0)
 
 
-def missed(runs: int, rate: float = 0.1) -> float:
-    """The probability that none of `runs` runs fails if each fails with probability `rate`."""
-    return float((1 - rate) ** runs)
-
-
 def counts_text(arms: Sequence[tuple[str, int, int]], verb: str) -> str:
-    """Describe failed runs with Clopper and Pearson's exact 95 % interval (1934).
+    """Describe the failed runs of each arm with Clopper and Pearson's exact 95 % interval (1934).
 
-    arms: name, failed runs, all runs; verb: failed or diverged.
+    - arms: name, number of failed runs, and number of all runs of each arm
+    - verb: failed or diverged
     """
-    from asr_verdicts.statistics.distributions import (
-        binomial_interval,
-    )  # imports scipy, which a sweep's check does not need
+    # imports scipy, which a sweep's check does not need
+    from asr_verdicts.statistics.distributions import binomial_interval
 
     texts: list[str] = []
     for name, failed, runs in arms:

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and safe names for them."""
+"""Writing files completely or not at all, and safe names for folders."""
 
 import csv
 import errno
@@ -10,21 +10,21 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
-Json: TypeAlias = dict[str, Any]  # an object of JSON or YAML: names and values of any kind
+Json: TypeAlias = dict[str, Any]  # an object of JSON or YAML, with values of any kind
 
 
 def slug(text: str) -> str:
-    """Replace letters that are unsafe in a folder's name or need quotes in a Hydra override, such as '='."""
+    """Replace characters that are unsafe in a folder name or need quotes in a Hydra override, such as '='."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-.") or "run"
 
 
-LONGEST_NAME = 100  # letters of a folder's name; file systems end at 255 bytes
+LONGEST_NAME = 100  # characters of a folder name; file systems allow 255 bytes
 
 
 def folder_name(text: str) -> str:
-    """The text as a folder's name. Long texts and other letters get a hash, so that no two texts share a name."""
+    """Turn a text into a folder name. A long or changed text gets a hash, so that no two texts share a name."""
     name = slug(text)
     if name == text and len(name) <= LONGEST_NAME:
         return name
@@ -33,9 +33,10 @@ def folder_name(text: str) -> str:
 
 @contextmanager
 def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
-    """Yield a temporary name, and rename it to `path` when the block ends, so that an existing file is whole.
+    """Yield a temporary path, and rename it to `path` when the block ends, so that readers never see part of a file.
 
-    If the block raises, nothing is left. ending: of the temporary name, for libraries that use it (NumPy adds .npy).
+    If the block raises an error, the temporary file is removed. ending: suffix of the temporary path, for libraries
+    that add one (NumPy adds .npy).
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{ending}")
     try:
@@ -47,7 +48,7 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
         with suppress(OSError):  # if the folder of `path` is missing
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is None and re.search(r"requested and \d+ written", str(error)):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # in NumPy's words
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # NumPy's message
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary), temporary):
             error.filename = str(path)  # users do not know the temporary name; a full disk names no file
         raise
@@ -55,7 +56,7 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Add the file's name to an error of the system that names no file, such as a full disk."""
+    """Add the path to an operating system error that names no file, such as the error for a full disk."""
     try:
         yield
     except OSError as error:
@@ -65,29 +66,27 @@ def named(path: Path) -> Iterator[None]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a whole file of text, UTF-8."""
+    """Write a text file in UTF-8, completely or not at all."""
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # surrogates from names
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files can contain surrogates
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a whole file of indented JSON."""
+    """Write a file of indented JSON, completely or not at all."""
     write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def _open_table(path: Path) -> IO[str]:
-    """Open a table for writing; surrogates, which file names can contain, are spelled out."""
-    return path.open("w", newline="", encoding="utf-8", errors="backslashreplace")
-
-
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write a whole table with the keys of the first row as its head."""
-    with whole_file(path) as temporary, _open_table(temporary) as file:
+    """Write a CSV table with the keys of the first row as its head, completely or not at all."""
+    with (
+        whole_file(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
+    ):
         table = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [])
         table.writeheader()
         table.writerows(rows)
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether this is a plain file, which can be read to its end, unlike a pipe or a device. Raises OSError."""
+    """Return whether this is a regular file, not a pipe or a device. Raises OSError if it cannot be examined."""
     return stat.S_ISREG(path.stat().st_mode)

@@ -1,23 +1,28 @@
-"""The metrics of a comparison. Lower is better for all of them."""
+"""The metrics that comparisons use. A lower value is better for all of them."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import ConfiguredRun, Record
 
-LARGEST_RATE = 2.0  # largest accepted target: errors can outnumber words, but a higher value was meant as a percentage
+# largest accepted target: there can be more errors than words, but a larger number is meant in percent
+LARGEST_RATE = 2.0
 
 
 @dataclass(frozen=True)
 class Metric:
     """A metric with its label, unit and scale.
 
-    - name: its key in summary.json and metrics.csv; label, unit: in reports; amount: the unit of a difference
-    - scale: units per recorded value; places: digits after the point
-    - is_rate: errors over words or characters, recorded per utterance as a fraction; else a mean known for sets only
+    - name: key in summary.json and metrics.csv
+    - label, unit: label and unit in reports
+    - amount: unit of a difference
+    - scale: factor from recorded values to the unit
+    - places: digits after the decimal point
+    - is_rate: whether it is an error rate, which is a fraction and is counted by utterance. Other metrics are means
+      over a set.
     """
 
     name: str
@@ -30,15 +35,17 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """Label and unit, for the head of a table or an axis."""
+        """Label and unit for the head of a table column or for an axis."""
         return f"{self.label} %" if self.is_rate else f"{self.label}, {self.unit}"
 
     def curve_key(self, validation_set: str | None) -> str:
-        """The metric's column in metrics.csv."""
+        """Return the name of the metric's column in metrics.csv."""
         return f"validation/{validation_set}/{self.name}"
 
     def text(self, value: float | None, *, sign: bool = False) -> str:
-        """Format a recorded value without its unit; NA for None. sign: + before values that are not negative."""
+        """Format a recorded value without its unit, and None as NA. sign: whether to write + before 0 and positive
+        values.
+        """
         if value is None:
             return "NA"
         return f"{self.scale * value:{'+' if sign else ''}.{self.places}f}".replace("-", "−")
@@ -53,15 +60,15 @@ class Metric:
         return f"{number} {self.amount.removesuffix('s') if number == '1' else self.amount}"
 
     def spread(self, mean: float | None, deviation: float | None) -> str:
-        """Format mean ± standard deviation without the unit; a single value has no ±."""
+        """Format mean ± standard deviation without the unit, or the mean alone if there is no deviation."""
         return self.text(mean) if mean is None or deviation is None else f"{self.text(mean)} ± {self.text(deviation)}"
 
     def target_text(self, target: float) -> str:
-        """Format a target with its unit, such as WER 20 %."""
+        """Format a target with the metric's label and unit, such as WER 20 %."""
         return f"{self.label} {self.scale * target:.3g} {self.unit}"
 
     def check_target(self, target: float) -> float:
-        """Return the target. Raises UsageError for an impossible one, such as a WER of 20 for 20 %."""
+        """Return the target. Raises UsageError if it is impossible, such as a WER of 20 instead of 0.2."""
         if self.is_rate and not 0 < target <= LARGEST_RATE:
             raise choices("target", target, "a rate as a fraction: 0.2 is 20 %")
         if not target > 0:
@@ -71,28 +78,28 @@ class Metric:
 
 WER = Metric("wer", "WER", "%", "points", 100, 2, is_rate=True)
 CER = Metric("cer", "CER", "%", "points", 100, 2, is_rate=True)
-# over the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)
+# errors divided by the length of the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)
 CER_LONGER = Metric("cer_longer", "CER (longer)", "%", "points", 100, 2, is_rate=True)
-# as the loss component's `reduction` defines it: by default nats per label (per frame for frame labels), the mean over
-# utterances
+# as `reduction` of the loss component defines it: by default nats per label (or per frame for frame labels), averaged
+# over utterances
 LOSS = Metric("loss", "loss", "nats", "nats", 1, 4, is_rate=False)
 METRICS = {metric.name: metric for metric in (WER, CER, CER_LONGER, LOSS)}
 
-# a difference as a share of the baseline's rate, for any metric; not one of METRICS
+# a difference relative to the baseline's rate, for any metric; it is not one of METRICS
 SHARE = Metric("relative", "relative", "%", "%", 100, 1, is_rate=True)
 
 
 def format_interval(
     low: float | None, high: float | None, metric: Metric, *, between: str = " to ", otherwise: str = "NA"
 ) -> str:
-    """Format both ends in the unit of the metric, or return `otherwise` if they are not finite."""
+    """Format both ends of an interval in the unit of the metric; return `otherwise` if they are not finite."""
     if low is None or high is None or not math.isfinite(high - low):
         return otherwise
     return f"{metric.text(low, sign=True)}{between}{metric.text(high, sign=True)}"
 
 
 def format_p(p: float | None, name: str = "") -> str:
-    """Format a p-value with three digits; NA without one. name: "p" in a sentence, "" in a table."""
+    """Format a p-value with three decimals, and None as NA. name: "p" in a sentence, "" in a table."""
     if p is None or math.isnan(p):
         return "NA"
     sign = "< 0.001" if p < 0.001 else f"{'= ' if name else ''}{p:.3f}"
@@ -100,16 +107,16 @@ def format_p(p: float | None, name: str = "") -> str:
 
 
 def find_metric(name: str) -> Metric:
-    """The metric with this name. Raises UsageError with the choices."""
+    """Return the metric with this name. Raises UsageError with the choices for an unknown name."""
     if name not in METRICS:
         raise choices("metric", name, " or ".join(METRICS))
     return METRICS[name]
 
 
 def measured_sets(metric: Metric, runs: Sequence[Record]) -> list[str]:
-    """The sets on which arms are compared: the test sets, preceded for the loss by the first validation set.
+    """Return the sets on which arms are compared: the test sets, and for the loss the first validation set before them.
 
-    Ambroszczyk2019 §2.1 decides by the loss on that set.
+    Ambroszczyk2019 §2.1 decides by the loss on the validation set.
     """
     tests = [str(name) for run in runs for name in run.summary.test_sets]
     validation = [] if metric.is_rate else [name for run in runs if (name := validation_set(run)) is not None]
@@ -117,30 +124,34 @@ def measured_sets(metric: Metric, runs: Sequence[Record]) -> list[str]:
 
 
 def validation_sets(runs: Sequence[Record]) -> list[str]:
-    """The sets with results that are not test sets; they steered training."""
+    """Return the sets with results that are not test sets. They steered training."""
     tests = {str(name) for run in runs for name in run.summary.test_sets}
     return list(dict.fromkeys(str(name) for run in runs for name in run.summary.sets if name not in tests))
 
 
 def check_comparable(metric: Metric, runs: Sequence[ConfiguredRun]) -> None:
-    """Raise UsageError if the metric is the loss and the runs minimise different losses."""
-    losses = different_losses(runs)
-    if not metric.is_rate and len(losses) > 1:
+    """Raise UsageError if the metric is the loss, and the runs minimise different losses or have different units: a
+    loss per label is not the same for letters and for pieces of words.
+    """
+    if metric.is_rate:
+        return
+    if len(losses := different_losses(runs)) > 1:
         names = ", ".join(losses)
         raise UsageError(f"metric={metric.name}: the runs minimise different losses ({names}); expected a rate")
+    if len({json.dumps(run.config.get("alphabet"), sort_keys=True) for run in runs}) > 1:
+        raise UsageError(f"metric={metric.name}: the runs have different alphabets; expected a rate")
 
 
 def different_losses(runs: Sequence[ConfiguredRun]) -> list[str]:
-    """The names of the runs' losses with their reduction, one for each different config of the loss."""
+    """Return the names of the runs' losses with their reduction, one for each different config of the loss."""
     losses = {json.dumps(run.config.get("loss"), sort_keys=True): run.config.get("loss") or {} for run in runs}
-    return [_loss_name(loss) for loss in losses.values()]
-
-
-def _loss_name(loss: Mapping[str, object]) -> str:
-    name = str(loss.get("_target_")).rpartition(".")[2]
-    return f"{name} with reduction={loss['reduction']}" if "reduction" in loss else name
+    names = []
+    for loss in losses.values():
+        name = str(loss.get("_target_")).rpartition(".")[2]
+        names.append(f"{name} with reduction={loss['reduction']}" if "reduction" in loss else name)
+    return names
 
 
 def validation_set(run: Record) -> str | None:
-    """The set that chooses the best checkpoint: the first validation set."""
+    """Return the first validation set, which chooses the best checkpoint; None if there is none."""
     return next(iter(run.validation_sets), None)

@@ -1,4 +1,4 @@
-"""Tables on a single arm: its rate, and its spread over seeds."""
+"""Measurements of a single arm: its error rate, and its spread over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -8,12 +8,7 @@ import numpy as np
 
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.metrics import (
-    LOSS,
-    METRICS,
-    Metric,
-    measured_sets,
-)
+from asr_verdicts.metrics import LOSS, METRICS, Metric, measured_sets
 from asr_verdicts.samples import measure_set
 from asr_verdicts.sentences import speakers_text
 from asr_verdicts.statistics.estimate import contrast_estimate, paired_estimate
@@ -24,7 +19,7 @@ from asr_verdicts.statistics.sample import Sample, Spread, describe
 
 @dataclass(frozen=True)
 class Description:
-    """The spread of a metric over an arm's runs, with the last weights; rates as fractions, losses in nats."""
+    """The spread of a metric over the runs of an arm, measured with the final weights. Rates are fractions."""
 
     arm: str
     set: str
@@ -33,12 +28,12 @@ class Description:
 
 
 def one_arm(arms: Sequence[Arm]) -> bool:
-    """Return whether there is one arm with several seeds: the question is about chance, not about a factor."""
+    """Return whether there is a single arm with several seeds. The question is then about chance, not a factor."""
     return len(arms) == 1 and len(arms[0].runs) > 1
 
 
 def descriptions(comparison: Comparison) -> list[Description]:
-    """Every metric on every set, the first validation set before the test sets; empty unless there is only one arm."""
+    """Describe each metric on the first validation set and the test sets; empty unless there is only one arm."""
     arms = comparison.arms
     if not one_arm(arms):
         return []
@@ -52,7 +47,7 @@ def descriptions(comparison: Comparison) -> list[Description]:
 
 @dataclass(frozen=True)
 class ArmRate:
-    """The error rate of an arm, a fraction, with its 95 % interval over seeds and speakers."""
+    """The error rate of an arm as a fraction, with its 95 % interval over seeds and speakers."""
 
     arm: str
     set: str
@@ -62,9 +57,9 @@ class ArmRate:
 
 
 def lone_rates(comparison: Comparison) -> list[ArmRate]:
-    """The rate of a comparison's only arm on each set; empty if there are more arms, or no utterances.
+    """Estimate the error rate of the only arm on each set; empty if there are several arms, or no utterances.
 
-    The interval is Student's t over seeds and speakers; for one system, over speakers alone.
+    The interval is by Student's t over seeds and speakers, or over speakers alone if there is one training.
     """
     metric = comparison.design.metric
     if len(comparison.arms) != 1 or not metric.is_rate:
@@ -89,5 +84,5 @@ def lone_rates(comparison: Comparison) -> list[ArmRate]:
 
 
 def final_values(arm: Arm, name: str, metric: Metric) -> list[float]:
-    """The metric of every run that recorded it, in the order of seeds."""
+    """Return the metric of every finished run that recorded it, in the order of seeds."""
     return [value for run in arm.runs if (value := run.value(name, metric.name)) is not None]

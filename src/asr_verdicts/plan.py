@@ -1,4 +1,4 @@
-"""The plan of an ablation that adds seeds until it knows; the sweep's manifest freezes it before the first run."""
+"""The plan of an ablation that adds seeds until its questions are decided, made before the first run."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -8,9 +8,11 @@ from asr_verdicts.config import OWN, Config
 
 @dataclass(frozen=True)
 class PlannedArm:
-    """An arm: its choices by key or group, and its overrides except the seed.
+    """An arm of a plan.
 
-    content: everything that determines its results, except what belongs to the seed.
+    - levels: choices of the arm, by key or group
+    - overrides: overrides of its runs, except the seed
+    - content: everything that determines its results, except what belongs to the seed
     """
 
     levels: dict[str, str]
@@ -19,28 +21,37 @@ class PlannedArm:
 
     @property
     def name(self) -> str:
-        """The arm's name in tables."""
+        """The name of the arm in tables."""
         return name_of(self.levels)
 
 
 @dataclass(frozen=True)
 class VerdictPlan:
-    """The decisions made before the first run. Any change makes another plan.
+    """The decisions made before the first run. If one of them changes, it is another plan.
 
-    - baseline: an arm's name; metric, set: what decides; contrasts: the names of the questions
-    - margin: the difference that would not matter, in the unit of the recorded metric, a fraction for rates
-    - alpha: the rate of false claims over all questions; gamma: the shape of its spending
-    - seeds: in the order in which runs are added; looks: runs per arm at each look, increasing
-    - robust: claims are about typical runs, with trimmed means if a run failed; False: about plain means
-    - failed: the rule for failed runs, as in `ablation.failed`; paired: runs of the same seed are pairs
-    - scale: of the margin and of all claims; a margin on the relative scale is a difference of logarithms
-    - hopeless: the chance of a verdict below which a question is given up
-    - belongs: the keys that differ between the seeds of an arm
+    - baseline: name of the baseline
+    - metric, set: metric and test set that decide
+    - contrasts: names of the questions
+    - margin: largest difference that would not matter, in the unit of the recorded metric (a fraction for rates), or a
+      difference of logarithms on the relative scale
+    - alpha: rate of false claims over all questions
+    - gamma: shape of the alpha-spending function
+    - seeds: seeds in the order in which runs are added
+    - looks: number of runs per arm at each look, increasing
+    - robust: whether claims are about typical runs, with trimmed means if a run failed. Otherwise they are about plain
+      means.
+    - failed: rule for failed runs, as in `ablation.failed`
+    - paired: whether runs with the same seed are pairs
+    - scale: scale of the margin and of all claims
+    - hopeless: chance of a verdict below which a question is given up
+    - belongs: keys that differ between the seeds of an arm
 
-    The rest describes the plan and may change:
+    The other fields describe the plan and may change:
 
-    - made: UTC, ISO 8601; seen: runs of these arms that had been compared before
-    - notes: about the noise, when the plan was made; hours: the budget that set the most runs, if it was in hours
+    - made: time at which the plan was made, UTC, ISO 8601
+    - seen: number of runs of these arms that had been compared before
+    - notes: notes on the noise at the time when the plan was made
+    - hours: budget in hours that set the largest number of runs; None if there was none
     """
 
     arms: list[PlannedArm]
@@ -69,12 +80,12 @@ class VerdictPlan:
 
     @property
     def most(self) -> int:
-        """The largest number of runs of an arm."""
+        """The largest number of runs per arm."""
         return self.looks[-1]
 
     @property
     def listed(self) -> dict[str, str]:
-        """The changes of each arm by its name; empty for a sweep without a list of arms."""
+        """The changes of each arm, by its name; empty for a sweep without a list of arms."""
         changes = [{word for word in arm.overrides if not word.startswith(f"{OWN}=")} for arm in self.arms]
         if all(len(words) == len(arm.overrides) for words, arm in zip(changes, self.arms, strict=True)):
             return {}
@@ -86,7 +97,7 @@ class VerdictPlan:
         return {arm.name: " ".join(words) or "nothing" for words, arm in zip(unshared, self.arms, strict=True)}
 
     def look_of(self, seed: int) -> int | None:
-        """The number, from 1, of the first look that counts a run of this seed; None if none does."""
+        """Return the number, from 1, of the first look that includes this seed; None if no look does."""
         if seed not in self.seeds[: self.most]:
             return None
         return next(n for n, runs in enumerate(self.looks, start=1) if self.seeds.index(seed) < runs)

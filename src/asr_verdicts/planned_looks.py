@@ -1,7 +1,7 @@
-"""The looks of a sweep with a plan, and what they have found so far.
+"""The planned looks (interim analyses) of a sweep, and their verdicts so far.
 
-The course depends only on the plan and on the results by seed. It is computed anew from the runs each time, so that an
-interruption counts nothing twice, and the order in which runs end does not matter.
+The course of a plan depends only on the plan and the results of each seed. It is computed anew from the runs each time,
+so interruptions and the order in which runs end do not matter.
 """
 
 import math
@@ -26,7 +26,10 @@ from asr_verdicts.verdict import SHOWN, AtLook, Outcome, Question, Verdict
 
 @dataclass(frozen=True)
 class PlannedLook:
-    """A look of a plan. number: from 1; runs: of each arm; verdicts: on the questions that were open before it."""
+    """A look of a plan, with verdicts on the questions that were open before it.
+
+    number: number of the look, from 1; runs: runs per arm at this look
+    """
 
     number: int
     runs: int
@@ -37,9 +40,10 @@ class PlannedLook:
 class Course:
     """The looks that were taken, and the state of each question.
 
-    - verdicts: on every question that was tested, as decided or as of the latest look
-    - missing: the seeds that the next look needs, by arm; empty if the plan has ended
-    - plan: None for a sweep without one; sets: the sets that the looks decide
+    - plan: the plan; None for a sweep without a plan
+    - sets: sets on which the looks decide
+    - verdicts: final or latest verdict on each question that was tested
+    - missing: seeds that the next look needs, by arm; empty if the plan has ended
     """
 
     plan: VerdictPlan | None = None
@@ -54,12 +58,12 @@ class Course:
 
     @property
     def followed(self) -> VerdictPlan:
-        """The plan of a course with looks."""
+        """The plan. It must exist."""
         assert self.plan is not None
         return self.plan
 
     def runs(self, plan: VerdictPlan) -> dict[str, int]:
-        """The number of runs that each arm has needed so far."""
+        """Return the number of runs that each arm has needed so far."""
         counts = dict.fromkeys([arm.name for arm in plan.arms], 0)
         for look in self.looks:
             for contrast in look.verdicts:
@@ -68,24 +72,24 @@ class Course:
         return counts
 
 
-NO_LOOKS = Course()  # of a sweep without a plan
+NO_LOOKS = Course()  # course of a sweep without a plan
 
-HOPELESS_FROM = 5  # runs per arm before which no question is given up, because the noise is hardly known
+HOPELESS_FROM = 5  # runs per arm from which questions may be given up; with fewer runs the noise is too uncertain
 
 
 def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question], *, describe: bool = True) -> Course:
-    """Take every look for which all runs are there.
+    """Take all looks whose runs are complete.
 
-    A look tests its open questions together, by Holm's procedure over all questions except those already called
-    different, whose level is passed on (Maurer & Bretz 2013). A decided question gets no further runs and is not tested
-    again. describe: adds matched pairs and the power of the runs, which decide nothing.
+    A look tests its open questions together by Holm's procedure. Questions that are already called different no longer
+    count in the correction: their level is passed on (Maurer & Bretz 2013). A decided question gets no further runs and
+    is not tested again. describe: whether to add matched pairs and power, which decide nothing.
     """
     looks: list[PlannedLook] = []
     final: dict[str, Verdict] = {}
     families: dict[int, Family] = {}
     open_ = list(questions)
     for index, runs in enumerate(plan.looks):
-        needed = _select_arms(open_, arms)
+        needed = [arm for arm in arms if any(arm.name in question.weights for question in open_)]
         missing = {arm.name: lacking for arm in needed if (lacking := _missing_seeds(arm, plan.seeds[:runs]))}
         if missing or not open_:
             return Course(plan, [plan.set], looks, _order_verdicts(questions, final, families, plan, describe), missing)
@@ -106,7 +110,8 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
             paired=plan.paired,
             describe=False,
         )
-        measured = _take_look(family, plan, procedure, len(questions))
+        measured, _ = decide_all(family, [plan.set], plan.set, plan.metric)
+        measured = [_judge(contrast, plan, procedure, len(questions)) for contrast in measured]
         families[index + 1] = family
         looks.append(PlannedLook(index + 1, runs, measured))
         final |= {contrast.question.name: contrast for contrast in measured}
@@ -114,23 +119,13 @@ def follow(plan: VerdictPlan, arms: Sequence[Arm], questions: Sequence[Question]
     return Course(plan, [plan.set], looks, _order_verdicts(questions, final, families, plan, describe))
 
 
-def _select_arms(questions: Sequence[Question], arms: Sequence[Arm]) -> list[Arm]:
-    return [arm for arm in arms if any(arm.name in question.weights for question in questions)]
-
-
 def _missing_seeds(arm: Arm, seeds: Sequence[int]) -> list[int]:
     present = {run.seed for run in arm.results}
     return [seed for seed in seeds if seed not in present]
 
 
-def _take_look(family: Family, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> list[Verdict]:
-    """The open questions at a look, each with its outcome."""
-    measured, _ = decide_all(family, [plan.set], plan.set, plan.metric)
-    return [_judge(contrast, plan, procedure, questions) for contrast in measured]
-
-
 def _judge(contrast: Verdict, plan: VerdictPlan, procedure: GroupSequential, questions: int) -> Verdict:
-    """Add the place among the looks; if no difference is shown, the outcome is open, equivalent or undecided."""
+    """Add the look to a verdict. If no difference is shown, make the outcome open, equivalent or undecided."""
     estimate, last = contrast.estimate, procedure.look == len(plan.looks) - 1
     half, chance = math.inf, None
     if estimate is not None and not contrast.reason:
@@ -167,7 +162,7 @@ def _order_verdicts(
     plan: VerdictPlan,
     describe: bool,
 ) -> list[Verdict]:
-    """The verdicts in the order of the questions, described if they are to be shown."""
+    """Return the verdicts in the order of the questions. describe: whether to add matched pairs and power."""
     verdicts = [final[question.name] for question in questions if question.name in final]
     if not describe:
         return verdicts
@@ -180,9 +175,9 @@ def _order_verdicts(
 
 
 def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]], plan: VerdictPlan) -> Verdict:
-    assert contrast.look is not None
-    other = described[contrast.look.number][contrast.question.name]
     look = contrast.look
+    assert look is not None
+    other = described[look.number][contrast.question.name]
     if contrast.estimate is not None and not contrast.reason:
         level = equal_level(plan.alpha, len(plan.contrasts))
         look = replace(look, levers=levers_to_equal(plan.margin, contrast.estimate, level))
@@ -197,9 +192,9 @@ def _add_description(contrast: Verdict, described: dict[int, dict[str, Verdict]]
 
 
 def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
-    """The looks of a planned sweep and their evidence; without a plan, no looks and the given evidence.
+    """Return the looks of a planned sweep and their evidence. Without a plan, the evidence is unchanged.
 
-    A question outside the plan gets the test that is valid at any time, and its look is recorded.
+    If the question differs from the plan's, it gets the test that is valid however often one looks.
     """
     plan = design.layout.plan
     if plan is None:
@@ -221,11 +216,14 @@ def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
 class Spent:
     """The cost of a plan.
 
-    - runs: used by the looks; fixed: of the fixed design; saved: runs of the fixed design that no arm needs any more
-    - hours: of training of the runs used, None if no time is known; untimed: used runs without a time, because they
-      diverged
-    - hours_saved: estimated from the mean of the arm's runs; None if unknown
-    - taken_over: the used runs that other sweeps trained, by sweep; hours_taken_over: their part of `hours`
+    - runs: number of runs that the looks used
+    - fixed: number of runs of the fixed design, with the most seeds for each arm
+    - saved: number of runs of the fixed design that are no longer needed
+    - hours: training time of the runs used; None if no time is known
+    - untimed: number of runs used without a recorded time, because they diverged
+    - hours_saved: training time saved, estimated from the mean time of each arm; None if unknown
+    - taken_over: number of runs used that other sweeps trained, by sweep
+    - hours_taken_over: training time of these runs
     """
 
     plan: VerdictPlan
@@ -240,9 +238,12 @@ class Spent:
 
 
 def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
-    """The runs and hours up to the latest look. arms: the planned arms that have results."""
-    counts, by_name, open_ = course.runs(plan), {arm.name: arm for arm in arms}, _open_arms(course)
-    used = {name: _results_with(by_name.get(name), plan.seeds[:count]) for name, count in counts.items()}
+    """Return the runs and hours up to the latest look. arms: the planned arms that have results."""
+    counts, results = course.runs(plan), {arm.name: arm.results for arm in arms}
+    open_ = {name for each in course.verdicts if each.outcome == "open" for name in each.question.weights}
+    used = {
+        name: [run for run in results.get(name, []) if run.seed in plan.seeds[:count]] for name, count in counts.items()
+    }
     saved = {name: plan.most - count for name, count in counts.items() if name not in open_ and count < plan.most}
     everything = [run for runs in used.values() for run in runs]
     hours, taken = _training_hours(everything), [run for run in everything if run.folder.is_symlink()]
@@ -260,18 +261,7 @@ def spent(plan: VerdictPlan, course: Course, arms: Sequence[Arm]) -> Spent:
     )
 
 
-def _open_arms(course: Course) -> set[str]:
-    """The arms of the questions that are still open."""
-    questions = [contrast.question for contrast in course.verdicts if contrast.outcome == "open"]
-    return {name for question in questions for name in question.weights}
-
-
-def _results_with(arm: Arm | None, seeds: Sequence[int]) -> list[Record]:
-    """The results of an arm with these seeds."""
-    return [] if arm is None else [run for run in arm.results if run.seed in seeds]
-
-
 def _training_hours(runs: Sequence[Record]) -> list[float]:
-    """The training hours of the runs with a recorded time."""
+    """Return the training time in hours of each run with a recorded time."""
     seconds = [run.summary.seconds.get("train") for run in runs]
     return [value / 3600 for value in seconds if value is not None]

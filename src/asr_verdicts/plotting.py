@@ -1,6 +1,6 @@
-"""The look of all figures: as wide as a column or a page of a journal, with 8 pt text.
+"""The style of all figures, which are as wide as a column or a page of a journal and have 8 pt text.
 
-Arms differ in colour, line style and marker, so that figures can be read in grey.
+Arms differ in colour, line style and marker, so that figures can be read in black and white.
 """
 
 import math
@@ -24,17 +24,17 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#3
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 COLUMN, PAGE = 84 / 25.4, 174 / 25.4  # widths of a figure, inches
-HEIGHT = 58 / 25.4  # of a row of panels, inches
-ACROSS = 3  # most panels in a row
+HEIGHT = 58 / 25.4  # height of a row of panels, inches
+ACROSS = 3  # largest number of panels in a row
 LETTER = 4.8  # mean width of a letter, points
 FORMATS: dict[str, Json] = {
     "png": {"dpi": 300},  # as journals ask for
     "svg": {"metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
 }  # options of Figure.savefig for every figure
-TALL = 0.6  # least share of a figure's height that a legend leaves to the panels
+TALL = 0.6  # smallest share of a figure's height that a legend leaves to the panels
 LOOK: Any = {
-    "pdf.fonttype": 42,  # text that can be searched; some printers refuse matplotlib's default
+    "pdf.fonttype": 42,  # TrueType fonts: the text can be searched, and some publishers reject matplotlib's default
     "font.size": 8,
     "axes.titlesize": 8,
     "legend.fontsize": 8,
@@ -47,18 +47,19 @@ LOOK: Any = {
     "legend.frameon": False,
     "legend.handlelength": 2.8,
     "text.usetex": False,
-    "text.parse_math": False,  # names of arms are not formulas
+    "text.parse_math": False,  # otherwise an arm's name with $ would be read as a formula
     "svg.fonttype": "none",
-    "svg.hashsalt": "asr-ablations",  # the same comparison gives the same file
+    "svg.hashsalt": "asr-ablations",  # makes files of the same comparison identical
 }
 
 
 def panels(
     columns: int, rows: int = 1, *, width: float | None = None, height: float = HEIGHT, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of rows × columns panels, and the panels row by row.
+    """Create a figure of rows × columns panels. Return it and its panels, row by row.
 
-    width: of the figure, by default a column for one column of panels, else a page; height: of a row.
+    - width: width of the figure in inches, by default a journal column for one column of panels and a page for several
+    - height: height of a row in inches
     """
     width = width or (COLUMN if columns == 1 else PAGE)
     figure = Figure(figsize=(width, rows * height), layout="constrained")
@@ -68,7 +69,7 @@ def panels(
 
 
 def grid(count: int, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels, at most ACROSS in a row."""
+    """Create a figure of `count` panels with at most ACROSS in a row. Return it and its panels."""
     rows = math.ceil(count / ACROSS)
     figure, axes = panels(math.ceil(count / rows), rows, **options)
     for empty in axes[count:]:
@@ -77,12 +78,12 @@ def grid(count: int, **options: Any) -> tuple[Figure, list[Axes]]:
 
 
 def width_for(labels: Iterable[str]) -> float:
-    """The width of a figure with these labels: a column if they leave half of it, else a page."""
+    """Return the width of a figure with these labels: a column if they take at most half of it, else a page."""
     return COLUMN if 2 * LETTER * max(map(len, labels), default=0) < 72 * COLUMN else PAGE
 
 
 def wrapped(panel: Axes, text: str, share: float = 0.9) -> str:
-    """Wrap a text to this share of the width of a panel."""
+    """Wrap a text to a share of the width of a panel."""
     place = panel.get_subplotspec()
     columns = 1 if place is None else place.get_gridspec().ncols
     figure = panel.get_figure(root=True)
@@ -92,17 +93,17 @@ def wrapped(panel: Axes, text: str, share: float = 0.9) -> str:
 
 
 def line(arm: int) -> Json:
-    """Options of Axes.plot for the arm with this number."""
+    """Return the options of Axes.plot for the arm with this number."""
     return {"color": COLOURS[arm % 8], "linestyle": LINES[arm % 8], "linewidth": 1.5}
 
 
 def marker(arm: int) -> Json:
-    """Options of a marker for the arm with this number."""
+    """Return the options of markers for the arm with this number."""
     return {"marker": MARKERS[arm % 8], "markersize": 4.5, "markerfacecolor": "white", "color": COLOURS[arm % 8]}
 
 
 def draw_strip(panel: Axes, x: float, width: float, values: Iterable[float], look: Json, *, mean: bool = True) -> None:
-    """A dot per value and, if `mean`, a line at their mean with a band of ± their standard deviation."""
+    """Draw a dot per value and, if `mean` is set, a line at the mean with a band of ± the standard deviation."""
     ends, numbers = [x - 0.35 * width, x + 0.35 * width], np.array([*values])
     panel.plot(x + 0.5 * width * (np.linspace(0, 1, len(numbers)) - 0.5), numbers, "o", color="black", markersize=3)
     middle = numbers.mean() if mean and len(numbers) else np.nan
@@ -112,8 +113,8 @@ def draw_strip(panel: Axes, x: float, width: float, values: Iterable[float], loo
         panel.fill_between(ends, middle - deviation, middle + deviation, color=look["color"], alpha=0.15, linewidth=0)
 
 
-LEADING = (1, 2, 5)  # leading digits of the labels of a logarithmic axis
-FEWEST_LABELS = 3  # fewest labels that make a logarithmic axis readable
+LEADING = (1, 2, 5)  # leading digits of labels on a logarithmic axis
+FEWEST_LABELS = 3  # smallest number of labels with which a logarithmic axis is readable
 
 
 def log_scale(axes: Axes, values: Iterable[float]) -> None:
@@ -137,16 +138,16 @@ def plain_numbers(axis: Axis, leading: Sequence[int]) -> None:
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """One legend for all panels, above them."""
+    """Draw one legend for all panels above them."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         whole_legend(figure, handles, labels)
 
 
 def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
-    """A legend above all panels with as many columns as fit, and long labels in several lines.
+    """Draw a legend above all panels, with as many columns as fit and long labels wrapped.
 
-    If it would leave the panels less than TALL of the height, the figure is made taller by the legend.
+    If it would leave the panels less than the share TALL of the height, the figure grows by the height of the legend.
     """
     letters = int(0.8 * 72 * figure.get_figwidth() / LETTER)
     labels = [fill(label, letters, break_on_hyphens=False) for label in labels]
@@ -162,7 +163,7 @@ def whole_legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write <folder>/<name>.png, .svg and .pdf: for a page, an editor and LaTeX."""
+    """Write <folder>/<name>.png, .svg and .pdf, and return their paths."""
     paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
     for kind, path in paths.items():
         with named(path):

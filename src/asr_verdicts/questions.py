@@ -1,4 +1,4 @@
-"""The questions of a comparison: every arm against the baseline, or the effects of two crossed factors."""
+"""The questions of a comparison: each arm against the baseline, or the effects of two crossed factors."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,10 +15,12 @@ FORMS = (
 
 
 def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], declared: Sequence[str]) -> list[Question]:
-    """The questions, in the order of reading.
+    """Return the questions, in the order in which reports show them.
 
-    declared: `ablation.contrasts`. If it is empty and two factors are fully crossed, all effects are measured. Raises
-    UsageError for a contrast that the arms cannot answer.
+    declared: value of `ablation.contrasts`. If it is empty and two factors are fully crossed, the questions are about
+    all effects.
+
+    Raises UsageError for a contrast that these arms cannot answer.
     """
     crossed = _Crossed.of(arms, baseline, factor)
     if crossed is None:
@@ -31,7 +33,7 @@ def questions(arms: Sequence[Named], baseline: Named, factor: Sequence[str], dec
 
 
 def against_baseline(arms: Sequence[Named], baseline: Named) -> list[Question]:
-    """Every other arm against the baseline."""
+    """Return a question for each other arm against the baseline."""
     return [
         Question("arm", arm.name, baseline.name, {arm.name: 1.0, baseline.name: -1.0})
         for arm in arms
@@ -40,14 +42,14 @@ def against_baseline(arms: Sequence[Named], baseline: Named) -> list[Question]:
 
 
 class _Crossed:
-    """Arms that are all combinations of two factors. The baseline's choices are the references of both."""
+    """Arms that are all combinations of two factors. The choices of the baseline are the reference levels."""
 
     def __init__(self, factors: Sequence[str], levels: Sequence[list[str]], names: dict[tuple[str, str], str]) -> None:
         self.factors, self.levels, self.names = list(factors), [list(of) for of in levels], names
 
     @classmethod
     def of(cls, arms: Sequence[Named], baseline: Named, factor: Sequence[str]) -> "_Crossed | None":
-        """The crossed arms; None unless they are all combinations of exactly two factors with several choices each."""
+        """Return the crossed arms; None unless they are all combinations of two factors with several choices each."""
         if len(factor) != 2 or any(set(arm.levels) != set(factor) for arm in arms):
             return None
         levels = [list(dict.fromkeys([baseline.levels[one], *(arm.levels[one] for arm in arms)])) for one in factor]
@@ -56,7 +58,7 @@ class _Crossed:
         return cls(factor, levels, names) if complete and min(map(len, levels)) > 1 else None
 
     def effects(self, text: str) -> list[Question]:
-        """The questions of one entry of `ablation.contrasts`."""
+        """Return the questions that an entry of `ablation.contrasts` asks."""
         if text == FACTORIAL:
             first, second = self.factors
             simple = [f"{factor} | {other}={level}" for factor, other, levels in self._sides() for level in levels]
@@ -79,18 +81,21 @@ class _Crossed:
         raise choices("ablation.contrasts", text, f"{FORMS}; the factors are {' and '.join(self.factors)} ({named})")
 
     def _sides(self) -> list[tuple[str, str, list[str]]]:
-        """Each factor with the other one and its levels."""
+        """Return each factor with the other factor and its levels."""
         (first, second), (of_first, of_second) = self.factors, self.levels
         return [(first, second, of_second), (second, first, of_first)]
 
     def _differences(self, kind: str, factor: str, shares: dict[str, float], within: str) -> list[Question]:
-        """Each choice of a factor against its reference, averaged over the other factor's levels by `shares`."""
+        """Return a question for each choice of a factor against its reference level.
+
+        shares: weight of each level of the other factor, over which is averaged
+        """
         reference, *others = self.levels[self.factors.index(factor)]
         return [
             Question(
                 kind,  # type: ignore[arg-type]
-                self._label(factor, choice),
-                self._label(factor, reference),
+                f"{factor}={choice}",
+                f"{factor}={reference}",
                 {
                     self._arm(factor, level, other): sign * share
                     for level, sign in ((choice, 1.0), (reference, -1.0))
@@ -102,13 +107,16 @@ class _Crossed:
         ]
 
     def _interactions(self) -> list[Question]:
-        """Each choice's effect at another level of the second factor, minus its effect at the reference level."""
+        """Return the questions on interactions of the first factor with the second.
+
+        Each is the effect of a choice at another level of the second factor, minus its effect at the reference level.
+        """
         (first, second), (of_first, of_second) = self.factors, self.levels
         return [
             Question(
                 "interaction",
-                self._label(first, choice),
-                self._label(first, of_first[0]),
+                f"{first}={choice}",
+                f"{first}={of_first[0]}",
                 {
                     self.names[choice, level]: 1.0,
                     self.names[of_first[0], level]: -1.0,
@@ -123,7 +131,3 @@ class _Crossed:
     def _arm(self, factor: str, level: str, other: str) -> str:
         pair = (level, other) if factor == self.factors[0] else (other, level)
         return self.names[pair]
-
-    @staticmethod
-    def _label(factor: str, level: str) -> str:
-        return f"{factor}={level}"

@@ -1,4 +1,4 @@
-"""A run as comparisons read it: config, seed, results on each set, and origin."""
+"""The record of a run that comparisons read: config, seed, results on each set, and origin."""
 
 import json
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ from asr_verdicts.error_counts import total_errors
 class UtteranceRow(TypedDict):
     """A row of utterances.csv.
 
-    - words, characters: of the reference; offset, duration: in seconds; channel: from 0; −1 for the mean of the
-      channels
-    - unit: what was drawn independently, as kind and name; empty or absent for the speaker
+    - words, characters: length of the reference
+    - offset, duration: place of the utterance in the recording, in seconds
+    - channel: number of the channel, from 0; −1 for the mean of all channels
+    - unit: kind and name of the unit that was drawn independently; empty or absent if it is the speaker
     """
 
     set: str
@@ -41,9 +42,9 @@ class UtteranceRow(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """WER and CER of a set as fractions, and its counts of words and word errors.
+    """WER and CER on a set as fractions, with counts of words and word errors.
 
-    cer_longer: the CER over the longer of reference and hypothesis.
+    cer_longer: CER with the length of the longer of reference and hypothesis as denominator
     """
 
     utterances: int | None = None
@@ -57,7 +58,7 @@ class Rates:
 
 
 def rates(rows: Sequence[UtteranceRow]) -> Rates:
-    """WER, CER and counts over the rows of one set. The CER is None if a row lacks counts of characters."""
+    """Compute WER, CER and counts over the rows of one set. The CER is None if a row lacks character counts."""
     words, has_characters = total_errors(rows, "wer"), all("characters" in row for row in rows)
     return Rates(
         utterances=len(rows),
@@ -73,7 +74,7 @@ def rates(rows: Sequence[UtteranceRow]) -> Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class SetResult(Rates):
-    """The result of a set. loss: of the loss component, in nats, the mean over utterances; None if not finite."""
+    """The result on a set. loss: mean loss over utterances in nats; None if it is not finite."""
 
     null: ClassVar = ("loss",)
 
@@ -82,11 +83,13 @@ class SetResult(Rates):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The results of a run: summary.json. Times are in seconds, memory in bytes, rates are fractions.
+    """The results of a run, stored as summary.json. Times are in seconds, memory in bytes, and rates are fractions.
 
-    - seconds: wall-clock time by phase; phase_seconds: by phase, from the record of utilisation
-    - launch_seconds: from the launcher's start to the end of the first step
-    - metrics: the latest row of metrics.csv; until: a PlannedRun
+    - seconds: wall-clock time of each phase
+    - phase_seconds: time of each phase in the record of utilisation
+    - launch_seconds: time from the start of the launcher to the end of the first step
+    - metrics: latest row of metrics.csv
+    - until: the PlannedRun that this run belongs to
     """
 
     null: ClassVar = ("best_validation_wer", "launch_seconds")
@@ -116,7 +119,7 @@ class Summary:
     metrics: dict[str, float] | None = None
 
     def value(self, set_: str, name: str) -> float | None:
-        """A rate, loss or count of a set; None if the run did not record it."""
+        """Return a rate, loss or count on a set; None if the run did not record it."""
         value: float | None = getattr(self.sets.get(set_), name, None)
         return value
 
@@ -128,9 +131,14 @@ NO_SUMMARY = Summary(sets={}, test_sets=[])
 class Hardware:
     """The hardware of a run.
 
-    - cores: of the process; threads: of torch; native: target of the native library, none for PyTorch's operations,
-      None in records older than the library
-    - buses: a line per GPU; links: by pair of GPUs; both None without a GPU, and empty if nvidia-smi is absent or fails
+    - cores: number of CPU cores that the process may use
+    - threads: number of threads that torch uses
+    - native: target of the native library; "none" if PyTorch's operations are used; None in records older than the
+      library
+    - buses: one line about the bus of each GPU
+    - links: the connection of each pair of GPUs
+
+    Buses and links are None without a GPU, and empty if nvidia-smi is missing or fails.
     """
 
     machine: str | None = None
@@ -145,7 +153,11 @@ class Hardware:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """The code of a run. commit, dirty_diff: from git, None outside a checkout; files: hashes of source files."""
+    """The code of a run.
+
+    - commit, dirty_diff: commit and uncommitted changes in git; None outside a checkout
+    - files: hash of each source file
+    """
 
     commit: str | None = None
     dirty_diff: str | None = None
@@ -154,7 +166,7 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
-    """The config file from which Hydra composed the config, and the folder of -cd."""
+    """The config file from which Hydra composed the config, and the folder given by -cd."""
 
     null: ClassVar = ("config_name", "config_dir")
 
@@ -164,10 +176,12 @@ class Composed:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The machine, code and versions of a run: environment.json. started: UTC, ISO 8601.
+    """The machine, code and versions of a run, stored as environment.json.
 
-    - composed: None for a config that was frozen before; derived: `derived_keys` of the config
-    - resumed: the environments in which an interrupted run continued
+    - started: time of the start in UTC, ISO 8601
+    - composed: origin of the config; None for a config that was frozen earlier
+    - derived: keys that the config computes from other keys, each with its sources
+    - resumed: environments in which the run continued after an interruption
     """
 
     null: ClassVar = ("composed",)
@@ -186,16 +200,17 @@ class Environment:
 
     @property
     def sessions(self) -> list["Environment"]:
-        """The environment in which the run began, then the environments in which it continued."""
+        """The environment in which the run began, followed by those in which it continued."""
         return [self, *(self.resumed or [])]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetContent:
-    """The content of a set of a corpus.
+    """The content of one set of a corpus.
 
-    sha256: over texts and audio; left_out: ids by reason; in_training: how many of its utterances, speakers and
-    sentences are also in training.
+    - sha256: hash of texts and audio
+    - left_out: ids of the utterances that were left out, by reason
+    - in_training: number of its utterances, speakers and sentences that are also in the training set
     """
 
     utterances: int | None = None
@@ -212,7 +227,10 @@ class SetContent:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecord:
-    """The content of a run's corpus: data.json. training_counts: how often words of other sets occur in training."""
+    """The content of a run's corpus, stored as data.json.
+
+    training_counts: number of times that each word of the other sets occurs in the training set
+    """
 
     fingerprint: str | None = None
     sets: dict[str, SetContent] = field(default_factory=dict)
@@ -221,32 +239,33 @@ class DataRecord:
     separation: str | None = None
 
     def trained_on(self, set_: str) -> str:
-        """Describe how many speakers of a set are in training; "" if none are."""
+        """Describe how many speakers of a set are also in the training set; "" if none are."""
         content = self.sets.get(set_, SetContent())
         if not (count := (content.in_training or {}).get("speakers")):
             return ""
         return f"{count}{f' of {content.speakers}' if content.speakers else ''} speakers of {set_} are in training"
 
     def hash(self, set_: str) -> str | None:
-        """The hash of a set's texts and audio; None if not recorded."""
+        """Return the hash of a set's texts and audio; None if it was not recorded."""
         return self.sets[set_].sha256 if set_ in self.sets else None
 
 
 SYSTEM = "system"  # key of the system's name in the config of a record made from hypotheses
 
-# `model` of a record if each arm is one system: a verdict is about these systems only
+# value of `Record.model` if each arm is a single system, so that verdicts are about these systems only
 ONE_SYSTEM = "one system of each arm"
 
-FINGERPRINT = "data.json"  # prefix of the keys for hashes of the data: data.json.train for the training set, and so on
+FINGERPRINT = "data.json"  # prefix of keys with hashes of the data: data.json.train is the key for the training set
 
-BEHAVIOUR = "behaviour"  # key for the version of the code's behaviour that made a run
+BEHAVIOUR = "behaviour"  # key with the version of the code's behaviour in a run
 
 
 class ConfiguredRun(Protocol):
-    """A run whose config is known, whether or not it has begun.
+    """A run with a config, which may or may not have begun.
 
-    - config: resolved; content: everything that can change the result, by dotted key
-    - derived: keys that the config computes from others, each with its sources; None if unknown
+    - config: the resolved config
+    - content: everything that can change the result, by dotted key
+    - derived: keys that the config computes from other keys, each with its sources; None if unknown
     """
 
     @property
@@ -269,13 +288,15 @@ AnyRun = TypeVar("AnyRun", bound=ConfiguredRun)
 class Record:
     """Everything that a run left in its folder.
 
-    - config: resolved; data: without sets if there is no data.json, as from W&B
-    - metrics: rows of metrics.csv; utterances: empty for a run that diverged
-    - model: the tested weights, <id of the run>/<file of the checkpoint>, "" if unknown; records with the same model
-      differ only in their decoder and can be paired
-    - searched: a search proposed this run, so it may have been chosen for its luck
-    - diverged_at: the step, from 1, at which the loss was not finite; None for a finished run
-    - place: among the runs that its sweep named, from 0; None if unknown
+    - config: the resolved config
+    - data: content of the corpus; without sets if there is no data.json, as in runs read from W&B
+    - metrics: rows of metrics.csv
+    - utterances: rows of utterances.csv; empty for a run that diverged
+    - model: the weights that were tested, as <run id>/<checkpoint file>; "" if unknown. Records with the same model
+      differ only in their decoder, so they can be paired.
+    - searched: whether a search proposed this run, which may then have been chosen for its luck
+    - diverged_at: step, from 1, at which the loss was not finite; None for a finished run
+    - place: position among the runs of the sweep, from 0; None if unknown
     """
 
     folder: Path
@@ -301,14 +322,14 @@ class Record:
 
     @cached_property
     def hypotheses(self) -> list[str]:
-        """The recognised texts in the order of the utterances."""
+        """The recognised texts, in the order of the utterances."""
         return [row["hypothesis"] for row in self.utterances]
 
     @cached_property
     def content(self) -> dict[str, object]:
-        """Everything that can change the result: leaves of the config, hashes of the data, the code's behaviour.
+        """Everything that can change the result: config leaves, data hashes and the version of the code's behaviour.
 
-        A record without a behaviour, as from W&B, has behaviour 1.
+        A record without a behaviour version, such as a run from W&B, gets version 1.
         """
         hashes = {f"{FINGERPRINT}.{name}": of.sha256 or json.dumps(asdict(of)) for name, of in self.data.sets.items()}
         behaviour = self.environment.behaviour
@@ -316,9 +337,9 @@ class Record:
 
     @cached_property
     def validation_sets(self) -> list[str]:
-        """The sets that steered training, the first one first, by the names in metrics.csv.
+        """The names of the validation sets in metrics.csv, starting with the first validation set.
 
-        For manifests and Kaldi's directories the config has paths instead of names.
+        The config itself has paths instead of names for manifests and Kaldi directories.
         """
         given = (self.config.get("data") or {}).get("validation") or []
         names = [given] if isinstance(given, str) else [str(name) for name in given]
@@ -330,7 +351,7 @@ class Record:
 
     @cached_property
     def measured(self) -> dict[str, SetResult]:
-        """The result of every set, counted over its utterances; without utterances, from the summary."""
+        """The result on every set, counted over its utterances, or taken from the summary if there are none."""
         by_set: dict[str, list[UtteranceRow]] = {}
         for row in self.utterances:
             by_set.setdefault(row["set"], []).append(row)
@@ -340,14 +361,18 @@ class Record:
         return {**self.summary.sets, **counted}
 
     def value(self, set_: str, name: str) -> float | None:
-        """A rate, loss or count of a set; None if the run has none."""
+        """Return a rate, loss or count on a set; None if the run has none."""
         value: float | None = getattr(self.measured.get(set_), name, None)
         return value
 
 
 UnfinishedState = Literal["failed", "interrupted", "running", "pruned", "missing", "damaged"]
-"""failed: the machine or the code ended it; interrupted: a user did, or it died without a message; missing: it never
-started; damaged: its files cannot be read.
+"""The states of a run without a result.
+
+- failed: it ended with an error of the machine or the code
+- interrupted: a user ended it, or it died without a message
+- missing: it never started
+- damaged: its files cannot be read
 """
 
 
@@ -355,8 +380,8 @@ started; damaged: its files cannot be read.
 class Unfinished:
     """A run without a result, with the reason in one line.
 
-    config, overrides: from the run's folder or the frozen config of its arm, to assign it to an arm; None and empty if
-    unreadable.
+    config, overrides: taken from the run's folder or the frozen config of its arm, and used to assign the run to an
+    arm; None and empty if they cannot be read
     """
 
     folder: Path
@@ -370,9 +395,12 @@ class Unfinished:
 class Records:
     """All runs of some folders, each in exactly one of the three lists.
 
-    - runs: the finished ones; diverged: ended by a loss that is not finite, which is a result, too; both in order of
-      start
-    - warnings: about the origin of the runs; scored: the texts that were scored, for systems given by their hypotheses
+    - runs: finished runs, in the order of their start
+    - diverged: runs that ended because the loss was not finite, in the order of their start. They count as results,
+      too.
+    - unfinished: runs without a result
+    - warnings: warnings about the origin of the runs
+    - scored: a sentence on the texts that were scored, for systems given by their hypotheses
     """
 
     runs: list[Record]

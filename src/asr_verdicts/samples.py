@@ -1,4 +1,4 @@
-"""Measurements of the arms on a test set: rates and errors per utterance, over the utterances of all runs."""
+"""Measurements of the arms on a test set: error rates and errors per utterance, on the utterances of all runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from asr_verdicts.error_counts import COLUMNS
 from asr_verdicts.record import Record, UtteranceRow
 from asr_verdicts.statistics.sample import SPEAKERS, Array, Sample
 
-SHARE = 0.9  # least share of the utterances that runs must have in common to be compared on them
+SHARE = 0.9  # smallest share of utterances that runs must have in common to be compared
 
 Key = tuple[str, str]  # id and reference of an utterance
 Rows = dict[Key, UtteranceRow]
@@ -19,13 +19,15 @@ Rows = dict[Key, UtteranceRow]
 
 @dataclass(frozen=True)
 class SetSamples:
-    """The arms that can be compared on a set, by name, with warnings about the others.
+    """The samples of the arms that can be compared on a set, and warnings about the other arms.
 
-    - apart: arms whose test set shares no utterance with the baseline's, such as another language
-    - models: the trained models behind the rows of each sample
+    - samples: sample of each arm, by name
+    - apart: arms whose test set shares no utterance with the baseline's, such as arms with another language
+    - models: trained models behind the rows of each sample, by arm
     - replicates: whether each seed has its own corpus or test speakers, so that rows of different arms belong together
-    - overlap: as in paired_estimate, for replicates that share training speakers
-    - references: of the common utterances; hypotheses: of each finished run, by arm; both empty without utterances
+    - overlap: overlap of the replicates' training sets, as in paired_estimate
+    - references: reference texts of the common utterances; empty without utterances
+    - hypotheses: recognised texts of each finished run, by arm; empty without utterances
     """
 
     samples: dict[str, Sample] = field(default_factory=dict)
@@ -38,13 +40,13 @@ class SetSamples:
     warnings: list[str] = field(default_factory=list)
 
     def common_replicates(self, arms: Iterable[str]) -> list[str]:
-        """The replicates, such as folds, that all these arms have."""
+        """Return the replicates, such as folds, that all these arms have."""
         first, *others = (self.models[arm] for arm in arms)
         return [replicate for replicate in first if all(replicate in other for other in others)]
 
 
 def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> SetSamples:
-    """Measure all arms on a set. A diverged run has every word wrong: WER 100 %."""
+    """Measure all arms on a set. A diverged run counts as 100 % WER."""
     rows = {id(run): _rows_of_set(run, set_) for arm in arms for run in arm.runs} if metric in COLUMNS else {}
     if not any(rows.values()):
         return _sample_rates(arms, set_, metric)
@@ -75,7 +77,7 @@ def measure_set(arms: Sequence[Arm], baseline: Arm, set_: str, metric: str) -> S
 
 
 def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
-    """The unit of each utterance, and the kind of units: speakers, or voices that several speakers share."""
+    """Return the unit of each utterance, and the kind of these units in the plural, such as speakers or voices."""
     named = [row.get("unit") or "" for row in rows]
     if not all(named):
         return [str(row["speaker"]) for row in rows], SPEAKERS
@@ -84,11 +86,12 @@ def units_of_rows(rows: Sequence[UtteranceRow]) -> tuple[list[str], str]:
 
 
 def _utterance_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Array) -> Array:
-    """The errors of a run by utterance; their sum over the sum of `totals` is its rate.
+    """Return the errors of a run in each utterance, (utterances,). Their sum divided by the sum of `totals` is the
+    rate.
 
-    If a run's own totals depend on its hypotheses, as with cer_longer, the errors are linearised: the run's rate times
-    the totals, plus the utterance's excess over this rate. The variance of a ratio depends only on the excess (Cochran
-    1977, chapter 6).
+    With cer_longer, the denominator of a run depends on its hypotheses. The errors are then linearised: they are the
+    run's rate times `totals`, plus the excess of the utterance over this rate. The variance of a ratio depends only on
+    this excess (Cochran 1977, chapter 6).
     """
     read = itemgetter(*COLUMNS[metric])
     lengths, substitutions, deletions, insertions = np.array([read(rows[key]) for key in keys], dtype=float).T
@@ -102,14 +105,14 @@ def _utterance_errors(rows: Rows, keys: Sequence[Key], metric: str, totals: Arra
 
 
 def _measure_overlap(arms: Sequence[Arm], set_: str) -> float:
-    """Test utterances per training utterance if the replicates are folds of one corpus, else 0."""
+    """Return the number of test utterances per training utterance for folds of one corpus, else 0."""
     runs = [run for arm in arms for run in arm.runs if (run.config.get("data") or {}).get("fold") is not None]
     tested = [(run.data.sets[set_].utterances or 0) / (run.data.sets["train"].utterances or 1) for run in runs]
     return float(np.mean(tested)) if tested else 0.0
 
 
 def _sample_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool = False) -> SetSamples:
-    """Samples without utterances, made from the recorded rates."""
+    """Build samples from the recorded rates, for runs without utterances."""
     result = SetSamples(replicates=replicates)
     for arm in arms:
         measured = [run for run in arm.results if _read_rate(run, set_, metric) is not None]
@@ -125,7 +128,7 @@ def _sample_rates(arms: Sequence[Arm], set_: str, metric: str, replicates: bool 
 
 
 def _read_rate(run: Record, set_: str, metric: str) -> float | None:
-    """The recorded rate or loss of a run. If it diverged, a rate is 1 and a loss is None."""
+    """Return the recorded rate or loss of a run. A diverged run has a rate of 1 and no loss."""
     if run.diverged_at is not None:
         return 1.0 if metric in COLUMNS else None
     return run.value(set_, metric)
@@ -137,7 +140,7 @@ def _rows_of_set(run: Record, set_: str) -> Rows:
 
 
 def _have_own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
-    """Return whether each seed was tested on its own utterances, the same in all arms."""
+    """Return whether each seed was tested on its own utterances, which are the same in all arms."""
     by_seed: dict[int, set[frozenset[Key]]] = {}
     for arm in arms:
         for run in arm.runs:
@@ -148,7 +151,11 @@ def _have_own_corpora(arms: Sequence[Arm], rows: Mapping[int, Rows]) -> bool:
 
 @dataclass(frozen=True)
 class _Tested:
-    """The utterances to compare. keys: by arm, in the order of their ids; apart: arms with their own test set."""
+    """The utterances on which arms are compared.
+
+    - keys: utterances of each arm, in the order of their ids
+    - apart: arms with their own test set
+    """
 
     keys: dict[str, list[Key]]
     apart: set[str]
@@ -156,10 +163,10 @@ class _Tested:
 
 
 def _choose_utterances(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Rows], set_: str) -> _Tested:
-    """Choose the utterances that all runs of all arms have.
+    """Choose the utterances that all runs of all compared arms have.
 
-    An arm whose test set shares no utterance with the baseline's, such as another language, is compared on its own set.
-    An arm that has only a part of the baseline's utterances is not compared.
+    An arm that shares no utterance with the baseline, such as an arm with another language, is compared on its own test
+    set. An arm with too few of the baseline's utterances is not compared.
     """
     everything = {key for run in baseline.runs for key in rows[id(run)]}
     common, apart, warnings = everything, {}, []

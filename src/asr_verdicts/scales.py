@@ -1,66 +1,48 @@
-"""The scale of a difference: points of the metric, or a share of the baseline's rate."""
+"""The scale of a difference: points of the metric, or relative to the baseline's rate."""
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from asr_verdicts.metrics import SHARE, Metric, format_interval
 
-MOST_LOG = 5.0  # logarithm of a ratio, 150 times as much, from which on an interval's end counts as infinite
-
-
-class Scale(Protocol):
-    """A scale of values, margins and intervals, on which questions are decided. Texts have its unit."""
-
-    name: str
-
-    def weights(self, weights: Sequence[float], means: Sequence[float]) -> list[float] | None:
-        """The weights of the arms' mean rates in the linearised difference; None if it does not exist."""
-
-    def value(self, weights: Sequence[float], means: Sequence[float]) -> float:
-        """The difference: Σ weight · mean, or Σ weight · log(mean)."""
-
-    def degrees(self, drawn: int, effective: float) -> float:
-        """Degrees of freedom of the noise of speakers. drawn: their number; effective: the number they count as."""
-
-    def fraction(self, value: float) -> float:
-        """The value as a fraction: of words, or of the baseline's rate."""
-
-    def metric(self, metric: Metric) -> Metric:
-        """The metric with the unit of such a fraction."""
-
-    def size(self, value: float, metric: Metric) -> str: ...
-
-    def interval(self, low: float, high: float, metric: Metric) -> str:
-        """Both ends; "" if they are not finite."""
-
-    def margin(self, margin: float, metric: Metric) -> str: ...
+MOST_LOG = 5.0  # logarithm of a ratio from which the end of an interval counts as infinite; the ratio is about 150
 
 
 class Points:
-    """Differences of the rates themselves."""
+    """Differences of rates in points."""
 
     name = "points"
 
     def weights(self, weights: Sequence[float], means: Sequence[float]) -> list[float] | None:
+        """Return the weights of the mean rates in the linearised difference; None if the difference does not exist."""
         return list(weights)
 
     def value(self, weights: Sequence[float], means: Sequence[float]) -> float:
+        """Return the difference: Σ weight · mean, or Σ weight · log(mean)."""
         return sum(weight * mean for weight, mean in zip(weights, means, strict=True))
 
     def degrees(self, drawn: int, effective: float) -> float:
+        """Return the degrees of freedom of the noise of speakers.
+
+        - drawn: number of speakers
+        - effective: effective number of speakers, which is smaller if a few speakers have most errors
+        """
         return drawn - 1
 
     def fraction(self, value: float) -> float:
+        """Return the value in the unit of the recorded metric: for rates, a fraction."""
         return value
 
     def metric(self, metric: Metric) -> Metric:
+        """Return the metric that formats such fractions."""
         return metric
 
     def size(self, value: float, metric: Metric) -> str:
         return f"{metric.text(value, sign=True)} {metric.amount}"
 
     def interval(self, low: float, high: float, metric: Metric) -> str:
+        """Format both ends with their unit; "" if they are not finite."""
         return format_interval(low, high, metric, otherwise="")
 
     def margin(self, margin: float, metric: Metric) -> str:
@@ -68,7 +50,7 @@ class Points:
 
 
 class Relative:
-    """Differences of the rates' logarithms, where factors multiply; shown as shares of the baseline's rate."""
+    """Differences of the logarithms of rates, shown as a percentage of the baseline's rate. Methods: see Points."""
 
     name = "relative"
 
@@ -102,6 +84,7 @@ class Relative:
         return f"{100 * self.fraction(margin):.4g} % of the {metric.label}"
 
 
+Scale: TypeAlias = Points | Relative  # the scale of differences, margins and intervals, on which questions are decided
 POINTS: Scale = Points()
 RELATIVE: Scale = Relative()
 SCALES: dict[str, Scale] = {scale.name: scale for scale in (POINTS, RELATIVE)}

@@ -1,13 +1,10 @@
-"""Verdicts in words: the finding with its size, then notes on the runs.
-
-docs/statistics.md explains every sentence.
-"""
+"""Verdicts in words (docs/statistics.md): the finding with its size, followed by notes on the runs."""
 
 import math
 from collections.abc import Sequence
 
 from asr_verdicts.arms import NOT_LEARNED, Arm, has_learned, shared_start
-from asr_verdicts.failures import counts_text, missed
+from asr_verdicts.failures import counts_text
 from asr_verdicts.identical_arms import did_nothing
 from asr_verdicts.metrics import Metric, find_metric, format_p
 from asr_verdicts.statistics.distributions import fisher
@@ -16,14 +13,15 @@ from asr_verdicts.statistics.procedures import ALPHA
 from asr_verdicts.statistics.sample import SPEAKERS
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Verdict
 
-# share of the speakers below which the sentence gives their effective number: the interval is then too narrow
+# share of the speakers below which a sentence gives their effective number, because the interval is too narrow
 FEW = 0.4
 
 
 def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
-    """The verdict in sentences.
+    """Write a verdict in sentences.
 
-    arms: all arms of the comparison. noise: a sentence on the noise of seeds in earlier sweeps, for arms with one seed.
+    - arms: all arms of the comparison
+    - noise: a sentence on the variation between seeds in earlier sweeps, for arms with one seed
     """
     if verdict.question.kind == "arm" and did_nothing(verdict.question, arms):
         both = f"{verdict.question.arm} and {verdict.question.baseline}"
@@ -33,7 +31,7 @@ def write_sentence(verdict: Verdict, arms: Sequence[Arm], noise: str) -> str:
 
 
 def _describe_finding(verdict: Verdict, noise: str) -> list[str]:
-    """The finding with its size, as sentences without periods."""
+    """Describe the finding with its size, in sentences without periods."""
     metric, question = find_metric(verdict.metric), verdict.question
     if verdict.outcome == "not learned":
         names = " nor ".join(dict.fromkeys(question.weights))
@@ -82,7 +80,7 @@ def _describe_undecided(verdict: Verdict, asked: str, metric: Metric, noise: str
 
 
 def _describe_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric) -> list[str]:
-    """Describe a planned question that is shown neither different nor equivalent: open, or given up."""
+    """Describe a planned question for which neither a difference nor equivalence is shown."""
     if verdict.outcome == "open":
         return [f"Not decided yet after {look.runs} seeds per arm: {measured}", "The sweep continues"]
     finding = f"Undecided after {look.runs} seeds per arm: {measured}"
@@ -92,7 +90,7 @@ def _describe_look(verdict: Verdict, look: AtLook, measured: str, metric: Metric
 
 
 def lever_text(verdict: Verdict) -> str:
-    """Describe the sizes that would decide a question that the plan leaves undecided; "" if unknown."""
+    """Describe how many seeds or speakers would decide a question that the plan left undecided; "" if unknown."""
     levers = None if verdict.look is None else verdict.look.levers
     if levers is None:
         return ""
@@ -106,14 +104,14 @@ def lever_text(verdict: Verdict) -> str:
 
 
 def _format_rates(verdict: Verdict, metric: Metric, between: str) -> str:
-    """Both rates, the arm's first."""
+    """Format the rates of both arms, the baseline's last."""
     unit = f" % {metric.label}" if metric.is_rate else f" {metric.unit}"
     percent = " %" if metric.is_rate else ""
     return f"{metric.text(verdict.rate)}{percent} {between} {metric.text(verdict.baseline_rate)}{unit}"
 
 
 def _format_size(verdict: Verdict, metric: Metric) -> str:
-    """The difference on the scale that decides, or in points if there is no interval."""
+    """Format the difference on the scale that decides, or in points if there is no interval."""
     decided = verdict.decided
     if decided is None:
         return f"{metric.text(verdict.difference, sign=True)} {metric.amount}"
@@ -121,13 +119,13 @@ def _format_size(verdict: Verdict, metric: Metric) -> str:
 
 
 def margin_text(verdict: Verdict, metric: Metric) -> str:
-    """The margin with its unit, such as 0.5 points."""
+    """Format the margin with its unit, such as 0.5 points."""
     assert verdict.margin is not None
     return verdict.scale.margin(verdict.margin, metric)
 
 
 def _format_interval(verdict: Verdict, metric: Metric) -> str:
-    """The interval that decided, with its level."""
+    """Format the interval that decided, with its level."""
     equal = verdict.outcome in EQUIVALENT
     interval = verdict.equal_interval if equal else verdict.decided
     assert interval is not None
@@ -136,7 +134,7 @@ def _format_interval(verdict: Verdict, metric: Metric) -> str:
 
 
 def _describe_evidence(verdict: Verdict, estimate: Estimate) -> str:
-    """The test with its p-value, and the numbers of comparisons, seeds and speakers, as a sentence without a period."""
+    """Describe the test with its p-value, and the numbers of comparisons, seeds and speakers, without a period."""
     tested = f"{verdict.procedure.brief}: {format_p(verdict.p_adjusted, 'p')}"
     if verdict.look is not None:
         tested = f"Look {verdict.look.number} of {verdict.look.of}"
@@ -147,7 +145,7 @@ def _describe_evidence(verdict: Verdict, estimate: Estimate) -> str:
 
 
 def _format_extent(verdict: Verdict, estimate: Estimate) -> str:
-    """The number of models and test units."""
+    """Describe the number of models and test units."""
     counts = sorted(set(verdict.seeds.values()))
     models = f"{' and '.join(map(str, counts))} seed{'s' * (counts[-1] > 1)}"
     if estimate.paired:
@@ -156,7 +154,7 @@ def _format_extent(verdict: Verdict, estimate: Estimate) -> str:
 
 
 def scope_text(verdict: Verdict) -> str:
-    """A sentence on the limits of a single training per arm; "" for several."""
+    """Return a sentence on the limits of a single training per arm, or "" for several trainings."""
     estimate = verdict.estimate
     if estimate is None or not estimate.paired or estimate.models > 1:
         return ""
@@ -166,13 +164,13 @@ def scope_text(verdict: Verdict) -> str:
 
 
 def units_text(verdict: Verdict) -> str:
-    """The plural name of the test set's units: speakers, or voices that speakers share."""
+    """Return the plural name of the units of the test set, such as speakers or voices."""
     estimate = verdict.estimate
     return SPEAKERS if estimate is None or estimate.unit == ONE_SPEAKER else estimate.unit
 
 
 def speakers_text(estimate: Estimate) -> str:
-    """The number of speakers, or other units, behind an estimate."""
+    """Describe the number of speakers, or other units, behind an estimate."""
     if not estimate.speakers:
         return "each pair with its own speakers" if estimate.paired else "speakers left out: there are no utterances"
     if estimate.unit == ONE_SPEAKER:
@@ -188,7 +186,7 @@ UNKNOWN_SPEAKERS = "speakers unknown, so the interval is too narrow if a speaker
 
 
 def grade_text(verdict: Verdict, metric: Metric) -> str:
-    """The size of a shown difference against the margin; "" without a margin."""
+    """Describe the size of a shown difference relative to the margin; "" without a margin."""
     if verdict.margin is None or verdict.grade is None:
         return ""
     margin = verdict.scale.margin(verdict.margin, metric)
@@ -202,7 +200,7 @@ def grade_text(verdict: Verdict, metric: Metric) -> str:
 
 
 def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
-    """The smallest differences that these runs would probably have shown; "" if unknown."""
+    """Describe the smallest differences that these runs would probably have shown; "" if unknown."""
     sizes = [verdict.detectable.value for verdict in verdicts if verdict.detectable is not None]
     finite = [size for size in sizes if math.isfinite(size) and not (metric.is_rate and size > 1)]
     if not finite:
@@ -215,7 +213,7 @@ def power_text(verdicts: Sequence[Verdict], metric: Metric) -> str:
 
 
 def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
-    """Notes on diverged, failed and missing runs, and on test speakers in training. arms: all of the comparison."""
+    """Return notes on diverged, failed and missing runs, and on test speakers in the training set."""
     sides = [arm for arm in arms if arm.name in verdict.question.weights]
     trained = dict.fromkeys(run.data.trained_on(verdict.set) for arm in sides for run in arm.runs)
     notes = [*trained, *(shared_start(arm) for arm in sides), *_describe_failures(verdict)]
@@ -240,20 +238,19 @@ def notes_on_runs(verdict: Verdict, arms: Sequence[Arm]) -> list[str]:
 
 
 def _asks_for_failures(verdict: Verdict) -> bool:
-    """Return whether the verdict is about two arms of independent runs, which can fail more or less often."""
+    """Return whether the verdict compares two arms with independent runs, whose failure rates can be compared."""
     return verdict.question.kind == "arm" and verdict.estimate is not None and not verdict.estimate.paired
 
 
 def _describe_failures(verdict: Verdict) -> list[str]:
-    """How often runs of the two arms failed, and what this number of runs can show about it."""
+    """Describe how often runs of the two arms failed, and what this number of runs can show about failures."""
     if not _asks_for_failures(verdict):
         return []
     counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]
     if not any(failed for _, failed, _ in counts):
         fewest = min(runs for _, _, runs in counts)
-        missing = (
-            f"No run failed, but {fewest} runs miss a failure rate of 10 % in {100 * missed(fewest):.0f} % of cases"
-        )
+        chance = f"{100 * (1 - 0.1) ** fewest:.0f} %"  # that none of these runs fails
+        missing = f"No run failed, but {fewest} runs miss a failure rate of 10 % in {chance} of cases"
         return [missing] if verdict.outcome in EQUIVALENT else []
     (_, first, runs), (_, second, others) = counts
     p = fisher(first, runs, second, others)

@@ -1,4 +1,4 @@
-"""Compare systems of any toolkit by their hypotheses, in the same way as runs."""
+"""Compare systems from any toolkit by their hypotheses, in the same way as runs."""
 
 from collections.abc import Mapping
 
@@ -22,13 +22,13 @@ def compare_systems(
     looks: bool = False,
     margin: float | str | None = None,
 ) -> Comparison:
-    """Compare systems by set and seed; the first one is the baseline, unless options name another.
+    """Compare systems. The first system is the baseline, unless the options name another.
 
-    - references: by set; empty if the files contain them
-    - seeds: per arm, if fixed before the first result; looks: seeds are added after looking at results
-    - margin: the difference that would not matter: 1.0 for a point of the metric, 5% of the rate
+    - systems: hypotheses of each system, by set, with one entry per seed
+    - references: references by set; empty if the files of hypotheses contain them
+    - seeds, looks, margin: as in `asr_verdicts.compare`
 
-    Raises UsageError for texts that do not fit together.
+    Raises UsageError if the texts do not fit together.
     """
     if options.metric == LOSS.name:
         raise choices("metric", options.metric, "wer, cer or cer_longer: hypotheses have no loss")

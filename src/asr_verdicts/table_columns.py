@@ -1,4 +1,4 @@
-"""The columns of the result tables, and the rows that they make."""
+"""The columns of the result tables, and the rows built from them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,18 +10,21 @@ from asr_verdicts.metrics import CER, CER_LONGER, LOSS, WER, Metric, validation_
 from asr_verdicts.record import Record
 from asr_verdicts.statistics.sample import mean_and_deviation
 
-# an arm on a set, by column: arm, set, n (runs), means, and deviations under `_sd`; None if no run recorded the value
+# values of an arm on a set, by column: arm, set, n (runs), means, and standard deviations under names that end in _sd;
+# None if no run recorded a value
 TableRow: TypeAlias = dict[str, str | int | float | None]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: the mean over the runs of an arm and, with `deviation`, their standard deviation.
+    """A column with the mean over the runs of an arm, and with their standard deviation if `deviation` is set.
 
-    - key: its name in the files; heading: in tables, "" for a column of the files alone
-    - read: the value of a run on a set
-    - places: digits after the point, unless `metric` sets them; metric: sets the unit, with rates as fractions
-    - always: shown even if no run has a value
+    - key: name of the column in files
+    - read: function that returns the value of a run on a set
+    - heading: heading in tables; "" for a column that only files have
+    - places: digits after the decimal point, if there is no metric
+    - metric: metric that formats the values
+    - always: whether tables show the column even if no run has a value
     """
 
     key: str
@@ -58,23 +61,18 @@ RATE_COLUMNS = (
     _count_column("insertions", "I"),
     _count_column("words", ""),
     _count_column("utterances", ""),
-)  # in the order of the files; the loss and the longer CER are shown if a run has them
+)  # in the order of columns in files; the loss and the longer CER are shown only if a run has them
 
 
 def rate_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
-    """A row for each arm and test set, measured with the weights at the end of training."""
-    return table_rows(comparison.arms, comparison.sets, columns)
+    """Return a row for each arm and test set, measured with the weights at the end of training."""
+    return [_row(arm, name, columns) for arm in comparison.arms for name in comparison.sets]
 
 
 def validation_rows(comparison: Comparison, columns: Sequence[Column] = RATE_COLUMNS) -> list[TableRow]:
-    """A row for each arm and validation set. These sets steer training and have no verdicts."""
+    """Return a row for each arm and validation set. These sets steer training and get no verdicts."""
     sets = [name for name in validation_sets(comparison.runs) if name not in comparison.sets]
-    return table_rows(comparison.arms, sets, columns)
-
-
-def table_rows(arms: Sequence[Arm], sets: Sequence[str], columns: Sequence[Column]) -> list[TableRow]:
-    """A row for each arm and set, measured with the weights at the end of training."""
-    return [_row(arm, name, columns) for arm in arms for name in sets]
+    return [_row(arm, name, columns) for arm in comparison.arms for name in sets]
 
 
 def _row(arm: Arm, name: str, columns: Sequence[Column]) -> TableRow:
@@ -90,12 +88,12 @@ def _row(arm: Arm, name: str, columns: Sequence[Column]) -> TableRow:
 
 
 def _mean(values: Sequence[float]) -> float | int | None:
-    """The mean, as an int if it is a whole number."""
+    """Return the mean, as an int if it is a whole number."""
     mean = sum(values) / len(values) if values else None
     return int(mean) if mean is not None and mean.is_integer() else mean
 
 
 def value_of(row: TableRow, key: str) -> float | int | None:
-    """The number in a column; None if no run recorded it."""
+    """Return the number in a column; None if no run recorded it."""
     value = row.get(key)
     return None if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""The console for tables and messages, and progress bars."""
+"""Output in the terminal: a console for tables and messages, and progress bars."""
 
 import io
 import re
@@ -11,9 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
-WIDTH = 160  # columns if the output is not a terminal; 80 would wrap long names
+WIDTH = 160  # characters per line if the output is not a terminal; 80 would wrap long names
 
-# colours of outcomes; the others have none
+# colour of each outcome in tables; other outcomes are not coloured
 VERDICT_STYLES = {
     "better": "green", "worse": "red", "interaction shown": "bold", "equivalent": "cyan",
     "typical runs equivalent": "cyan", "open": "dim", "undecided": "yellow",
@@ -23,27 +23,27 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u20
 
 
 def harmless(text: str) -> str:
-    """Spell out control characters, marks of direction and surrogates. Ids and names may come from strangers."""
+    """Escape control characters, direction marks and surrogates, because names may come from untrusted files."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def harmless_line(text: str) -> str:
-    """Return the text in one line, with control characters spelled out.
+    """Return the text in one line, with control characters escaped.
 
-    A carriage return, which a script from Windows leaves behind a value, is spelled out instead of becoming a space.
+    A carriage return is escaped, too, instead of becoming a space: a script from Windows leaves one after a value.
     """
     return " ".join(harmless(text).split())
 
 
 def forgive_characters() -> None:
-    """Spell out characters that the encoding of an output lacks, instead of failing on them."""
+    """Make standard output and error escape characters that their encoding lacks, instead of failing on them."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 class _Console(Console):
-    """A console that spells out control characters in every text."""
+    """A console that escapes control characters in every text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -53,7 +53,7 @@ class _Console(Console):
 def console(*, stderr: bool = False, soft_wrap: bool = False, quiet: bool = False) -> Console:
     """Return a console as wide as the terminal, without automatic colours.
 
-    It does not parse markup, because an arm may be called x=[a], and a path may contain [/b].
+    It does not parse markup, because an arm may be called x=[a] and a path may contain [/b].
     """
     terminal = _Console(stderr=stderr, highlight=False, markup=False, soft_wrap=soft_wrap, quiet=quiet)
     if not terminal.is_terminal:
@@ -67,14 +67,14 @@ def waiting(title: str) -> AbstractContextManager[object]:
     return terminal.status(title) if terminal.is_terminal else nullcontext()
 
 
-PATIENCE = 20.0  # seconds between two lines if the output is not a terminal; short work prints nothing
+PATIENCE = 20.0  # seconds between two lines of progress if the output is not a terminal; shorter work prints nothing
 
 
 @contextmanager
 def bar(title: str, total: float, as_bytes: bool = False) -> Iterator[Callable[[float], None]]:
-    """Yield a function that adds to the amount done.
+    """Show the progress of the block, and yield a function that adds to the amount done.
 
-    A terminal shows a bar until it is full. Other outputs get a line on standard error every PATIENCE seconds.
+    A terminal shows a progress bar until the block ends. Otherwise standard error gets a line every PATIENCE seconds.
     """
     terminal = console(stderr=True)
     if not terminal.is_terminal:

@@ -1,4 +1,4 @@
-"""Text as it enters: one form of each character, and the forms in which words are scored."""
+"""Normalisation of texts: one form of each character when texts are read, and the form in which words are scored."""
 
 import os
 import re
@@ -18,17 +18,17 @@ MEANING = {
     "case": "words without regard to case",
     "punctuation": "words without regard to case and without punctuation, apostrophes within words kept",
     "whisper": "words after Whisper's English normalizer",
-}  # the scored text, by the name of a normalisation
-Case = Callable[[str, str], str]  # from a text and its language to the text without capitals: `lower`, or `fold`
+}  # description of the text that is scored, for each normalisation
+Case = Callable[[str, str], str]  # function from a text and its language to the text in lower case: `lower` or `fold`
 APOSTROPHES = dict.fromkeys(map(ord, "\u2019\u2018\u201b\u2032\u02bb\u02bc\u05f3\uff07`´"), "'")
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)  # Unicode's Default_Ignorable_Code_Point: joiners, marks of direction, soft hyphens, byte order marks and the like
+)  # Unicode's Default_Ignorable_Code_Point, such as joiners, direction marks, soft hyphens and byte order marks
 DOTTED_I = str.maketrans({"I": "ı", "İ": "i"})
-TURKIC = ("tr", "az")  # languages in which I is the capital of ı
+TURKIC = ("tr", "az")  # languages in which I is the capital letter of ı
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(,\d{2,3})*,\d{3}(?!,?\d)")
-# first bytes of files that are compressed or in another encoding
+# first bytes of compressed files and of other encodings than UTF-8
 NO_TEXT = {
     b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03": "zip", b"\xfd7z": "xz",
     b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16",
@@ -36,9 +36,9 @@ NO_TEXT = {
 
 
 def decode(content: bytes, path: Path, number: int = 1) -> str:
-    """Return the text of a file, or of its lines from `number` on, without its byte order mark.
+    """Decode the bytes of a file, or of its lines from line `number` on, without the byte order mark.
 
-    If it is not UTF-8, raises UsageError with the file, the line and a command that helps.
+    Raises UsageError if they are not UTF-8. The error names the file, the line and a command that converts the file.
     """
     conversion = f"-t UTF-8 {shlex.quote(path.name)} converts it"
     if number == 1:
@@ -65,7 +65,7 @@ def decode(content: bytes, path: Path, number: int = 1) -> str:
 def clean(text: str) -> str:
     """Return the text in composed Unicode (NFC), with one kind of apostrophe and without invisible characters.
 
-    Every text and id enters through this function, so that two spellings that look alike are equal.
+    All texts and ids that are read pass through this function, so that spellings that look alike are equal.
     """
     if text.isascii():
         return text.translate(APOSTROPHES) if "`" in text else text
@@ -73,9 +73,9 @@ def clean(text: str) -> str:
 
 
 def spelled_on_disk(path: Path) -> Path:
-    """Return the path in the Unicode form of the disk; file names from a Mac are decomposed (NFD).
+    """Return the path in the Unicode form that exists on the disk. File names from a Mac are decomposed (NFD).
 
-    If no form of the path exists, it is returned as it is.
+    If the path exists in no form, it is returned unchanged.
     """
     if str(path).isascii() or os.path.exists(path):
         return path
@@ -85,7 +85,7 @@ def spelled_on_disk(path: Path) -> Path:
 
 
 def lower(text: str, language: str = "") -> str:
-    """Return the text in lower case. A dotted capital I becomes a plain i. In Turkish and Azeri, I becomes ı."""
+    """Return the text in lower case. A capital I with a dot becomes i. In Turkish and Azeri, I becomes ı."""
     if language.lower().replace("_", "-").partition("-")[0] in TURKIC:
         text = text.translate(DOTTED_I)
     return text.lower().replace("i\N{COMBINING DOT ABOVE}", "i")
@@ -96,10 +96,12 @@ def normalisation(
 ) -> Callable[[str], str]:
     """Return the function that turns a text into the text that is scored.
 
-    - name: one of NAMES; key: the option's name for errors
-    - language: of the texts, which decides the lower case of I; small: makes capitals small, by default `fold`
+    - name: one of NAMES
+    - language: language code of the texts, which decides the lower case of I
+    - key: name of the option in error messages
+    - small: function that converts to lower case, by default `fold`
 
-    Raises UsageError for an unknown name, and for whisper without the package whisper-normalizer.
+    Raises UsageError for an unknown name, or if whisper is chosen and the package whisper-normalizer is not installed.
     """
     small = small or fold
     if name not in NAMES:
@@ -112,20 +114,20 @@ def normalisation(
 
 
 def join_words(text: str) -> str:
-    """Return the words with single spaces between them and none at the ends."""
+    """Return the words of a text separated by single spaces."""
     return " ".join(text.split())
 
 
 def fold(text: str, language: str = "") -> str:
-    """Return the text without regard to case: in lower case, with ß as ss and each sigma as σ."""
+    """Fold the case of a text: convert it to lower case, ß to ss, and each sigma to σ."""
     return unicodedata.normalize("NFC", lower(text, language).casefold())
 
 
 def without_punctuation(text: str, language: str = "", small: Case = fold) -> str:
-    """Make capitals small, and replace signs that are not letters, marks or numbers by spaces.
+    """Convert to lower case, and replace characters that are not letters, marks or numbers by spaces.
 
-    Apostrophes and middle dots within words stay, and so do points and commas within numbers (3.5; 3,5). Commas between
-    thousands are dropped (1,000).
+    Apostrophes and middle dots within words are kept, and so are points and commas within numbers (3.5; 3,5). Thousands
+    separators are removed (1,000).
     """
     words = (_bare(word) for word in small(clean(text), language).split())
     return " ".join(part for word in words for part in word.split())
@@ -133,7 +135,7 @@ def without_punctuation(text: str, language: str = "", small: Case = fold) -> st
 
 @lru_cache(maxsize=1 << 16)
 def _bare(word: str) -> str:
-    """Return the parts of a word between punctuation signs, separated by spaces."""
+    """Replace the punctuation in a word by spaces, as `without_punctuation` describes."""
     word = THOUSANDS.sub(lambda number: number[0].replace(",", ""), word)
     spoken = [unicodedata.category(sign)[0] in "LMN" for sign in word]
     letters = []
@@ -149,8 +151,8 @@ def _whisper(key: str) -> Callable[[str], str]:
     if find_spec("whisper_normalizer") is None:
         raise UsageError(f"{key} whisper: needs whisper_normalizer; pip install whisper-normalizer installs it")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # about escapes in the package's own source
-        warnings.simplefilter("ignore", DeprecationWarning)  # the same before Python 3.12
+        warnings.simplefilter("ignore", SyntaxWarning)  # the package's source contains invalid escapes
+        warnings.simplefilter("ignore", DeprecationWarning)  # the same warning before Python 3.12
         from whisper_normalizer.english import EnglishTextNormalizer
     normalizer = EnglishTextNormalizer()
     return lambda text: join_words(str(normalizer(clean(text))))

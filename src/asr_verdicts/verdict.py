@@ -23,16 +23,23 @@ Outcome = Literal[
     "undecided",
     "open",
 ]
-"""The outcomes of a contrast. typical runs equivalent: some runs failed, and the failure rates may differ. not learned:
-neither side has. undecided: the evidence cannot decide, and the sentence says why. open: a plan adds further runs.
+"""The outcomes of a question.
+
+- typical runs equivalent: some runs failed, and the failure rates of the arms may differ
+- not learned: neither arm has learned to transcribe
+- undecided: the evidence cannot decide the question, and the verdict's sentence gives the reason
+- open: the plan will add runs
 """
 
 SHOWN: tuple[Outcome, ...] = ("better", "worse", "interaction shown")  # outcomes that claim a difference
 EQUIVALENT: tuple[Outcome, ...] = ("equivalent", "typical runs equivalent")  # outcomes that claim equality
 
 Grade = Literal["beyond the margin", "size unclear", "less than the margin"]
-"""How large a shown difference is: the whole interval is beyond the margin; the measured difference is beyond it, but
-not the whole interval; the measured difference is within it.
+"""The size of a shown difference.
+
+- beyond the margin: the whole interval is beyond the margin
+- size unclear: the measured difference is beyond the margin, but not the whole interval
+- less than the margin: the measured difference is within the margin
 """
 AGAIN = {
     "beyond the margin": "100 %",
@@ -40,8 +47,9 @@ AGAIN = {
     "less than the margin": "53 to 67 %",
     "equivalent": "60 to 76 %",
 }
-"""How often a planned verdict comes again if the plan asks once more with fresh seeds, by grade or for equality.
-Simulated (docs/statistics.md, How large).
+"""How often a plan that is repeated with new seeds gives the same verdict, by grade or for equivalence.
+
+The numbers are simulated (docs/statistics.md, How large).
 """
 
 
@@ -50,10 +58,12 @@ Kind = Literal["arm", "main effect", "simple effect", "interaction"]
 
 @dataclass(frozen=True)
 class Question:
-    """The question of a contrast: Σ weight · mean over the arms.
+    """A question about a contrast, which is the sum over arms of weight · mean rate.
 
-    arm, baseline: the names of the two sides. within: the place of an effect of one factor, such as "norm=none", or the
-    factor it is averaged over; empty for an arm against the baseline.
+    - arm, baseline: names of the two sides
+    - weights: weight of each arm, by name
+    - within: level of the other factor at which an effect is measured, or the factor over which it is averaged; empty
+      for an arm against the baseline
     """
 
     kind: Kind
@@ -64,19 +74,24 @@ class Question:
 
     @property
     def name(self) -> str:
-        """The question as tables name it."""
+        """The name of the question in tables."""
         return f"{self.arm}{f' ({self.within})' if self.within else ''}"
 
 
 @dataclass(frozen=True)
 class AtLook:
-    """The planned look of a contrast.
+    """The planned look (interim analysis) at which a verdict was reached.
 
-    - number: from 1, of `of`; runs: of each arm at this look; most: at the last look
-    - margin: the difference that would not matter; low, high: the interval that must lie within it for equivalence; all
-      three on the scale that decides, as logarithms if it is relative
-    - chance: of a verdict by the last look; None if not computed; levers: sizes that would show equal arms to be
-      equivalent
+    - number: number of the look, from 1
+    - of: number of planned looks
+    - runs: runs per arm at this look
+    - most: runs per arm at the last look
+    - margin: largest difference that would not matter
+    - low, high: interval that must lie within the margin for equivalence
+    - chance: chance of a verdict by the last look; None if not computed
+    - levers: number of seeds or speakers that would show equal arms to be equivalent
+
+    Margin, low and high are on the scale that decides: points as fractions, or logarithms on the relative scale.
     """
 
     number: int
@@ -92,28 +107,32 @@ class AtLook:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a question on a test set. Rates and their differences are fractions, not percent.
+    """The verdict on a question on one test set. Rates and their differences are fractions, not percent.
 
-    - primary: on the declared set, whose verdicts are the answer; the other sets describe
-    - seeds: the number of results by arm; failed, diverged: the number that failed (by `rule`), and that diverged
-    - rate, baseline_rate, difference: over the utterances that all runs have; of trimmed means if the estimate is
-      trimmed
-    - estimate: on the scale that decides, None if its noise is unknown; other: on the other scale; reason: why nothing
-      can be decided
-    - margin: the difference that would not matter, on the scale that decides; None if undeclared
-    - relative: the difference of logarithms with its interval at the level of the verdict; None if a rate is 0
-    - superiority: the share of pairs of runs in which the arm's run is better
-    - alone: each arm is one system, and the verdict is about these systems only
-    - procedure: of the test; p, p_adjusted: before and after Holm's correction over the `family` contrasts of the set
-    - level: the two-sided α of Holm's decision; low, high: the interval in points at this level. The interval on the
-      scale that decides excludes 0 exactly if a difference is shown.
-    - detectable: the true difference detected with a power of 80 %, with its 90 % interval; levers: the seeds, or the
-      speakers, that would detect other true differences
-    - repeated: the chance that as many fresh runs on the same test speakers give the same verdict; None if the noise of
-      seeds is unknown, and at a planned look
-    - p_pairs, p_pairs_holm: matched pairs (MAPSSWE) of these models, before and after Holm's correction; nan without
-      utterances
-    - look: in a sweep with a plan, the look that decided, or the latest one
+    - primary: whether this is the set whose verdicts are the answer. Verdicts on other sets describe.
+    - seeds: number of results, by arm
+    - failed, diverged: number of results that failed (by `rule`) and that diverged, by arm
+    - rate, baseline_rate, difference: mean rates on the utterances that all runs have, and their difference; trimmed
+      means if the estimate is trimmed
+    - estimate: estimate on the scale that decides; None if its noise is unknown
+    - other: estimate on the other scale
+    - reason: the reason why the question cannot be decided, or ""
+    - margin: largest difference that would not matter, on the scale that decides; None if undeclared
+    - relative: difference of logarithms with its interval at the level of the verdict; None if a rate is 0
+    - superiority: share of pairs of runs in which the arm's run is better
+    - alone: whether each arm is a single system, so that the verdict is about these systems only
+    - procedure: the test
+    - p, p_adjusted: p-value before and after Holm's correction over the `family` questions on the set
+    - level: two-sided level of Holm's decision
+    - low, high: interval in points at this level. The interval on the scale that decides excludes 0 exactly if a
+      difference is shown.
+    - detectable: true difference that is detected with a power of 80 %, with its 90 % interval
+    - levers: seeds or speakers that would detect other true differences, by difference
+    - repeated: chance that the same number of new runs on the same test speakers gives the same verdict; None if the
+      variation between seeds is unknown, and at a planned look
+    - p_pairs, p_pairs_holm: p-value of matched pairs (MAPSSWE) for these models, before and after Holm's correction;
+      nan without utterances
+    - look: the look that decided, or the latest look; None without a plan
     """
 
     question: Question
@@ -163,12 +182,12 @@ class Verdict:
 
     @property
     def scale(self) -> Scale:
-        """The scale that decides."""
+        """The scale on which the question is decided."""
         return POINTS if self.estimate is None else self.estimate.scale
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The ends in points, as fractions; None if they are not finite."""
+        """The ends of the interval in points, as fractions; None if they are not finite."""
         if self.low is None or self.high is None or not math.isfinite(self.high - self.low):
             return None
         return self.low, self.high
@@ -192,12 +211,12 @@ class Verdict:
 
     @property
     def shown_margin(self) -> float | None:
-        """The difference that would not matter, as a fraction; None if undeclared."""
+        """The margin as a fraction; None if undeclared."""
         return None if self.margin is None else self.scale.fraction(self.margin)
 
     @property
     def grade(self) -> Grade | None:
-        """The size of a shown difference against the margin; None if no difference is shown or no margin declared."""
+        """The size of a shown difference relative to the margin; None without a shown difference or a margin."""
         if self.outcome not in SHOWN or self.margin is None or (decided := self.decided) is None:
             return None
         if abs(decided.value) < self.margin:
@@ -206,9 +225,9 @@ class Verdict:
 
     @property
     def again(self) -> str | None:
-        """How often the verdict comes again if the question is asked once more; None if unknown.
+        """How often a repetition with new seeds gives the same verdict; None if unknown.
 
-        It is simulated for a plan, and predicted from the noise for other sweeps.
+        The number is simulated for a plan, and predicted from the noise for other sweeps.
         """
         if self.look is None:
             return None if self.repeated is None else f"{100 * self.repeated:.0f} %"
@@ -216,7 +235,7 @@ class Verdict:
 
     @property
     def immaterial(self) -> bool:
-        """Return whether a shown difference has its whole interval within the margin: different, and equivalent."""
+        """Return whether a difference is shown whose whole interval lies within the margin."""
         decided = self.decided
         if self.outcome not in SHOWN or self.margin is None or decided is None:
             return False

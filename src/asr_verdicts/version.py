@@ -1,3 +1,3 @@
-"""The version of this package, which methods paragraphs name."""
+"""The version of this package, as methods paragraphs give it."""
 
 VERSION = "0.2.0"

@@ -1,4 +1,4 @@
-"""Warnings to the reader of a comparison."""
+"""Warnings that a comparison shows to its reader."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from asr_verdicts.statistics.seed_noise import pooled_deviation
 
 
 def warnings_about(design: Design, arms: Sequence[Arm], evidence: Evidence) -> list[str]:
-    """The warnings in the order of reading. arms: the arms that have results."""
+    """Return all warnings in the order in which they are shown. arms: the arms that have results."""
     return [
         *design.chosen,
         *_allowed_warnings(design.layout.overruled),
@@ -30,7 +30,7 @@ def warnings_about(design: Design, arms: Sequence[Arm], evidence: Evidence) -> l
 
 
 def circumstance_warnings(arms: Sequence[Arm]) -> list[str]:
-    """A warning for each circumstance that differs between runs, or within a run that continued elsewhere."""
+    """Return a warning for each circumstance that differs between runs, or within a run that was continued."""
     warnings = []
     for name, read, meaning in _CIRCUMSTANCES:
         runs_by_value: dict[str, list[str]] = {}
@@ -72,7 +72,7 @@ _CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
     ("versions", _versions, "which may change results"),
     ("hardware", _hardware, "so their times cannot be compared"),
     ("native library", _native, "which changes last bits, and products of precision=bf16 if one of them is none"),
-)  # name, how to read it from an environment, and what a difference means
+)  # name of a circumstance, function that reads it from an environment, and meaning of a difference
 
 
 def _allowed_warnings(beyond: Differing) -> list[str]:
@@ -87,7 +87,7 @@ def _test_set_warnings(design: Design) -> list[str]:
 
 
 def _validation_warnings(design: Design) -> list[str]:
-    """A warning for each test set that is a validation set of a run, too, by name or content."""
+    """Return a warning for each test set that is also a validation set of a run, by name or content."""
     return [
         f"{name} is also a validation set: it steers training, so rates on it are not a test"
         for name in design.sets
@@ -101,7 +101,7 @@ def _steers(run: Record, name: str) -> bool:
 
 
 def _training_warnings(design: Design) -> list[str]:
-    """A warning for each test set with speakers of a run's training set."""
+    """Return a warning for each test set with speakers who are also in the training set of a run."""
     runs = [run for arm in design.layout.arms for run in arm.results]
     trained = dict.fromkeys(run.data.trained_on(name) for name in design.sets for run in runs)
     return [f"{text}: intervals are for these speakers, not for new ones" for text in trained if text]
@@ -111,10 +111,10 @@ LIBRISPEECH = "On LibriSpeech's test-clean, seeds move the WER by 0.06 to 0.17 p
 
 
 def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> str:
-    """A sentence on the noise of seeds, for arms with one seed; empty if the runs show it themselves.
+    """Return a sentence on the variation between seeds, for arms with one seed; "" if all arms have several.
 
-    It comes from earlier sweeps on the same data. LibriSpeech alone uses published logs, because the noise on a small
-    corpus is twenty to fifty times as large.
+    It describes earlier sweeps on the same data. Published logs are used for LibriSpeech only, because seeds vary
+    twenty to fifty times as much on a small corpus.
     """
     metric = design.metric
     if not metric.is_rate or min(len(arm.results) for arm in arms) > 1:
@@ -132,15 +132,16 @@ def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> 
     return "No earlier sweep on this test set shows how much seeds vary"
 
 
-# seeds up to which a deviation may be small by luck, and how many times smaller than earlier ones it has to be
+# largest number of seeds that gets this warning, and how many times smaller than earlier deviations theirs must be
 FEW, QUIET = 5, 2.0
 
 
 def _luck_warnings(evidence: Evidence, arms: Sequence[Arm], design: Design) -> list[str]:
-    """A warning if few seeds lie far closer together than in earlier sweeps on the same data.
+    """Return a warning if a few seeds vary far less than in earlier sweeps on the same data.
 
-    The verdict does not use it. A prior for the variance would save 13 to 25 % of the runs. But it would multiply false
-    claims by 1.4 to 7 for an arm unlike the earlier ones, and ablations try such arms (docs/statistics.md).
+    Earlier sweeps do not change the verdict. A prior for the variance would save 13 to 25 % of the runs. But for an arm
+    unlike the earlier ones it would multiply false claims by 1.4 to 7, and ablations try such arms
+    (docs/statistics.md).
     """
     metric = design.metric
     rates = [[rate for run in arm.runs if (rate := run.value(design.primary, metric.name)) is not None] for arm in arms]
@@ -159,7 +160,7 @@ def _luck_warnings(evidence: Evidence, arms: Sequence[Arm], design: Design) -> l
 
 
 def _baseline_warnings(evidence: Evidence, baseline: Arm) -> list[str]:
-    """A warning if other sweeps share runs of the baseline: luck in these runs affects all of the sweeps."""
+    """Return a warning if other sweeps share runs of the baseline, because luck in these runs affects all sweeps."""
     sharing = evidence.history.sweeps_with(baseline.results)
     if not sharing:
         return []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asr_ablations.comparison.derived_tables import spearman
-from asr_ablations.runs.seed_noise import content_but_seed
+from asr_ablations.comparison.seed_noise import content_but_seed
 from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import LOSS, find_metric, validation_set

@@ -22,7 +22,7 @@ a test holds it current. On the command line, `group=option` chooses the file `c
 `key=value` sets a plain value. [papers.md](papers.md) lists what is cited by a key, such as Doetsch2016 §4.3.
 """
 COMMANDS = (
-    ("evaluation", "evaluate.py", ()),
+    ("evaluation", "evaluate.py", ("condition",)),
     ("transcribe", "transcribe.py", ()),
     ("export", "export.py", ()),
     ("language_model", "lm.py", ("lm",)),

@@ -14,8 +14,7 @@ from asr_ablations.config.build import build
 from asr_benchmarks.frameworks.network import Network, draw_samples, draw_weights
 from asr_benchmarks.frameworks.pytorch import Cells, LSTMCompiled
 from asr_benchmarks.lstm.agreement import LARGEST, Agreement, Expected, compute_reference, refuse_others
-from asr_benchmarks.lstm.published import CUDNN, find_speed_up, list_ratios
-from asr_benchmarks.lstm.speed import build_network, choose_networks, lstm_speed
+from asr_benchmarks.lstm.speed import CUDNN, build_network, choose_networks, find_speed_up, list_ratios, lstm_speed
 from asr_benchmarks.tables import Result
 from asr_benchmarks.worker import Implementation, make_trainer
 from asr_verdicts.errors import UsageError

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from asr_benchmarks.frameworks.network import draw_samples, draw_weights
 from asr_benchmarks.frameworks.pytorch import Padded, Sequence, list_trained, load_weights
-from asr_benchmarks.networks import measure, published
+from asr_benchmarks.networks import measure
 from asr_benchmarks.worker import Worker, WorkerError, make_trainer
 from asr_verdicts.errors import UsageError
 from tests.helpers.one_by_one import OneByOne
@@ -249,33 +249,36 @@ def test_wrong_threads_and_batches_are_one_line(counts, batches):
 
 
 def test_published_rows_say_what_the_text_says():
-    table = published.TABLE["seconds"]
+    table = measure.TABLE["seconds"]
     assert table["fcn8"]["TF"]["desktop"][3] == pytest.approx(1.9, abs=0.06)  # section 4: 8 threads, "about 1.9 second"
     assert table["fcn5"]["Caffe"]["desktop"][2] == 0.480  # the text says so of FCN-8
     assert set(table["resnet50"]["CNTK"]["desktop"] + table["resnet50"]["CNTK"]["server"]) == {None}
     assert table["resnet50"]["TF"]["desktop"][0] / table["resnet50"]["Caffe"]["desktop"][0] == pytest.approx(3, rel=0.1)
     assert table["resnet50"]["Caffe"]["gpu"][0] is None
     assert not {"lstm32", "lstm64"} & {name for name, tools in table.items() if "Caffe" in tools}
-    gains = [row for row in published.list_gains(NAMES) if row["framework"] == "TF" and row["machine"][:7] == "desktop"]
+    rows = measure.list_published_gains(NAMES)
+    gains = [row for row in rows if row["framework"] == "TF" and row["machine"][:7] == "desktop"]
     assert max(row["CPU / GPU"] for row in gains) == pytest.approx(112, abs=0.5)  # section 4: "up to 112 times"
 
 
 def test_every_published_number_is_shown():
-    shown = [value for row in published.list_seconds(NAMES) for value in row.values() if isinstance(value, float)]
-    tools = [tool for frameworks in published.TABLE["seconds"].values() for tool in frameworks.values()]
+    rows = measure.list_published_seconds(NAMES)
+    shown = [value for row in rows for value in row.values() if isinstance(value, float)]
+    tools = [tool for frameworks in measure.TABLE["seconds"].values() for tool in frameworks.values()]
     assert sorted(shown) == sorted(
         value for tool in tools for part in tool.values() for value in part if value is not None
     )
-    (row,) = [row for row in published.list_seconds(["resnet50"]) if (row["framework"], row["GPU"]) == ("TF", 0.226)]
+    rows = measure.list_published_seconds(["resnet50"])
+    (row,) = [row for row in rows if (row["framework"], row["GPU"]) == ("TF", 0.226)]
     assert (row["machine"], row["1"]) == ("GTX 980, published", None)
 
 
 def test_threads_beyond_the_cores_over_as_many_as_cores():
-    gains = published.build_gain_row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
+    gains = measure.build_gain_row("fcn5", "Caffe", "desktop", 4, {1: 2.0, 2: 1.25, 4: 1.0, 8: 1.5, 16: 3.0}, 0.02)
     assert gains["1 to 2 threads"] == pytest.approx(1.6)
-    assert gains[published.BEYOND] == pytest.approx(1.5)
+    assert gains[measure.BEYOND] == pytest.approx(1.5)
     assert gains["CPU / GPU"] == pytest.approx(50)
-    unknown = published.build_gain_row("fcn5", "CNTK", "desktop", 4, {1: 2.0}, None)
-    assert {unknown[key] for key in ("1 to 2 threads", published.BEYOND, "CPU / GPU")} == {None}
-    assert published.count_slower([gains, unknown]) == "1 of 1"
-    assert published.count_slower([unknown]) is None
+    unknown = measure.build_gain_row("fcn5", "CNTK", "desktop", 4, {1: 2.0}, None)
+    assert {unknown[key] for key in ("1 to 2 threads", measure.BEYOND, "CPU / GPU")} == {None}
+    assert measure.count_slower([gains, unknown]) == "1 of 1"
+    assert measure.count_slower([unknown]) is None

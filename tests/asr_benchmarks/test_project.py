@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.utterances import Utterance
 from asr_benchmarks.project import loop
 from asr_benchmarks.project.port import PortData, PortedDeepSpeech2, port_loader
@@ -117,7 +117,7 @@ def test_a_scaled_loss_takes_the_same_step() -> None:
     assert torch.equal(*after)
 
 
-ALPHABET = Alphabet("abc ")
+ALPHABET = Letters("abc ")
 
 
 def test_features_are_those_of_each_utterance_alone_normalised_as_a_whole(tmp_path):

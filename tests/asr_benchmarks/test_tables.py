@@ -148,10 +148,9 @@ def test_threads_limit_the_cores_and_the_environment_stays_in_the_process(monkey
     assert "VARIABLE" not in os.environ
 
 
-def test_what_goes_wrong_is_one_line_with_the_trace_behind_it():
-    with pytest.raises(WorkerError, match=r"^ValueError: two plus two$") as caught, Worker(Counter) as worker:
+def test_what_goes_wrong_is_one_line():
+    with pytest.raises(WorkerError, match=r"^ValueError: two plus two$"), Worker(Counter) as worker:
         worker.call("fail")
-    assert "in fail" in caught.value.trace
     with pytest.raises(WorkerError, match=r"^ImportError: no such framework$"):
         Worker(Impossible)
     with pytest.raises(WorkerError, match=r"exit code 7"), Worker(Counter) as worker:

@@ -13,8 +13,7 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
 from asr_ablations.training.task import CTCTask
 from asr_ablations.training.trained_model import load_run
-from asr_serving.export import card, largest_difference, metadata, write_graph
-from asr_serving.onnx_graph import Graph
+from asr_serving.export import Graph, card, largest_difference, metadata, write_graph
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose, shared_data, standing_corpus
 

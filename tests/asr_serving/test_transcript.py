@@ -13,11 +13,10 @@ import torch
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.components.decoder.greedy import Greedy
-from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.word_times import letter_frames
+from asr_ablations.data.alphabet import Letters
+from asr_ablations.data.word_times import label_frames
 from asr_serving.recogniser import Piece, Word, align, cut
-from asr_serving.transcribe import Folder, Source, Stream, choose_output
-from asr_serving.transcript import Transcript, as_srt, doubt, subtitles
+from asr_serving.transcribe import Folder, Source, Stream, Transcript, as_srt, choose_output, doubt, subtitles
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import shared_data
 
@@ -142,7 +141,7 @@ def test_a_confidence_that_is_low_throughout_is_said(confidences: list[float], d
     assert not doubted or "0.60 on average over 9 words" in str(sentence)
 
 
-ALPHABET = Alphabet("ab ")
+ALPHABET = Letters("ab ")
 
 
 def sharp(path: str, confidence: float = 0.9) -> torch.Tensor:
@@ -180,7 +179,7 @@ def test_no_text_no_words() -> None:
 
 
 def test_double_letters_with_a_separation_character() -> None:
-    alphabet = Alphabet("ab_", "_")
+    alphabet = Letters("ab_", "_")
     (word,) = align(sharp("a a--b"), "aab", alphabet, 1.0, 0.0)
     assert (word.start, word.end) == (0, 6)
 
@@ -206,12 +205,12 @@ def test_greedy_text_is_aligned_as_its_own_path_says() -> None:
     outputs = torch.tensor(json.loads(shared_data("golden/decoder/libri_logits.json").read_text())).double()
     symbols = " abcdefghijklmnopqrstuvwxyz'"
     blank_first = torch.cat([outputs[:, -1:], outputs[:, :-1]], dim=1).log_softmax(-1)
-    alphabet = Alphabet(symbols)
+    alphabet = Letters(symbols)
     (text,) = Greedy(alphabet)(blank_first[None], torch.tensor([len(blank_first)]))
     assert text.startswith("i have a good deal of will")
     words = align(blank_first, text, alphabet, 1.0, 0.0)
     assert " ".join(word.word for word in words) == text
-    frames = letter_frames(blank_first.numpy(), alphabet.encode(text))
+    frames = label_frames(blank_first.numpy(), alphabet.encode(text))
     path = torch.zeros(len(blank_first), dtype=torch.long)
     for label, where in zip(alphabet.encode(text), frames, strict=True):
         path[where] = label
@@ -229,7 +228,7 @@ def test_the_path_is_the_best_of_all() -> None:
             labels = ALPHABET.encode(text)
             paths = [p for p in itertools.product(range(4), repeat=6) if collapsed(p) == labels]
             best = max(sum(float(log_probs[t, s]) for t, s in enumerate(p)) for p in paths)
-            frames = letter_frames(log_probs.numpy(), labels)
+            frames = label_frames(log_probs.numpy(), labels)
             path = [0] * 6
             for label, where in zip(labels, frames, strict=True):
                 for t in where:
@@ -244,7 +243,7 @@ def collapsed(path: Sequence[int]) -> list[int]:
 
 def test_too_few_frames_for_a_text_are_told() -> None:
     with pytest.raises(ValueError, match="2 frames are too few for 2 labels"):
-        letter_frames(torch.zeros(2, 4).numpy(), [1, 1])
+        label_frames(torch.zeros(2, 4).numpy(), [1, 1])
 
 
 def speech(*seconds: float, pause: float = 0.0) -> np.ndarray:

@@ -13,7 +13,7 @@ from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
 from asr_verdicts.evidence import Evidence
-from asr_verdicts.failures import FailureRule, missed
+from asr_verdicts.failures import FailureRule
 from asr_verdicts.planned_looks import follow
 from asr_verdicts.record import Record
 from asr_verdicts.report.sections import relative_text
@@ -107,7 +107,6 @@ def test_few_runs_some_of_which_failed_tell_nothing_of_typical_ones() -> None:
 def test_counts_have_exact_intervals() -> None:
     assert binomial_interval(0, 10) == (0.0, pytest.approx(1 - 0.025 ** (1 / 10)))
     assert binomial_interval(3, 10) == pytest.approx((0.0667, 0.6525), abs=1e-4)  # Clopper & Pearson's table
-    assert missed(8) == pytest.approx(0.43, abs=0.005)
 
 
 def contrast(low: float, high: float, margin: float | None = 0.02) -> Verdict:

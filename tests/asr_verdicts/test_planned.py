@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from asr_ablations.comparison.layouts import lay_out
+from asr_ablations.comparison.folders import lay_out
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options
 from asr_verdicts.errors import UsageError
@@ -147,7 +147,7 @@ def test_runs_of_another_content_are_left_out_and_named() -> None:
         found.runs[0], config={**found.runs[0].config, "choice": "other"}, folder=found.runs[0].folder / "x"
     )
     comparison = follow_in(setting, replace(found, runs=[*found.runs, stranger]))
-    assert any("no run of the plan" in warning for warning in comparison.warnings)
+    assert any("the plan does not include them" in warning for warning in comparison.warnings)
     assert {arm.name for arm in comparison.arms} == {"arm 0", "arm 1"}
 
 

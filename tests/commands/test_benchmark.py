@@ -3,10 +3,12 @@
 import json
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
 
+from asr_ablations.tools.files import REPOSITORY
 from tests.helpers.command import SHRUNKEN, clean_environment, documented_commands, run, run_folders
 from tests.helpers.interpreter import expect, python, start
 
@@ -403,3 +405,22 @@ def test_toolkit_compares_engines_and_workers_with_the_paper(corpora, tmp_path):
 def test_a_wrong_toolkit_is_one_line(override, message, corpora, tmp_path):
     options = [f"benchmark.{key}={value}" for key, value in TOOLKIT.items()]
     assert message in refused(corpora, tmp_path, "benchmark=toolkit", *options, f"benchmark.{override}")
+
+
+def test_the_documented_commands_change_the_versions_of_pytorch_alone(tmp_path):
+    """docs/benchmarks.md, "Versions of a framework": without a change a version would be compared with itself."""
+    page = (REPOSITORY / "docs/benchmarks.md").read_text(encoding="utf-8")
+    commands = [line for line in page.splitlines() if line.startswith("sed -i -E ")]
+    assert len(commands) == 2
+    names = ("pyproject.toml", "constraints.txt")
+    before = {name: (REPOSITORY / name).read_text(encoding="utf-8").splitlines() for name in names}
+    for name, lines in before.items():
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+    for line in commands:
+        subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)
+    after = {name: (tmp_path / name).read_text(encoding="utf-8").splitlines() for name in names}
+    required = [line.split('"')[1] for line in after["pyproject.toml"] if line not in before["pyproject.toml"]]
+    assert required == ["torch==2.10.*", "torchaudio==2.10.*"]
+    freed = [line for line in before["constraints.txt"] if line not in after["constraints.txt"]]
+    assert {"torch==2.11.0", "torchaudio==2.11.0"} <= set(freed)
+    assert not [line for line in freed if line.startswith(("torchmetrics", "nvidia-ml-py"))]

@@ -6,7 +6,9 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.tools.files import REPOSITORY
@@ -64,6 +66,13 @@ def test_a_mistake_is_one_line_and_exit_code_2(run_folder, tmp_path, arguments, 
     assert "Traceback" not in done.stderr
 
 
+def write_manifest(folder: Path) -> Path:
+    """A manifest of one recording, which is noise."""
+    soundfile.write(folder / "a.wav", np.random.default_rng(0).standard_normal(16000) * 0.1, 16000)
+    (folder / "talk.jsonl").write_text('{"audio_filepath": "a.wav", "text": "a cab", "speaker": "s"}')
+    return folder / "talk.jsonl"
+
+
 def test_help_helps(tmp_path):
     for script, key in (("evaluate", "untrained"), ("lm", "sweep=language_models")):
         done = expect(0, command(f"src/{script}.py", "--help", folder=tmp_path))
@@ -78,6 +87,7 @@ def test_the_readmes_commands(line, run_folder, tmp_path):
     (tmp_path / "words.txt").write_text("a\ncab\n")
     letters = bigrams("letters.arpa", ["a", "c", "b", SPACE])
     named = {"<run>": run_folder, "lm=<model>": f"lm={model}", "models.words=<model>": f"models.words={model}"}
+    named["<manifest>"] = write_manifest(tmp_path)
     named["<recurrent model>"] = recurrent_model("commands", "abcdefghijklmnopqrstuvwxyz' ")
     for name, given in {**named, "<letters>": f"{letters} models.trials=2"}.items():
         line = line.replace(name, str(given))

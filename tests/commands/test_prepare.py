@@ -168,7 +168,7 @@ def test_a_mistake_ends_with_exit_code_2(corpora, tmp_path):
     assert "clean99" in line
     assert "train-clean-100" in line
     done = expect(2, run(["src/prepare.py", "alphabet=greek"], corpora, tmp_path))
-    assert done.stderr.strip() == "error: alphabet=greek: expected derived, en, language, pl"
+    assert done.stderr.strip() == "error: alphabet=greek: expected bpe, derived, en, language, pl, unigram"
 
 
 @pytest.mark.parametrize("line", [line for line in PYTHON if "prepare.py" in line])

@@ -14,7 +14,7 @@ from asr_ablations.config.plain_keys import check
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.runs.listed_arms import read_arms
 from asr_ablations.synthesis.corpus import plan
-from asr_ablations.synthesis.request import SPLITS
+from asr_ablations.synthesis.speakers import SPLITS
 from asr_verdicts.config import differences, within
 from tests.helpers.command import SHORT_SPEECH, SHRUNKEN, SMALL_MODEL, clean_environment, run, run_folders
 from tests.helpers.interpreter import expect, python
@@ -63,7 +63,7 @@ def speech(cfg: Any, folder: Path) -> list[str]:
         return [f"data.root={few_of_speechocean762(folder / 'speechocean762')}", "data.held_out=null"]
     if not on_librispeech(cfg):
         return SHORT_SPEECH
-    named = "data.named={clean460: [dev-clean-2], full960: [train-clean-5, dev-clean-2]}"
+    named = "data.named={clean100: [train-clean-5], clean460: [dev-clean-2], full960: [train-clean-5, dev-clean-2]}"
     return [f"data.root={shared_data('librispeech-mini/LibriSpeech')}", named, "model=tiny", *MINI[1:]]
 
 
@@ -74,13 +74,18 @@ def miniature(cfg: Any) -> list[str]:
     if is_search(cfg):
         return ["hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2"]
     values = choices(cfg)
+    if cfg.get("arms") and "alphabet.size" in cfg.ablation.get("factor", []):  # so little text has few pieces
+        arms = [{**arm, **({"alphabet.size": 30 + place} if "alphabet.size" in arm else {})}
+                for place, arm in enumerate(cfg.arms)]  # fmt: skip
+        listed = ",".join("{" + ",".join(f"{key}:{value}" for key, value in arm.items()) + "}" for arm in arms)
+        return ["seed=0", f"arms=[{listed}]"]
     if cfg.get("arms"):
         return ["seed=0"]
     longest = max(values, key=lambda key: (key != "seed", len(values[key])))
     varied = list(cfg.ablation.factor) if "contrasts" in cfg.ablation else [longest]
     kept = {key: two(listed, cfg) if key in varied else listed[:1] for key, listed in values.items()}
-    if "data.hours" in kept:
-        kept |= {"data.hours": ["0.02", "0.03"], "ablation.baseline": ["0.02"]}
+    for key, few in {"data.hours": ["0.02", "0.03"], "data.subset.hours": ["0.001", "0.003"]}.items():
+        kept |= {key: few, "ablation.baseline": few[:1]} if key in kept else {}
     return [f"{key}={','.join(listed)}" for key, listed in kept.items()]
 
 

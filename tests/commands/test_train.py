@@ -107,7 +107,7 @@ def test_phases_are_told_and_audio_is_found(default_run):
 def test_checkpoint_loads_without_pickle_and_knows_its_alphabet(default_run):
     _, folder = default_run
     checkpoint = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-    assert checkpoint["alphabet"] == "abcdefghijklmnopqrstuvwxyz '"
+    assert checkpoint["alphabet"] == {"characters": "abcdefghijklmnopqrstuvwxyz '", "separation": ""}
     assert checkpoint["position"] == {"epoch": 2, "batches": 0}
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.comparison.layouts import lay_out
+from asr_ablations.comparison.folders import compare_folders, lay_out
 from asr_ablations.report.training_report import report_comparison, sections
 from asr_ablations.runs.reader import read_summary
 from asr_verdicts.arms import Arm

@@ -10,8 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from asr_ablations.commands.compare import main
-from asr_ablations.comparison.folders import compare_folders
-from asr_ablations.comparison.layouts import lay_out
+from asr_ablations.comparison.folders import compare_folders, lay_out
 from asr_ablations.comparison.time_to_accuracy import at_equal_cost, relative_time, times_to_accuracy
 from asr_ablations.evaluation.request import decoder_name
 from asr_ablations.report.training_report import TRAINING_COLUMNS, sections

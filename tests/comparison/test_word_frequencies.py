@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asr_ablations.comparison.derived_tables import word_frequencies
-from asr_ablations.data.fingerprint import training_counts
+from asr_ablations.data.description import training_counts
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.report.training_report import sections
 from asr_verdicts.arms import Arm

@@ -33,9 +33,11 @@ def contract(group: str) -> type:
 
 
 def node(group: str, name: str) -> Any:
-    """The config of an option within conf/config.yaml; a language model has a config of its own."""
+    """The config of an option within conf/config.yaml; language models and conditions have configs of their own."""
     if group == "lm":
         return composed_by_hydra((f"lm={name}",), "language_model").lm
+    if group == "condition":
+        return composed_by_hydra((f"conditions={name}",), "evaluation").condition[name]
     return compose(f"{group}={name}")[group]
 
 

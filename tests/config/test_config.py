@@ -146,7 +146,7 @@ EXECUTING = [
     "torch.serialization.load",
     "hydra.utils.call",
     "asr_ablations.runs.process.main",
-    "asr_ablations.language_models.lmplz.lmplz",
+    "asr_ablations.language_models.ngram.run_lmplz",
     "asr_ablations.components.lm.ngram.programs.lmplz",
     "asr_verdicts.files.write",
     "asr_ablations.experiment.run.run",

@@ -15,9 +15,8 @@ from hydra.types import RunMode
 from hydra.version import setbase
 from omegaconf import DictConfig, OmegaConf
 
-from asr_ablations.config.compose import Loader, compose, use_loader
+from asr_ablations.config.compose import Loader, compose, look_up_in, use_loader
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.tools.files import CONF, REPOSITORY
 from asr_verdicts.errors import UsageError
 

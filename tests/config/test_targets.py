@@ -19,7 +19,7 @@ from tests.helpers.support import CONF, compose, group_options, loader
 GADGETS = [
     "asr_benchmarks.project.launch._run_quietly",
     "torch.nn.attention._fa3._fa3_import_module",
-    "asr_ablations.synthesis.recordings.write",
+    "asr_ablations.synthesis.corpus.write",
     "asr_ablations.data.download._verify",
     "asr_ablations.data.download.download",
     "asr_ablations.components.data.kaldi.Kaldi._audio",

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from asr_ablations.config.resolvers import alphabets
+from asr_ablations.config.compose import alphabets
 from asr_ablations.data import audio
-from asr_ablations.data.alphabet import Alphabet, shortest_path, shortest_paths
+from asr_ablations.data.alphabet import Letters, shortest_path, shortest_paths
 from asr_ablations.data.audio import AudioError
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import CONF
@@ -22,7 +22,7 @@ every_language = pytest.mark.parametrize("language", ALPHABETS)
 
 @every_language
 def test_decode_undoes_encode(language: str) -> None:
-    alphabet = Alphabet(ALPHABETS[language])
+    alphabet = Letters(ALPHABETS[language])
     indices = alphabet.encode(alphabet.characters)
     assert indices == list(range(1, alphabet.outputs)), "0 is the blank"
     assert alphabet.decode(indices) == alphabet.characters
@@ -32,38 +32,38 @@ def test_decode_undoes_encode(language: str) -> None:
 
 @pytest.mark.parametrize(("language", "text"), [("en", "it's a dog"), ("pl", "zażółć gęślą jaźń")])
 def test_alphabets_spell_their_languages(language: str, text: str) -> None:
-    alphabet = Alphabet(ALPHABETS[language])
+    alphabet = Letters(ALPHABETS[language])
     assert alphabet.decode(alphabet.encode(text)) == text
 
 
 def test_english_has_the_thesiss_29_outputs() -> None:
     """Ambroszczyk2019 §1.2: 26 letters, space, apostrophe, blank."""
-    assert Alphabet(ALPHABETS["en"]).outputs == 29
+    assert Letters(ALPHABETS["en"]).outputs == 29
 
 
 @pytest.mark.parametrize("characters", ["aba", "", "  "])
 def test_an_alphabet_without_or_with_doubled_characters_is_refused(characters: str) -> None:
     with pytest.raises(UsageError, match=f"{characters!r}: expected"):
-        Alphabet(characters)
+        Letters(characters)
 
 
 def test_foreign_characters_are_found_and_not_encoded() -> None:
-    assert Alphabet("ab").foreign("añ b3ñ") == [" ", "3", "ñ"]
-    assert Alphabet("ab").foreign("") == Alphabet("ab").foreign("baab") == []
+    assert Letters("ab").foreign("añ b3ñ") == [" ", "3", "ñ"]
+    assert Letters("ab").foreign("") == Letters("ab").foreign("baab") == []
     with pytest.raises(KeyError, match="c"):
-        Alphabet("ab").encode("abc")
+        Letters("ab").encode("abc")
 
 
 @pytest.mark.parametrize(
     ("text", "frames"), [("", 0), ("a", 1), ("ab", 2), ("aa", 3), ("aaa", 5), ("abba", 5), ("aab", 4)]
 )
 def test_shortest_path_has_a_blank_between_equal_neighbours(text: str, frames: int) -> None:
-    assert shortest_path(Alphabet("ab").encode(text)) == frames
+    assert shortest_path(Letters("ab").encode(text)) == frames
 
 
 @pytest.mark.parametrize("separation", [None, "_"])
 def test_many_texts_are_encoded_as_each_alone(separation: str | None) -> None:
-    alphabet = Alphabet.with_separation("abż ", separation)
+    alphabet = Letters.with_separation("abż ", separation)
     texts = ["".join(letters) for n in range(5) for letters in itertools.product("abż", repeat=n)]
     labels, counts = alphabet.encode_all(texts)
     expected = [alphabet.encode(text) for text in texts]
@@ -74,7 +74,7 @@ def test_many_texts_are_encoded_as_each_alone(separation: str | None) -> None:
 
 
 def test_among_many_texts_foreign_characters_have_no_index() -> None:
-    labels, counts = Alphabet("ab").encode_all(["ab", "", "b\U0001f600`c"])
+    labels, counts = Letters("ab").encode_all(["ab", "", "b\U0001f600`c"])
     assert labels.tolist() == [1, 2, 2, -1, -1, -1]
     assert counts.tolist() == [2, 0, 4]
 

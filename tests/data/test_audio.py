@@ -10,7 +10,7 @@ import soundfile
 
 from asr_ablations.data import audio
 from asr_ablations.data.audio import AudioError
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.description import content_hash
 from asr_ablations.data.recording_cache import cache_key
 from tests.helpers.support import component
 

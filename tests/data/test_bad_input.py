@@ -12,13 +12,13 @@ import pytest
 import soundfile
 
 from asr_ablations.data import audio, index
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.data.utterance_selection import TOO_SHORT, judge
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import component
 
-LETTERS = Alphabet("abcdefgh ")
+LETTERS = Letters("abcdefgh ")
 SOUND = 0.3 * np.sin(np.arange(16000) / 7)
 
 

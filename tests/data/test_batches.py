@@ -15,17 +15,16 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.dataset import Item, collate
+from asr_ablations.data.datamodule import Item, SpeechData, collate
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.training.assembly import assemble, trainer
 from asr_verdicts.errors import UsageError
 from tests.helpers.interpreter import expect, program
 from tests.helpers.support import REPOSITORY, component, compose, tiny_overrides
 
-LETTERS = Alphabet("abcdefgh ")
+LETTERS = Letters("abcdefgh ")
 
 
 def utterance(id_: str, text: str, seconds: float = 1.0) -> Utterance:

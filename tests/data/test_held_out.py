@@ -12,8 +12,8 @@ import pytest
 import soundfile
 
 from asr_ablations.commands.prepare_corpus import prepare
-from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.held_out import in_training, shares_audio
+from asr_ablations.data.alphabet import Letters
+from asr_ablations.data.description import in_training, shares_audio
 from asr_ablations.data.utterance_selection import complaints, judge, screen
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.comparison import compare
@@ -23,7 +23,7 @@ from asr_verdicts.record import DataRecord, SetContent
 from tests.helpers.invented_records import record, records
 from tests.helpers.support import component, compose
 
-LETTERS = Alphabet("abcdefgh ")
+LETTERS = Letters("abcdefgh ")
 
 
 def utterance(content: str, begin: float, end: float, **more: Any) -> Utterance:

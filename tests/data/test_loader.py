@@ -15,8 +15,7 @@ from torch.utils.data import get_worker_info
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.dataset import read_ahead
+from asr_ablations.data.datamodule import SpeechData, read_ahead
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.training.assembly import assemble, trainer
 from asr_verdicts.errors import UsageError

@@ -20,7 +20,7 @@ from asr_ablations.config.build import build
 from asr_ablations.data import audio, index
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus, name_paths, text_of
-from asr_ablations.data.fingerprint import content_hash, describe_set
+from asr_ablations.data.description import content_hash, describe_set
 from asr_ablations.data.utterance_selection import Screened, judge, select
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.errors import UsageError

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from asr_ablations.evaluation.activations import check_layers, stored_activations
 from asr_ablations.evaluation.evaluate import evaluate
-from asr_ablations.evaluation.log_probs import stored_log_probs
+from asr_ablations.evaluation.outputs import check_layers, stored_activations, stored_log_probs
 from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.errors import UsageError
 from tests.evaluation.test_evaluate import request

@@ -15,8 +15,8 @@ from asr_ablations.components.logger.tensorboard import tensorboard_logger
 from asr_ablations.components.logger.wandb import run_id, wandb_logger
 from asr_ablations.config.compose import compose as compose_file
 from asr_ablations.experiment.finished import find_finished_runs
+from asr_ablations.experiment.fit import log_planned, log_result
 from asr_ablations.experiment.run import set_up
-from asr_ablations.experiment.summary import finish, log_planned, log_result
 from asr_ablations.report.wandb import final_rates, log_afterwards
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.status import DIVERGED
@@ -250,7 +250,7 @@ def test_a_wandb_run_ends_with_the_rates_and_the_exit_code(
     log_planned(logger, PLANNED)
     logger.log_table("transcripts", ["id", "hypothesis"], [["a", "b c"]], step=50)
     log_result(logger, SUMMARY, [])
-    finish(logger, exit_code)
+    logger.finish(exit_code)
     wandb.teardown()  # its service writes the file to the end
     (path,) = record.folder.rglob("*.wandb")
     recorded = read_run(path)
@@ -266,10 +266,7 @@ def test_a_wandb_run_ends_with_the_rates_and_the_exit_code(
 
 
 def test_a_logger_without_an_end_is_left_alone(record: Run) -> None:
-    logger = tensorboard_logger(record)
-    assert not isinstance(logger, (LoggerOfTables, LoggerWithExitCode))
-    finish(logger, 1)
-    finish(None, 1)
+    assert not isinstance(tensorboard_logger(record), (LoggerOfTables, LoggerWithExitCode))
 
 
 def test_tensorboard_has_the_part_in_a_plan_among_its_texts(record: Run) -> None:
@@ -294,7 +291,7 @@ def offline_part(record: Run, *rows: tuple[dict[str, float], int | None]) -> dic
     )
     for metrics, step in rows:
         logger.log_metrics(metrics, step)
-    finish(logger, 0)
+    logger.finish(0)
     wandb.teardown()
     path = max(record.folder.rglob("*.wandb"), key=lambda file: file.stat().st_mtime_ns)
     return read_run(path)

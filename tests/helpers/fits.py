@@ -11,8 +11,7 @@ from pytorch_lightning.loggers import CSVLogger
 
 from asr_ablations.config.build import build
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
-from asr_ablations.training.checkpoints import AtomicCheckpointIO
+from asr_ablations.training.checkpoints import AtomicCheckpointIO, LastCheckpoint, RestoreState
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 from tests.helpers.support import compose, tiny_overrides

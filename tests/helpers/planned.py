@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from asr_ablations.comparison.layouts import lay_out
+from asr_ablations.comparison.folders import lay_out
 from asr_ablations.runs.sweep_history import arm_content
 from asr_verdicts.comparison import Comparison, compare
 from asr_verdicts.design import Options

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from asr_ablations.comparison.seeds_needed import planned_looks
+from asr_ablations.comparison.seed_noise import planned_looks
 from asr_verdicts.arms import Arm
 from asr_verdicts.config import OWN
 from asr_verdicts.decide import Family, decide_all

@@ -12,14 +12,14 @@ import torch
 from omegaconf import OmegaConf
 
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Alphabet, Letters
 from asr_ablations.language_models.model import SPACE
 from asr_ablations.language_models.ngram import Entry, write_arpa
 from asr_ablations.language_models.recurrent import LetterLSTM, save
 from asr_verdicts.errors import UsageError
 from tests.helpers.support import compose
 
-LETTERS = Alphabet("ab ")
+LETTERS = Letters("ab ")
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def _distribution(generator: np.random.Generator, words: list[str]) -> list[floa
 
 def spelled(alphabet: Alphabet, longest: int) -> list[str]:
     """Every word over the letters."""
-    letters = alphabet.characters.replace(" ", "")
+    letters = alphabet.letters.replace(" ", "")
     return ["".join(w) for n in range(1, longest + 1) for w in itertools.product(letters, repeat=n)]
 
 
@@ -68,7 +68,7 @@ def recurrent_model(name: str, letters: str, seed: int = 0) -> Path:
 def models(alphabet: Alphabet, longest: int) -> list[str]:
     """A model of words, one of characters, and a recurrent one."""
     mark = _mark(alphabet, longest)
-    characters = [SPACE if c == " " else c for c in alphabet.characters]
+    characters = [SPACE if c == " " else c for c in alphabet.letters]
     made = [bigrams(f"{mark}.arpa", spelled(alphabet, longest)), bigrams(f"{mark}-characters.arpa", characters)]
     return [*map(str, made), str(recurrent_model(f"{mark}-recurrent", alphabet.letters))]
 
@@ -81,7 +81,7 @@ def lists(alphabet: Alphabet, longest: int) -> list[str]:
 
 
 def _mark(alphabet: Alphabet, longest: int) -> str:
-    return "".join(f"{ord(c):x}" for c in alphabet.characters) + str(longest)
+    return "".join(f"{ord(c):x}" for c in alphabet.letters) + str(longest)
 
 
 FILES = {"lm": models, "words": lists}

@@ -16,10 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 from asr_ablations.commands.make_lm import _fit, make
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
-from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.language_models import lmplz
-from asr_ablations.language_models.lmplz import fit
-from asr_ablations.language_models.model import install, load, load_words, read_words
+from asr_ablations.data.alphabet import Letters
+from asr_ablations.language_models.model import fit, install, load, load_words, read_words
+from asr_ablations.language_models.ngram import find_program
 from asr_ablations.language_models.text import collect
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
@@ -27,7 +26,7 @@ from tests.helpers.archive_server import Server, serving, sha256
 from tests.helpers.small_models import LETTERS, bigrams, decoder
 from tests.helpers.support import CONF, compose, group_options, shared_data, standing_corpus, tiny_overrides
 
-ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
+ENGLISH = Letters("abcdefghijklmnopqrstuvwxyz '")
 
 
 def request(outputs: Path, root: Path | None, *overrides: str) -> DictConfig:
@@ -63,7 +62,7 @@ def test_training_transcripts_make_a_model(tiny_corpus: Path, tmp_path: Path) ->
 
 
 def test_lmplz_makes_the_same_model_and_a_binary(tiny_corpus: Path, tmp_path: Path) -> None:
-    if lmplz.find("lmplz") is None or lmplz.find("build_binary") is None:
+    if find_program("lmplz") is None or find_program("build_binary") is None:
         pytest.skip("no lmplz on the PATH (make lmplz builds it)")
     ours, _ = make_model(tmp_path / "a", tiny_corpus, "lm.program=null")
     theirs, record = make_model(tmp_path / "b", tiny_corpus)
@@ -178,9 +177,9 @@ def test_words_of_a_model_get_the_form_of_transcripts(tmp_path: Path) -> None:
 
 
 def test_a_text_and_a_list_of_words_in_other_forms(tmp_path: Path) -> None:
-    file, polish = tmp_path / "text", Alphabet(" 'aćlźż")
+    file, polish = tmp_path / "text", Letters(" 'aćlźż")
     file.write_text("\ufeff" + unicodedata.normalize("NFD", "ŻA’\u00ad ĆLA\n"), encoding="utf-8")
-    assert collect(standing_corpus(), polish, str(file), []).sentences == [["ża'", "ćla"]]
+    assert collect(standing_corpus(), polish, str(file), [])[0] == [["ża'", "ćla"]]
     file.write_text(unicodedata.normalize("NFD", "ża ćla\n"), encoding="utf-8")
     assert read_words(str(file), polish)[1] == ["ża", "ćla"]
     file.write_bytes("a\nża\n".encode("cp1250"))
@@ -322,4 +321,4 @@ def test_scores_in_the_search_are_kenlms_own(name: str, sentence: str) -> None:
 
 def test_collecting_needs_no_corpus_for_a_text(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("ab a\n")
-    assert collect(standing_corpus(), LETTERS, str(tmp_path / "t"), []).sentences == [["ab", "a"]]
+    assert collect(standing_corpus(), LETTERS, str(tmp_path / "t"), [])[0] == [["ab", "a"]]

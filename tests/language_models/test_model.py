@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr_ablations.language_models import lmplz, model
+from asr_ablations.language_models import model, ngram
 from asr_ablations.language_models.model import read_binary_words
 from asr_ablations.language_models.ngram import Entry, estimate, write_arpa
 from asr_verdicts.errors import UsageError
@@ -61,12 +61,12 @@ def test_as_lmplz(name: str, prune: list[int]) -> None:
 
 @pytest.mark.parametrize(("order", "prune"), [(2, [0, 0]), (4, [0, 0, 0, 0]), (5, [0, 0, 1, 1, 2])])
 def test_as_lmplz_of_this_machine(order: int, prune: list[int], tmp_path: Path) -> None:
-    program = lmplz.find("lmplz")
+    program = ngram.find_program("lmplz")
     if program is None:
         pytest.skip("no lmplz on the PATH (make lmplz builds it)")
     sentences = text(400, 40, seed=order)
     (tmp_path / "text").write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
-    lmplz.lmplz(program, tmp_path / "text", tmp_path / "lm.arpa", order, prune)
+    ngram.run_lmplz(program, tmp_path / "text", tmp_path / "lm.arpa", order, prune)
     same(estimate(sentences, order, prune), tmp_path / "lm.arpa")
 
 
@@ -110,7 +110,7 @@ def test_a_failing_program_is_reported(tmp_path: Path) -> None:
 
     false = subprocess.run(["which", "false"], capture_output=True, text=True, check=True).stdout.strip()
     with pytest.raises(UsageError, match="false failed: exit code 1"):
-        lmplz.binary(Path(false), tmp_path / "a", tmp_path / "b")
+        ngram.run_program(tmp_path / "b", Path(false), tmp_path / "a")
 
 
 BINARIES = sorted((Path(__file__).parent / "kenlm").glob("*.binary"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.language_models.model import RECURRENT
 from asr_ablations.language_models.recurrent import END, LetterLSTM, fit, load, save, train
 from asr_verdicts.errors import UsageError
@@ -79,13 +79,13 @@ def test_lm_makes_one_that_its_decoder_reads(
     assert (record["unit"], record["binary"]) == ("letter", False)
     assert record["fit"]["dev"]["perplexity"] > 1
     assert "decoder=beam_rescored" in capsys.readouterr().out
-    alphabet = Alphabet("abcdefghijklmnopqrstuvwxyz '")
+    alphabet = Letters("abcdefghijklmnopqrstuvwxyz '")
     assert decoder("beam_rescored", alphabet, lm=str(folder)).files == {"lm": folder / RECURRENT}
 
 
 def test_a_model_of_other_letters_is_refused() -> None:
     with pytest.raises(UsageError, match="lacks the letters 'c d' of the alphabet"):
-        decoder("beam_rescored", Alphabet("abcd "), lm=str(recurrent_model("of-two", "ab ")))
+        decoder("beam_rescored", Letters("abcd "), lm=str(recurrent_model("of-two", "ab ")))
 
 
 class Executed:

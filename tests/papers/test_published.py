@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from asr_ablations.tools.files import REPOSITORY
-from asr_benchmarks.lstm.published import RATIOS, Ratio
+from asr_benchmarks.lstm.speed import RATIOS, Ratio
 from asr_benchmarks.platform.platform import read_published_tables
 from asr_benchmarks.tables import published
 from publish.claims import parse_commentary

@@ -18,7 +18,7 @@ import soundfile
 
 from asr_ablations.report.figures import write_figures
 from asr_ablations.report.inspection import recording, worst
-from asr_ablations.report.page import content, embedded, render, write_page
+from asr_ablations.report.page import embedded, render, write_page
 from asr_ablations.report.training_report import report_comparison
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.record import Record, SetResult
@@ -182,15 +182,6 @@ def test_recordings_keep_to_their_share_of_the_page(handmade: Comparison, monkey
     address = worst(handmade)[0]["audio"]
     monkeypatch.setattr("asr_ablations.report.inspection.AUDIO_BYTES", int(2.5 * len(address)))
     assert sum(bool(shown["audio"]) for shown in worst(handmade)) == 2
-
-
-def section(compared: Comparison, heading: str) -> dict[str, Any]:
-    return next(each for each in content(report_comparison(compared))["sections"] if each["heading"] == heading)
-
-
-def test_environments_that_are_the_same_are_shown_once(handmade: Comparison) -> None:
-    (runs,) = [row for row in section(handmade, "Environment")["rows"] if row[0] == "runs"]
-    assert [len(cell.split(", ")) for cell in runs[1:]] == [9]
 
 
 OPTIONS = [

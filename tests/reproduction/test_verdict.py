@@ -13,8 +13,13 @@ import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asr_ablations.reproduction.reproduce import announce, checked_out, load_original, open_attempt
-from asr_ablations.reproduction.variation import TRUSTED_VARIABLES, read_environment_only
+from asr_ablations.reproduction.reproduce import (
+    announce,
+    checked_out,
+    load_original,
+    open_attempt,
+    restrict_environment,
+)
 from asr_ablations.reproduction.verdict import (
     ANY_ORDER,
     CANNOT_TELL,
@@ -33,10 +38,9 @@ from asr_ablations.reproduction.verdict import (
     judge,
     measure_noise,
     noise_line,
+    weights_hash,
 )
-from asr_ablations.runs.checkpoint import weights_hash
 from asr_ablations.runs.environment import commit
-from asr_ablations.runs.layout import last_checkpoint
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.records import load, read_run
 from asr_ablations.tools.files import read_json
@@ -196,7 +200,7 @@ def test_the_hash_of_the_weights_sees_one_bit_and_no_order(dtype: torch.dtype, t
     for number, case in enumerate(cases):
         (tmp_path / str(number)).mkdir()
         checkpoint(case)(tmp_path / str(number))
-    hashes = [weights_hash(last_checkpoint(tmp_path / str(number))) for number in range(len(cases))]
+    hashes = [weights_hash(tmp_path / str(number)) for number in range(len(cases))]
     assert hashes[0] == hashes[1]
     assert len({*hashes}) == 3
 
@@ -463,7 +467,7 @@ def test_a_folder_of_configs_that_a_record_names_reads_no_variable_of_the_users(
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
     node = OmegaConf.create({"question": "${oc.env:MY_TOKEN,none}", "root": "${oc.env:HOME}"})
-    with read_environment_only(TRUSTED_VARIABLES):
+    with restrict_environment():
         assert node.root == os.environ["HOME"]
         with pytest.raises(OmegaConfBaseException, match="MY_TOKEN") as refused:
             OmegaConf.resolve(node)

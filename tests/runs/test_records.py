@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from asr_ablations.comparison.folders import SweepsBeside
 from asr_ablations.comparison.time_to_accuracy import validation_values
 from asr_ablations.reproduction.reproduce import load_original
 from asr_ablations.runs.identity import BEHAVIOUR
@@ -19,7 +20,6 @@ from asr_ablations.runs.lease import Lease
 from asr_ablations.runs.process import load_frozen
 from asr_ablations.runs.reader import UnreadableFileError, read_config
 from asr_ablations.runs.records import CHANGED, EDITED, RENAMED, damage, load, read_run
-from asr_ablations.runs.seed_noise import seed_noise
 from asr_ablations.runs.status import fate_of, why_unfinished
 from asr_ablations.sweep.manifest import write_manifest
 from asr_verdicts.errors import UsageError
@@ -402,7 +402,7 @@ def test_deviations_are_pooled_over_the_arms_of_other_sweeps(tmp_path: Path, lik
         run_with(tmp_path, wer, "rnn=lstm", f"seed={seed}", sweep="a")
     for seed, wer in enumerate((0.30, 0.32)):
         run_with(tmp_path, wer, "rnn=gru", f"seed={seed}", sweep="b")
-    noise = seed_noise(tmp_path, like, "test", "wer")
+    noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
     assert noise == SeedNoise(pytest.approx((0.0004 / 3) ** 0.5), noise.mean, runs=5, arms=2, sweeps=2)  # type: ignore[arg-type]
 
 
@@ -410,7 +410,7 @@ def test_an_arm_goes_on_in_another_sweep_and_the_same_run_counts_once(tmp_path: 
     run_with(tmp_path, 0.19, "seed=0", sweep="a")
     run_with(tmp_path, 0.21, "seed=1", sweep="b")
     run_with(tmp_path, 0.21, "seed=1", sweep="c")
-    noise = seed_noise(tmp_path, like, "test", "wer")
+    noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
     assert noise == SeedNoise(pytest.approx(0.0002**0.5), noise.mean, runs=2, arms=1, sweeps=2)  # type: ignore[arg-type]
 
 
@@ -426,13 +426,13 @@ def test_what_is_not_the_same_is_no_noise(other: dict[str, Any], tmp_path: Path,
     run_with(tmp_path, 0.19, "seed=0", sweep="a")
     run_with(tmp_path, 0.29, "seed=1", **{"sweep": "a", **other})
     run_with(tmp_path, 0.39, "seed=2", "dropout=0.5", sweep="a")
-    assert seed_noise(tmp_path, like, "test", "wer") is None
+    assert SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer") is None
 
 
 def test_seeds_that_agree_do_not_prove_that_nothing_moves(tmp_path: Path, like: Record) -> None:
     for seed in (0, 1):
         run_with(tmp_path, 0.2, f"seed={seed}", sweep="a")
-    noise = seed_noise(tmp_path, like, "test", "wer")
+    noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
     assert noise is not None
     assert noise.deviation == pytest.approx(1 / like.summary.sets["test"].words / 12**0.5)
 
@@ -442,11 +442,11 @@ def test_damaged_runs_are_passed_over(tmp_path: Path, like: Record) -> None:
         run_with(tmp_path, 0.2 + 0.02 * seed, f"seed={seed}", sweep="a")
     for number, name in enumerate(("summary.json", "config.yaml", "status.json", "data.json")):
         (run_with(tmp_path, 0.9, f"seed={2 + number}", sweep="a") / name).write_text("{")
-    noise = seed_noise(tmp_path, like, "test", "wer")
+    noise = SweepsBeside(like.folder.parent).seed_noise(like, "test", "wer")
     assert noise is not None
     assert (noise.runs, noise.deviation) == (2, pytest.approx(0.0002**0.5))
 
 
 def test_without_a_hash_of_the_data_nothing_is_known(tmp_path: Path, like: Record) -> None:
-    assert seed_noise(tmp_path, like, "other-set", "wer") is None
-    assert seed_noise(tmp_path / "absent", like, "test", "wer") is None
+    assert SweepsBeside(like.folder.parent).seed_noise(like, "other-set", "wer") is None
+    assert SweepsBeside(tmp_path / "absent" / "new").seed_noise(like, "test", "wer") is None

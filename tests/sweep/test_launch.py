@@ -17,13 +17,12 @@ from asr_ablations.runs.reader import read_sweep
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED, RUNNING
 from asr_ablations.runs.sweep_history import declared, launches, newest_declaration
 from asr_ablations.sweep.arm import ELSEWHERE, STOPPED, FrozenArm, State
-from asr_ablations.sweep.gpu_slots import Slots, machine_slots
 from asr_ablations.sweep.launch import WORST, ArmsFailedError, objective, report_unfinished, run
-from asr_ablations.sweep.launch_arm import Machine
 from asr_ablations.sweep.live import LiveArms, print_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.plan import Cost, memory_warning
 from asr_ablations.sweep.runner import Runner
+from asr_ablations.sweep.this_machine import Machine, Slots, machine_slots
 from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError
 from tests.helpers.run_folders import write_run
@@ -168,7 +167,7 @@ def arms(*needed: tuple[int | None, int]) -> list[FrozenArm]:
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Eight cores with 64 GiB of free memory, without GPUs."""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
-    monkeypatch.setattr("asr_ablations.sweep.gpu_slots.available_memory", lambda: 64 * 2**30)
+    monkeypatch.setattr("asr_ablations.sweep.this_machine.available_memory", lambda: 64 * 2**30)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     return monkeypatch
@@ -199,7 +198,7 @@ def test_arms_on_a_cpu_are_as_many_as_the_memory_takes(
     machine: pytest.MonkeyPatch, gibibytes: float | None, jobs: int
 ) -> None:
     free = None if gibibytes is None else int(gibibytes * 2**30)
-    machine.setattr("asr_ablations.sweep.gpu_slots.available_memory", lambda: free)
+    machine.setattr("asr_ablations.sweep.this_machine.available_memory", lambda: free)
     assert machine_slots(None, 1, arms((0, 1))).jobs == jobs
 
 
@@ -222,7 +221,7 @@ def test_arms_share_a_gpu_as_far_as_its_memory_and_the_cores_go(
     machine: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The costs of arms come from a table in place of a GPU; what is made of them is the whole of per_gpu=auto."""
-    module = "asr_ablations.sweep.gpu_slots"
+    module = "asr_ablations.sweep.this_machine"
     machine.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     machine.setattr(f"{module}._fits", {})
     machine.setattr(f"{module}.gpu_memory", lambda: 80 * 2**30)

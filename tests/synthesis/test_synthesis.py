@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.config.resolvers import alphabets
-from asr_ablations.synthesis import recordings, speakers
+from asr_ablations.config.compose import alphabets
+from asr_ablations.synthesis import speakers
+from asr_ablations.synthesis.corpus import Request, SpeakerJob, utterances
 from asr_ablations.synthesis.languages import codes, load_language
 from asr_ablations.synthesis.languages import en as english
 from asr_ablations.synthesis.languages import pl as polish
-from asr_ablations.synthesis.recordings import SpeakerJob, utterances
-from asr_ablations.synthesis.request import SPLITS, Request
 from asr_ablations.synthesis.sentences import (
     LENGTHS,
     MINIMUM_WORDS,
@@ -27,6 +26,7 @@ from asr_ablations.synthesis.sentences import (
     ranking,
     vocabulary,
 )
+from asr_ablations.synthesis.speakers import SPLITS
 from asr_ablations.tools.files import CONF
 
 LEAST_WORDS = {"en": 3000, "pl": 1500}
@@ -44,10 +44,10 @@ def letters(language: str) -> set[str]:
 
 def test_speech_does_not_depend_on_what_was_spoken_before():
     first = ("the old man walked home", "en-us+m3", 160, 50, 50)
-    alone = recordings.synthesize(*first)
+    alone = speakers.synthesize(*first)
     for text, voice in [("seven apples", "en-gb-scotland+f2"), ("dzień dobry", "pl+klatt4"), ("no", "en-us+m3")]:
-        recordings.synthesize(text, voice, 200, 70, 20, 2)
-    assert np.array_equal(alone, recordings.synthesize(*first))
+        speakers.synthesize(text, voice, 200, 70, 20, 2)
+    assert np.array_equal(alone, speakers.synthesize(*first))
 
 
 @pytest.mark.parametrize(
@@ -56,29 +56,29 @@ def test_speech_does_not_depend_on_what_was_spoken_before():
 def test_every_parameter_changes_the_speech(change):
     base = {"voice": "en-us+m1", "rate": 150, "pitch": 50, "pitch_range": 50, "word_gap": 0}
     assert not np.array_equal(
-        recordings.synthesize("one two three", **base), recordings.synthesize("one two three", **base | change)
+        speakers.synthesize("one two three", **base), speakers.synthesize("one two three", **base | change)
     )
 
 
 def test_a_signal_while_a_word_is_spoken_ends_it_and_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception in what espeak-ng calls would be ignored, and the sound incomplete."""
-    taken, read = [], recordings.ctypes.string_at
+    taken, read = [], speakers.ctypes.string_at
 
     def interrupted(*place):
         signal.raise_signal(signal.SIGINT)
         taken.append(place)
         return read(*place)
 
-    monkeypatch.setattr(recordings.ctypes, "string_at", interrupted)
+    monkeypatch.setattr(speakers.ctypes, "string_at", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        recordings.synthesize("hello", "en-us", 160, 50, 50)
+        speakers.synthesize("hello", "en-us", 160, 50, 50)
     assert taken
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_refusal_names_text_and_voice():
     with pytest.raises(RuntimeError, match=r"'good day'.*'nowhere'"):
-        recordings.synthesize("good day", "nowhere", 150, 50, 50)
+        speakers.synthesize("good day", "nowhere", 150, 50, 50)
 
 
 def test_every_voice_of_the_tables_exists():
@@ -89,7 +89,7 @@ def test_every_voice_of_the_tables_exists():
     named = speakers.VARIANTS.split()
     assert available.issuperset(named)
     for accent in {accent for code in codes() for kind in load_language(code).accents.values() for accent in kind}:
-        assert len(recordings.synthesize("no", accent, 150, 50, 50)) > 0
+        assert len(speakers.synthesize("no", accent, 150, 50, 50)) > 0
 
 
 # words and sentences
@@ -202,7 +202,7 @@ def test_no_variant_of_a_held_out_speaker_trains(language: str, seed: int) -> No
 
 def spectrum(voice: str, text: str) -> np.ndarray:
     """Means and deviations over time of the energies in bands, dB, of a text that a voice speaks in one way."""
-    speech = recordings.synthesize(text, voice, 160, 50, 50).astype(float)
+    speech = speakers.synthesize(text, voice, 160, 50, 50).astype(float)
     frames = np.lib.stride_tricks.sliding_window_view(speech, 512)[::220] * np.hanning(512)
     power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
     edges = np.unique(np.round(np.geomspace(3, 256, 30)).astype(int))

@@ -16,8 +16,7 @@ from asr_ablations.config.plain_keys import PRECISIONS
 from asr_ablations.data.batch import Batch
 from asr_ablations.experiment.utterances import transcribe_set
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.master_weights import sixteen_bit_copies
-from asr_ablations.training.precision import lightning_precision, notice, set_tf32
+from asr_ablations.training.precision import copies_in, notice, set_tf32, trainer_options
 from tests.helpers.fits import SMALL, fit, same
 from tests.helpers.ranks import run_ranks
 from tests.helpers.support import REPOSITORY, compose, tiny_overrides
@@ -151,7 +150,7 @@ def test_copies_are_the_weights_rounded_and_gradients_reach_the_weights() -> Non
     model = nn.Sequential(nn.Linear(3, 4), nn.LSTM(4, 2, batch_first=True))
     originals = dict(model.named_parameters())
     x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
-    with sixteen_bit_copies(model):
+    with copies_in(torch.bfloat16, model):
         copies = dict(model.named_parameters())
         assert all(torch.equal(copies[name], weights.bfloat16()) for name, weights in originals.items())
         output, _ = model(x.bfloat16())
@@ -174,6 +173,7 @@ def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path,
     assert {t.dtype for t in kept} == {torch.float32}
 
 
+@pytest.mark.filterwarnings("ignore:torch.cuda.amp.GradScaler is enabled")  # the machine may have no GPU
 @pytest.mark.parametrize(
     ("precision", "cpu", "gpu"),
     [
@@ -183,7 +183,9 @@ def test_an_average_of_sixteen_bit_weights_is_kept_in_float32(tiny_corpus: Path,
     ],
 )
 def test_names_that_are_recorded(precision: int | str, cpu: str, gpu: str) -> None:
-    assert (lightning_precision(precision, 0), lightning_precision(precision, 1)) == (cpu, gpu)
+    options = [trainer_options(precision, devices) for devices in (0, 1)]
+    names = [option["plugins"][0].precision if "plugins" in option else option["precision"] for option in options]
+    assert names == [cpu, gpu]
     message = notice(precision, False, 0)
     assert (message is None) == (precision == 32)
     assert message is None or message.startswith(f"precision={precision} ")

@@ -15,16 +15,14 @@ from pytorch_lightning.plugins import MixedPrecision
 from torch import nn
 
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.batch import Batch
 from asr_ablations.training import assembly
-from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.callbacks.step_losses import StepLosses
+from asr_ablations.training.assembly import FUSED, assemble, build_optimizer, trainer
+from asr_ablations.training.callbacks.tables import StepLosses
 from asr_ablations.training.model_summary import draw_model
-from asr_ablations.training.optimizer_steps import FUSED, DeviceScaler, build_optimizer
-from asr_ablations.training.precision import Scaled
-from asr_ablations.training.task import CTCTask
-from asr_ablations.training.utterance_chunks import Chunks
+from asr_ablations.training.precision import DeviceScaler, Scaled
+from asr_ablations.training.task import Chunks, CTCTask
 from asr_verdicts.errors import UsageError
 from tests.helpers.fits import fit
 from tests.helpers.support import component, compose, group_options, standing_corpus, tiny_overrides
@@ -353,7 +351,7 @@ def test_a_drawing_can_be_read_by_a_person() -> None:
     assert len(starts) == len(ends) == 1
 
 
-ALPHABET = Alphabet("abc ")
+ALPHABET = Letters("abc ")
 TEXTS = ["abc cab", "a", "bb"]
 LENGTHS = torch.tensor([230, 40, 0])
 

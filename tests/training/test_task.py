@@ -23,8 +23,7 @@ from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.training.assembly import assemble, trainer
-from asr_ablations.training.error_rates import ErrorRate, errors_over_longer
-from asr_ablations.training.task import CTCTask
+from asr_ablations.training.task import CTCTask, ErrorRate, errors_over_longer
 from asr_verdicts.error_counts import character_errors, word_errors
 from tests.helpers.support import compose, standing_corpus, tiny_overrides
 
@@ -259,7 +258,7 @@ def test_a_checkpoint_holds_nothing_but_data_and_gives_the_weights_back(fitted: 
     other.on_load_checkpoint(checkpoint)
     other.load_state_dict(checkpoint["state_dict"])
     assert torch.equal(weights(other), weights(fitted.task))
-    assert checkpoint["alphabet"] == "abcdefghijklmnopqrstuvwxyz '"
+    assert checkpoint["alphabet"] == {"characters": "abcdefghijklmnopqrstuvwxyz '", "separation": ""}
 
 
 def test_a_checkpoint_of_another_alphabet_is_refused(fitted: Fitted) -> None:

@@ -1,7 +1,7 @@
 """The commands that src/*.py run.
 
-Lightning needs torchmetrics, which imports scipy.signal and matplotlib if they are installed, for audio metrics and
-plots that nothing here uses. Without them, importing Lightning takes a quarter less time.
+This file makes the import of Lightning a quarter faster. Lightning imports torchmetrics, which imports scipy.signal and
+matplotlib if they are installed, but no command uses its audio metrics and plots. So these packages are hidden from it.
 """
 
 from importlib.metadata import PackageNotFoundError
@@ -18,6 +18,6 @@ def _version_of_others(distribution_name: str) -> str:
     return _version(distribution_name)
 
 
-# before the first import of Lightning, in whichever module
+# this must happen before any module imports Lightning
 imports.find_spec = lambda name, package=None: None if name in UNUSED else _find_spec(name, package)
 imports._version = _version_of_others

@@ -1,4 +1,4 @@
-"""Check an option against the contract of its group: its signatures, and a whole model's promises on noise."""
+"""Check an option against the contract of its group: its signatures, and the behaviour of a model that uses it."""
 
 import inspect
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from asr_ablations.training.task import CTCTask
 from asr_verdicts.errors import UsageError
 
 PRODUCTS = {"norm": (Norm, ([4],)), "rnn": (Recurrent, (3, 4))}
-"""By group: the contract of a factory's product, and arguments for the factory."""
+"""Groups whose options are factories: the contract of the product, and example arguments for the factory."""
 SAMPLES = (16_000, 0, 1, 9_600)
-"""Samples of the noise utterances: a long one, an empty one, one shorter than a frame, and one that needs padding."""
+"""Samples of each noise utterance: a long one, an empty one, one shorter than a frame, and one that needs padding."""
 TOLERANCE = 1e-4
 
 
 def check(cfg: DictConfig, words: list[str]) -> None:
-    """Print which promises the options among the words keep. Raise UsageError if one is broken."""
+    """Print which promises of their contracts the typed options keep. Raise UsageError if one is broken."""
     chosen = {word.lstrip("+").partition("=")[0]: word for word in words}
     options = {group: word for group, word in chosen.items() if group in CONTRACTS.keys() & cfg.keys()}
     if not options:
@@ -38,7 +38,7 @@ def check(cfg: DictConfig, words: list[str]) -> None:
         broken += len(differences)
         kept = [] if differences else [f"kept    {group}: signatures match {CONTRACTS[group].rpartition('.')[2]}"]
         print(*kept, *(f"broken  {group}: {difference}" for difference in differences), sep="\n")
-    if not broken:  # an option with wrong signatures cannot be tried
+    if not broken:  # with wrong signatures the calls below would fail
         task, _ = assemble(cfg, build(cfg.data))
         for promise, find_fault in PROMISES:
             try:
@@ -53,7 +53,7 @@ def check(cfg: DictConfig, words: list[str]) -> None:
 
 def _compare_signatures(cfg: DictConfig, group: str) -> list[str]:
     node = cfg[group]
-    if node is None or group == "model":  # the promises build the model with its parts
+    if node is None or group == "model":  # a model is checked below, together with its parts
         return []
     subject, expected = build(node), get_object(CONTRACTS[group])
     if not getattr(expected, "_is_protocol", False):
@@ -108,7 +108,7 @@ def _check_gradients(task: CTCTask) -> str | None:
     task.train()
     task.zero_grad()
     task.loss.prepare({}, torch.device("cpu"))
-    loss = task.scored(replace(_make_noise(), targets=targets, target_lengths=lengths, ids=["a", "b", "c", "d"])).loss
+    loss = task.scored(replace(_make_noise(), targets=targets, target_lengths=lengths, ids=["a", "b", "c", "d"])).total
     if not loss.isfinite():
         return f"the loss is {loss.item()}"
     loss.backward()
@@ -152,7 +152,7 @@ PROMISES: tuple[tuple[str, Callable[[CTCTask], str | None]], ...] = (
 
 
 def find_function(subject: Any, name: str) -> Any:
-    """Return the function behind a member; for a module's `__call__` this is `forward`."""
+    """Return the function behind a member, or None without one. For `__call__` of an nn.Module this is `forward`."""
     if name != "__call__":
         return getattr(subject, name, None)
     kind = subject if isinstance(subject, type) else type(subject)
@@ -160,7 +160,7 @@ def find_function(subject: Any, name: str) -> Any:
         return subject.forward
     if not any("__call__" in vars(base) for base in kind.__mro__):
         return None
-    return subject.__call__ if kind is subject else subject  # calling a class itself would build an object
+    return subject.__call__ if kind is subject else subject  # subject(...) of a class would build an object
 
 
 def parameters(function: Any) -> list[inspect.Parameter]:
@@ -168,7 +168,7 @@ def parameters(function: Any) -> list[inspect.Parameter]:
 
 
 def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
-    """Explain why a function cannot be called as a contract demands; return None if it can."""
+    """Return why a function cannot be called as its contract demands, or None if it can."""
     actual, wanted = parameters(function), parameters(expected)
     in_place = [p for p in wanted if p.kind is p.POSITIONAL_ONLY]
     by_name = [p.name for p in wanted if p.kind is not p.POSITIONAL_ONLY]
@@ -183,13 +183,13 @@ def mismatch(function: Any, expected: Callable[..., Any]) -> str | None:
 
 
 def faults(subject: Any, protocol: type) -> list[str]:
-    """List the members of a contract that a subject, an object or a class, does not fulfil."""
+    """List the members of a contract that an object or a class lacks, or has with a wrong signature."""
     lines = []
     for name in sorted(vars(protocol).keys() | vars(protocol).get("__annotations__", {}).keys()):
         if name.startswith("_") and name != "__call__":
             continue
         expected = vars(protocol).get(name)
-        if not inspect.isfunction(expected):  # data, which an object has and a class need not have
+        if not inspect.isfunction(expected):  # an attribute, which a class gets only in its objects
             lines += [] if hasattr(subject, name) or isinstance(subject, type) else [f"has no {name}"]
         elif (function := find_function(subject, name)) is None:
             lines.append(f"has no {name}{inspect.signature(expected)}")

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 2 for a user's mistake and for arms that must not be compared."""
+    """Run the command and return its exit code: 2 for a user's mistake, or for arms that must not be compared."""
     options = parser().parse_args(arguments)
     return exit_code(lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.figures:  # wrong names are refused before a look at the runs is recorded
+    if options.figures:  # refuse wrong names before a look at the runs is recorded
         from asr_ablations.report.figures import check_figures
 
         check_figures(options.figures)
@@ -63,14 +63,14 @@ def parser() -> argparse.ArgumentParser:
     )
     add_answer_options(arguments, "<first folder>/comparison")
     arguments.add_argument(
-        "--allow", action="append", default=[], metavar="KEY", help="another key or group that may differ"
+        "--allow", action="append", default=[], metavar="KEY", help="another key or group in which runs may differ"
     )
     arguments.add_argument(
         "--target",
         action="append",
         type=float,
         default=[],
-        help="rate (0.2 is 20 %%) or loss (nats) to reach, to compare the times to it",
+        help="rate (0.2 is 20 %%) or loss (nats) as a target, to compare the times to reach it",
     )
     arguments.add_argument("--no-page", action="store_true", help="write no page, and only the figures of --figures")
     arguments.add_argument(
@@ -78,11 +78,11 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         type=lambda names: names.split(","),
         metavar="NAME,…",
-        help="only these figures, such as differences,wer_by_epoch (default: all)",
+        help="draw only these figures, such as differences,wer_by_epoch (default: all)",
     )
     project = os.environ.get("WANDB_PROJECT") or "asr-ablations"
     arguments.add_argument(
-        "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log tables and page to W&B"
+        "--wandb-log", metavar="PROJECT", nargs="?", const=project, help="log the tables and the page to W&B"
     )
     add_text_options(arguments.add_argument_group("hypotheses of any toolkit, NAME=[SET:]FILE (docs/verdicts.md)"))
     return arguments
@@ -92,11 +92,11 @@ HYPOTHESIS_OPTIONS = (
     "references", "format", "columns", "speaker_of", "utt2spk", "normalise", "language", "drop", "missing", "seeds",
     "looks", "margin",
 )  # fmt: skip
-"""Options that apply to hypotheses only."""
+"""Options that apply only to hypotheses."""
 
 
 def _compare_benchmarks(options: argparse.Namespace) -> bool:
-    """Compare the results of benchmarks; return whether the folders have any."""
+    """Return whether the folders have results of benchmarks; if so, compare them."""
     from asr_benchmarks.tables import compare_results, results
 
     paths = [Path(folder) for folder in options.folders if not folder.startswith("wandb=")]
@@ -107,7 +107,7 @@ def _compare_benchmarks(options: argparse.Namespace) -> bool:
 
 
 def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[Comparison, Path]":
-    """Compare systems by their hypotheses; return the comparison and the folder for its files."""
+    """Compare systems by their hypotheses. Return the comparison and the folder for its files."""
     from asr_verdicts.cli import compare_given
 
     if others := [word for word in options.folders if word not in systems]:
@@ -123,8 +123,7 @@ def _compare_systems(options: argparse.Namespace, systems: list[str]) -> "tuple[
 
 
 def write_comparison(options: argparse.Namespace) -> int:
-    from asr_ablations.comparison.folders import compare_folders, with_warnings
-    from asr_ablations.comparison.layouts import lay_out
+    from asr_ablations.comparison.folders import compare_folders, lay_out, with_warnings
     from asr_verdicts.comparison import compare
     from asr_verdicts.design import Options
 
@@ -169,7 +168,7 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 
         with waiting("drawing utterances"):
             inspected, pictures = inspect_single(comparison, folder)
-        written += [*pictures, *write_page(report, folder, drawn, inspected)]
+        written += [*pictures, *write_page(report, folder, [*drawn, *pictures], inspected)]
     print_files(written, folder)
     if options.wandb_log:
         from asr_ablations.report.wandb import log_comparison
@@ -179,13 +178,16 @@ def write_report(options: argparse.Namespace, comparison: "Comparison", folder: 
 
 
 def inspect_single(comparison: "Comparison", folder: Path) -> "tuple[list[Inspected], list[Path]]":
-    """Draw utterances of a single run, passed through its model. Without model or audio, or for several runs: none."""
+    """Pass a few utterances of a single run through its model and draw them. Return the utterances and the files.
+
+    Both are empty for several runs, and if the model or the audio is missing.
+    """
     if len(comparison.runs) != 1 or not comparison.runs[0].utterances:
         return [], []
-    from asr_ablations.config.resolvers import look_up_in
+    from asr_ablations.config.compose import look_up_in
     from asr_ablations.report.inspection import draw_inspected, inspect
 
-    look_up_in(CONF)  # today's conf/ completes a run's config
+    look_up_in(CONF)  # a config that lacks a key of today gets its value from conf/
     try:
         inspected = inspect(comparison.runs[0], comparison.sets)
     except (UsageError, OSError, ValueError) as error:

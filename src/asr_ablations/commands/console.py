@@ -1,4 +1,4 @@
-"""The installed package's command: `asr-ablations train rnn=gru` runs `python src/train.py rnn=gru`."""
+"""The command `asr-ablations` of the installed package: `asr-ablations train …` runs `python src/train.py …`."""
 
 import ast
 import itertools
@@ -12,12 +12,12 @@ from asr_ablations.tools.files import REPOSITORY, SCRIPTS, version
 
 
 def as_folder(word: str) -> str:
-    """Take a folder as it is typed: alone, or after run= as in the commands with Hydra."""
+    """Remove a leading run= from a folder, so that all commands accept a folder in the same form."""
     return word.removeprefix("run=")
 
 
 def exit_code(work: Callable[[], int]) -> int:
-    """Call `work`; return its exit code, or the code of the error that ended it."""
+    """Call `work` and return its exit code. Report an exception on one line and return the code for it."""
     prepare_command()
     try:
         return work()
@@ -26,7 +26,7 @@ def exit_code(work: Callable[[], int]) -> int:
 
 
 def main() -> int:
-    """Run the script that the first word names, as if started directly, because its arms start it again."""
+    """Run the script that the first word names as if it had been started directly, because arms start it again."""
     name, *arguments = sys.argv[1:] or ["--help"]
     script = SCRIPTS / f"{name}.py"
     if name in ("-h", "--help", "--version"):
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _resolve_sweeps(arguments: Sequence[str]) -> list[str]:
-    """Make `-cd sweeps` mean the sweeps of this package if there is no such folder."""
+    """Let a folder such as `-cd sweeps` mean the one of this package if the current folder does not have it."""
     words = list(arguments)
     for place, (option, folder) in enumerate(itertools.pairwise(words), 1):
         if option in ("-cd", "--config-dir") and not Path(folder).is_dir() and (REPOSITORY / folder).is_dir():

@@ -1,4 +1,4 @@
-"""The commands on Hydra configs other than train. Torch is imported only when there is work to do."""
+"""The commands with Hydra configs except train. They import torch only when there is work to do."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from asr_ablations.evaluation.request import check_requests
 from asr_serving.requests import check_export, check_transcription
 
 if TYPE_CHECKING:
-    from asr_ablations.evaluation.record import Evaluation
+    from asr_ablations.evaluation.evaluate import Evaluation
 
 
 @entry("benchmarks")
@@ -31,7 +31,7 @@ def evaluate_runs(cfg: DictConfig | list[DictConfig]) -> object:
 
 
 def log(evaluations: "Sequence[Evaluation]") -> None:
-    """Log evaluations to W&B next to their runs, if these were logged there."""
+    """Log evaluations to W&B in the group of their run, if the run was logged to W&B."""
     from asr_ablations.report.wandb import final_rates, log_afterwards
 
     later = {

@@ -1,4 +1,4 @@
-"""Make a language model in a separate folder, with a record of its sources."""
+"""Make a language model in a run folder, with a record of the texts it was made from."""
 
 from pathlib import Path
 
@@ -9,9 +9,8 @@ from asr_ablations.config.build import build
 from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.language_models import lmplz
-from asr_ablations.language_models.lmplz import Fit, fit
-from asr_ablations.language_models.model import ARPA, BINARY, RECORD, RECURRENT, load
+from asr_ablations.language_models.model import ARPA, BINARY, RECORD, RECURRENT, Fit, fit, load
+from asr_ablations.language_models.ngram import find_program, run_program
 from asr_ablations.language_models.text import transcripts
 from asr_ablations.runs.folder import Run
 from asr_ablations.tools.files import format_override, typed
@@ -20,7 +19,7 @@ from asr_verdicts.terminal import console
 
 
 def make(cfg: DictConfig) -> Path:
-    """Make a model and return its folder; lm.json records its sources and its fit. Raise UsageError for mistakes."""
+    """Make a language model and return its folder, where lm.json records its sources and its perplexities."""
     check(cfg)
     source, corpus = build(cfg.lm), build(cfg.data)
     alphabet = build(cfg.alphabet)(corpus)
@@ -37,16 +36,16 @@ def make(cfg: DictConfig) -> Path:
 
 
 def _write_binary(folder: Path) -> bool:
-    program = lmplz.find("build_binary")
+    program = find_program("build_binary")
     if program is None:
-        print("no build_binary on the PATH (make lmplz builds it): the ARPA file is used, which loads more slowly")
+        print("build_binary is not on the PATH (make lmplz builds it): decoders load the ARPA file, which is slower")
         return False
-    lmplz.binary(program, folder / ARPA, folder / BINARY)
+    run_program(folder / BINARY, program, folder / ARPA)
     return True
 
 
 def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
-    """Return the model's fit to each development set; empty if the corpus is neither at hand nor needed."""
+    """Return the fit of the model to each validation set. Empty without a corpus, which only some sources need."""
     if corpus.root is None:
         return {}
     corpus.prepare()
@@ -57,13 +56,13 @@ def _fit(corpus: Corpus, folder: Path, unit: str) -> dict[str, Fit]:
         model, _ = recurrent.load(str(folder))
         return {name: recurrent.fit(model, sentences) for name, sentences in sets.items()}
     ngrams = load(str(folder)).ngrams
-    if ngrams.score("<unk>", bos=False, eos=False) <= -100:  # KenLM's score without <unk>
+    if ngrams.score("<unk>", bos=False, eos=False) <= -100:  # KenLM's score for a missing <unk>
         print("the model has no <unk>: the perplexity counts unknown words with a probability of 1e-100")
     return {name: fit(ngrams, sentences, unit) for name, sentences in sets.items()}
 
 
 DECODERS = {"word": "beam_lm", "character": "beam_charlm", "letter": "beam_rescored"}
-"""The decoder for a language model, by the model's unit."""
+"""The decoder to propose for a language model, by the unit of the model."""
 
 
 def _print(content: Json, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Write the two files of your own variant, Python and yaml, as a copy of an existing option.
+"""Write the two files of your own variant, in Python and yaml, as copies of those of an existing option.
 
 asr-ablations new rnn mine                  variants/rnn/mine.py and conf/rnn/mine.yaml in this folder, for -cd conf
 asr-ablations new rnn mine --like min_gru   as a copy of this option
@@ -16,11 +16,11 @@ from asr_ablations.tools.files import CARRIED, CONF, PACKAGE, REPOSITORY, SOURCE
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import write
 
-OTHERS = ("benchmark", "recipe")  # groups without components
+OTHERS = ("benchmark", "recipe")  # groups whose options are not components
 OURS = "asr_ablations.components."
 NATIVE = "native_cell"
-"""A method that the native library uses instead of `forward`: changes to a copied `forward` would do nothing."""
-USER_PACKAGE = "variants"  # the package of a user's classes, next to conf/
+"""Method that the native library calls instead of `forward`, so that changes to a copied `forward` have no effect."""
+USER_PACKAGE = "variants"  # package for the user's classes, next to the user's conf/
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,14 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("group", help="a folder of conf/, such as rnn")
-    arguments.add_argument("name", help="name of the new option, in lower case, to choose it as rnn=<name>")
-    arguments.add_argument("--like", metavar="OPTION", help="option to copy (default: the shortest)")
+    arguments.add_argument("group", help="group of the option: a folder of conf/, such as rnn")
+    arguments.add_argument("name", help="name of the new option in lower case, chosen with rnn=<name>")
+    arguments.add_argument("--like", metavar="OPTION", help="option to copy (default: the one with the shortest code)")
     return arguments
 
 
 def new(group: str, name: str, like: str | None) -> int:
-    """Write the files and print the next steps. Raise UsageError if the name is taken or not in lower case."""
+    """Write the files and print the next steps. Raise UsageError if the name is taken or is not in lower case."""
     allowed = [other for other in groups() if other not in OTHERS]
     if group not in allowed:
         raise choices("group", group, allowed)
@@ -72,7 +72,7 @@ def new(group: str, name: str, like: str | None) -> int:
 
 
 def _copy_sources(group: str, class_name: str) -> dict[str, str]:
-    """Return the source to copy for each option; for a torch class, the source of a subclass `class_name`."""
+    """Return the source to copy for each option. For a torch class this is a subclass with the name `class_name`."""
     sources = {}
     for option, node in options_by_name(group).items():
         module, _, name = str(node["_target_"]).rpartition(".")

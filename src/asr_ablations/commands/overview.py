@@ -1,4 +1,4 @@
-"""Show the contents of outputs/: the sweeps, the runs of a sweep on all machines, and how two runs differ."""
+"""Show what outputs/ contains: the sweeps, the runs of a sweep on all machines, and how two runs differ."""
 
 import argparse
 import time
@@ -16,11 +16,11 @@ from asr_ablations.tools.files import typed
 from asr_verdicts.config import determining, flatten
 from asr_verdicts.confounds import MISSING, value_text
 from asr_verdicts.errors import UsageError
-from asr_verdicts.record import Summary
+from asr_verdicts.record import NO_SUMMARY, Summary
 from asr_verdicts.terminal import console
 
 EVERY = 2.0
-"""Seconds between two updates with --follow."""
+"""Seconds between updates with --follow."""
 
 
 def list_sweeps(arguments: list[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def show_status(arguments: list[str] | None = None) -> int:
 
 
 def status_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Show the runs of a sweep on all machines: state, epoch, time left.")
+    parser = argparse.ArgumentParser(description="Show the state, epoch and remaining time of a sweep's runs.")
     parser.add_argument("sweep", type=as_folder, help="folder of a sweep, such as outputs/rnn_type")
     parser.add_argument("--follow", action="store_true", help="update every two seconds until all runs have ended")
     return parser
@@ -75,12 +75,12 @@ def _list(outputs: Path) -> int:
         table.add_row(sweep.name, str(len(folders)), counts, f"{hours:.2f}", _verdict(sweep))
     terminal = console()
     terminal.print(table)
-    terminal.print(f"to see a sweep's runs: {typed('status', sweeps[0])}", soft_wrap=True)
+    terminal.print(f"to see the runs of a sweep: {typed('status', sweeps[0])}", soft_wrap=True)
     return 0
 
 
 def _runs(sweep: Path) -> list[Path]:
-    """Return the folders of a sweep's runs, including arms that did not start."""
+    """Return the folders of the runs of a sweep, including runs that have not started."""
     return sorted({*runs_in(sweep), *(sweep / file.stem for file in (sweep / ARMS).glob("*.yaml"))})
 
 
@@ -89,15 +89,15 @@ def _word(state: str) -> str:
 
 
 def _read_summary(folder: Path) -> Summary:
-    """Return a run's summary; an empty one for a run without a result."""
+    """Return the summary of a run, or an empty one if it has no result."""
     try:
         return read_summary(folder)
     except (FileNotFoundError, UnreadableFileError):
-        return Summary(sets={}, test_sets=[])
+        return NO_SUMMARY
 
 
 def _verdict(sweep: Path) -> str:
-    """Return the states of a planned sweep's arms; empty without a plan, because only compare computes them then."""
+    """Return the states of the arms of a sweep with planned looks. Empty for other sweeps: only compare judges them."""
     try:
         arms = read_standing(sweep)["arms"]
     except (FileNotFoundError, UnreadableFileError):

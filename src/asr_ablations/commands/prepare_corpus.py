@@ -1,4 +1,4 @@
-"""Make or fetch a corpus, decode every file of it, and list all faults."""
+"""Generate or download a corpus, decode every audio file, and list all faults."""
 
 import logging
 import sys
@@ -11,9 +11,8 @@ from asr_ablations.config.build import build
 from asr_ablations.config.keys import print_unread
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import describe_set, fingerprint
-from asr_ablations.data.held_out import in_training, warnings_of
-from asr_ablations.data.utterance_selection import EXAMPLES, complaints, judge, select
+from asr_ablations.data.description import describe_set, fingerprint, in_training, warnings_of
+from asr_ablations.data.utterance_selection import complaints, judge, select
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
@@ -25,18 +24,18 @@ log = logging.getLogger(__name__)
 def prepare(cfg: DictConfig) -> None:
     """Prepare the corpus of a config and print a table of its sets.
 
-    Raise UsageError if the corpus cannot be made or has unusable utterances; their causes are printed first, with
-    counts and examples. With data.on_bad=skip they are left out of the table instead.
+    The causes of unusable utterances are printed first, with counts and examples. If there are any, raise UsageError,
+    unless data.on_bad=skip leaves them out. Raise UsageError also if the corpus cannot be prepared.
     """
     check(cfg)
     corpus: Corpus = build(cfg.data)
     corpus.thorough = True
     corpus.fetch()
-    task, _ = assemble(cfg, corpus)  # for its alphabet, and for its model's number of frames per utterance
+    task, _ = assemble(cfg, corpus)  # for the alphabet, and for the number of output frames of each utterance
     judged = judge(corpus, task.alphabet)
     causes = complaints(judged, corpus, task.alphabet)
     for cause in causes:
-        examples = [f"  {harmless_line(f'{u.id}: {u.fault}')}" for u in cause.utterances[:EXAMPLES]]
+        examples = [f"  {harmless_line(f'{u.id}: {u.fault}')}" for u in cause.utterances[:3]]
         print(harmless_line(cause.text), *examples, sep="\n", file=sys.stderr)
     if causes and corpus.on_bad == "stop":
         count = sum(len(cause.utterances) for cause in causes)
@@ -50,7 +49,7 @@ def prepare(cfg: DictConfig) -> None:
     for name, counts in shared.items():
         if sentences := counts["sentences"]:
             print(f"{sentences} of {len(used[name])} sentences of {harmless_line(name)} are in training, word for word")
-    print(f"alphabet {task.alphabet.characters!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
+    print(f"alphabet {task.alphabet.key!r}, fingerprint {fingerprint(corpus)}, {corpus.root}")
     print_unread(cfg, "prepare")
 
 

@@ -1,16 +1,16 @@
-"""Run a finished run again and say whether the result is the same; or vary one key of it.
+"""Repeat a finished run and report whether the result is the same, or train a variation of it.
 
-python src/reproduce.py outputs/single/<run>                the same config once more, with a verdict
-python src/reproduce.py outputs/single/<run> --checkout     with the run's recorded code, in a git worktree
-python src/reproduce.py theirs/single/<run> --checkout --trust    the same for the folder of another user or machine
-python src/reproduce.py outputs/single/<run> seed=7         a new run of the same sweep that differs in that key only
+python src/reproduce.py outputs/single/<run>                the same config again, with a verdict
+python src/reproduce.py outputs/single/<run> --checkout     with the recorded code, in a git worktree
+python src/reproduce.py theirs/single/<run> --checkout --trust    the same for a folder from another user or machine
+python src/reproduce.py outputs/single/<run> seed=7         a new run in the same sweep, with only this key changed
 
 The verdict is one of
-  match                bit-equal losses, metrics, hypotheses and weights, as expected on the same machine's CPU
+  match                losses, metrics, hypotheses and weights are bit-equal, as expected on the same CPU
   drift within noise   not bit-equal, but only versions, hardware or threads differ, and the WER differs by no more
                        than between seeds
-  cannot tell          as before, but the run's sweep has fewer than four seeds, too few to estimate their variation
-  differs              anything else, with the first step at which the losses differ, and every difference in config,
+  cannot tell          as drift, but the sweep has fewer than four seeds, too few to estimate the variation of seeds
+  differs              anything else, with the first step at which the losses differ, and all differences in config,
                        data, code, versions, hardware and threads
 The verdict is printed and written to reproduction.json next to the new run, in outputs/reproductions/<sweep>/<run>/1,
 2, …. An interrupted reproduction continues. The original is only read.
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return the exit code of the help text, or 130 for Ctrl-C."""
+    """Run the command and return its exit code: those of the help text, or 130 after Ctrl-C."""
     options = parser().parse_intermixed_args(arguments)
     return exit_code(lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:
-    from asr_ablations.reproduction.reproduce import RunFailedError, announce, load_original
-    from asr_ablations.reproduction.variation import run_variation
+    from asr_ablations.reproduction.reproduce import RunFailedError, announce, load_original, run_variation
 
     original = load_original(Path(options.run))
     if options.checkout:
@@ -56,21 +55,21 @@ def _run(options: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("run", type=as_folder, metavar="RUN", help="the folder of a finished run")
+    arguments.add_argument("run", type=as_folder, metavar="RUN", help="folder of a finished run")
     arguments.add_argument(
         "overrides",
         nargs="*",
-        default=[],  # without it argparse calls them required
+        default=[],  # without this, argparse would report them as required
         metavar="KEY=VALUE",
-        help="changes for a new run, as for src/train.py, such as rnn=gru",
+        help="changed keys for a new run, such as rnn=gru",
     )
     arguments.add_argument(
         "--checkout",
         action="store_true",
-        help="run the recorded commit, with the recorded uncommitted changes; only for records that you trust",
+        help="run the recorded code: its commit and uncommitted changes; only for folders that you trust",
     )
     arguments.add_argument(
-        "--trust", action="store_true", help="with --checkout: even if another user or machine wrote the folder"
+        "--trust", action="store_true", help="with --checkout: even for a folder written by another user or machine"
     )
     arguments.add_argument(
         "--outputs", type=Path, help="output folder (default: outputs/reproductions; for a new run: outputs)"

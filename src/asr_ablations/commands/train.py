@@ -12,17 +12,17 @@ from asr_ablations.runs.status import DONE
 
 @entry("config", continues=True)
 def main(cfg: DictConfig) -> object:
-    """Train one run. With -m, Hydra's launcher calls this for each arm, in a separate process and without Hydra."""
+    """Train one run. With -m, the launcher calls this for each arm in a separate process, where Hydra is not active."""
     if HydraConfig.initialized():
         from asr_ablations.sweep.preflight import check_declarations, refuse_plan_of_runs
 
-        refuse_plan_of_runs([cfg])  # as launchers check arms
+        refuse_plan_of_runs([cfg])  # for the arms of a sweep, the launcher does both checks
         check_declarations([cfg])
     return (print_cost if cfg.plan else train)(cfg)
 
 
 def train(cfg: DictConfig) -> object:
-    """Train one config, unless it has a result already; return the run's folder."""
+    """Train a config unless it has a result already; return the folder of the run."""
     from asr_ablations.experiment.finished import find_finished_runs, print_finished
 
     if (runs := find_finished_runs([cfg])) is not None and runs[0].status() == DONE:
@@ -35,8 +35,8 @@ def train(cfg: DictConfig) -> object:
 
 
 def print_start(cfg: DictConfig) -> None:
-    """Print a run's settings before torch is imported, which takes seconds. The folder's full name needs the data."""
-    if "RANK" in os.environ:  # the process that started the ranks has printed them
+    """Print the settings of a run. This comes before the import of torch, which takes seconds."""
+    if "RANK" in os.environ:  # printed already by the process that started the ranks
         return
     keys = ("seed", "width", "layers", "precision", "max_epochs", "gpus")
     settings = " ".join(f"{key}={cfg[key]}" for key in keys)
@@ -44,9 +44,9 @@ def print_start(cfg: DictConfig) -> None:
 
 
 def print_cost(cfg: DictConfig) -> None:
-    from asr_ablations.sweep.gpu_slots import machine_slots
     from asr_ablations.sweep.launch import freeze
     from asr_ablations.sweep.plan import show_plan
+    from asr_ablations.sweep.this_machine import machine_slots
 
     arms = freeze([cfg])
     show_plan(arms, 1, machine_slots(1, 1, arms).threads(1))

@@ -1,7 +1,7 @@
 """The keys in which each arm differs from its baseline, and arms that would be better baselines.
 
-An arm is named after the typed overrides, such as `gradient=noise`, although its option may set more keys. Here it also
-sets clipping, which is another arm's whole difference. The effect of the noise is then the difference to that arm.
+An arm is named after its overrides, such as `gradient=noise`, although an option may set more keys. This option also
+sets clipping. If another arm sets only clipping, that arm is the better baseline for measuring the effect of noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,19 @@ from asr_verdicts.record import SYSTEM
 if TYPE_CHECKING:  # imports scipy, which a sweep does not need at its start
     from asr_verdicts.design import Design
 
-TARGET = "_target_"
-"""Last part of keys that name a class, which is the choice itself."""
-
-SOURCE = "_source_"
-"""Last part of keys with the source hash of a user's class, which follows from the class."""
+TARGET = "_target_"  # last part of keys that name a class
+SOURCE = "_source_"  # last part of keys with the hash of the source of a user's class
 
 Keys = dict[str, tuple[object, object]]
-"""Values of the arm and the baseline by dotted key; MISSING if one lacks the key."""
+"""The values of an arm and of the baseline by dotted key; MISSING if one of them lacks the key."""
 
 
 @dataclass(frozen=True)
 class ArmDifference:
-    """keys: all that differ, without keys derived from others. unsaid: keys not mentioned in the arm's name. better:
-    arms whose whole difference is part of this one's, largest first.
+    """The difference between an arm and the baseline.
+
+    - keys: all keys that differ, without keys derived from others; unsaid: keys that the arm's name does not mention
+    - better: other arms whose whole difference is part of this difference, the largest first
     """
 
     arm: str
@@ -41,12 +40,12 @@ class ArmDifference:
 
     @property
     def text(self) -> str:
-        """Such as "gradient=noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
+        """Return a line such as "gradient=noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
         return f"{self.arm}: {keys_text(self.keys)}"
 
     @property
     def proposal(self) -> str | None:
-        """Propose a better baseline; None if there is none."""
+        """Return a sentence that proposes a better baseline; None if there is none."""
         if not self.better:
             return None
         return (
@@ -57,8 +56,9 @@ class ArmDifference:
 
 
 def keys_text(keys: Keys) -> str:
-    """Return the values of arm and baseline; for a class its name, or its source if the names are equal. If an option
-    is null on one side, the class on the other side is shown.
+    """Format the values of an arm and of the baseline, as in "gradient.limit 1.0 for null".
+
+    A class appears by its name, or by the hash of its source if the names are equal.
     """
     parts = []
     for key, values in keys.items():
@@ -72,20 +72,19 @@ def keys_text(keys: Keys) -> str:
 
 
 def _format_value(value: object, last: str) -> str:
-    """Format a value of a key with this last part: a class by its name, a source by the beginning of its hash."""
+    """Format a value. last: the last part of its key, which tells names of classes and hashes from other values."""
     if isinstance(value, str):
         value = {SOURCE: value[:8], TARGET: value.rpartition(".")[2]}.get(last, value)
     return "none" if value is MISSING else value_text(value)
 
 
 def arm_differences(
-    configs: Mapping[str, Config],
-    baseline: str,
-    factor: Sequence[str],
-    derivations: References,
+    configs: Mapping[str, Config], baseline: str, factor: Sequence[str], derivations: References
 ) -> list[ArmDifference]:
-    """Return the difference of every arm except the baseline. configs: a resolved config per arm. derivations: keys
-    that follow from others. Two crossed factors need no better baseline, because their effects are separated.
+    """Return the difference of every arm from the baseline. configs: a resolved config per arm.
+
+    derivations: keys that are derived from others. Better baselines are not proposed if there are several factors,
+    because crossed factors separate their effects.
     """
     said, varied = collect_listed_keys(configs)
     whole = {name: leaves(config) for name, config in configs.items()}
@@ -104,9 +103,10 @@ def arm_differences(
 
 
 def differences_of_arms(design: "Design", arms: Sequence[Arm]) -> list[ArmDifference]:
-    """Return the differences of a comparison's arms that have results.
+    """Return the differences between the arms of a comparison and its baseline.
 
-    Empty for a search, whose runs have a separate table, and for systems, whose configs are unknown.
+    Empty if the baseline has no results, for a search, whose runs have a separate table, and for systems of other
+    toolkits, whose configs are unknown.
     """
     if design.baseline not in arms or is_search(arms) or design.layout.factor == [SYSTEM]:
         return []
@@ -125,14 +125,14 @@ def _diff(arm: Mapping[str, object], base: Mapping[str, object], follows: set[st
 
 
 def _names_class(key: str) -> bool:
-    """Return whether a key names a class, or only depends on the class."""
+    """Return whether a key names a class or holds the hash of its source."""
     return key.rpartition(".")[2].startswith("_")
 
 
 def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
-    """Return the arms whose difference is a proper part of this arm's, largest first.
+    """Return the arms whose difference is a proper part of this arm's difference, the largest first.
 
-    Names of classes do not count, nor do keys that an arm's option lacks.
+    Names of classes and keys that the arm lacks do not count.
     """
     brought = {
         arm: {key: values for key, values in keys.items() if not _names_class(key) and values[0] is not MISSING}
@@ -143,8 +143,10 @@ def _find_contained(name: str, differ: Mapping[str, Keys]) -> list[str]:
 
 
 def _find_unsaid(keys: Keys, typed: Sequence[str]) -> list[str]:
-    """Return the keys that the arm's name does not mention. It mentions a typed key, and for a group the option and the
-    keys that only this option has. A key with different values in both arms counts if it is the whole difference.
+    """Return the keys that the arm's name does not mention. typed: the keys and groups in its name.
+
+    A typed group mentions its class and the keys that only one of the two options has. It mentions a key of both
+    options only if this key is the whole difference.
     """
     alone = sum(not _names_class(key) for key in keys) == 1
 

@@ -1,9 +1,9 @@
-"""Tables derived from a comparison: sources of noise, gradients, loss against WER, search, and word frequencies."""
+"""Tables for a comparison: sources of noise, gradient norms, loss against WER, searches, and word frequencies."""
 
 import bisect
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,10 @@ from asr_verdicts.statistics.mapsswe import error_places
 
 @dataclass(frozen=True)
 class NoiseSource:
-    """The noise of an arm in which one source of chance varies (Bouthillier et al. 2021). deviation: a fraction.
-    share: of the variance of the baseline, in which all sources vary, with a 95 % interval; None for the baseline.
+    """The noise of an arm in which a single source of randomness varies (Bouthillier et al. 2021).
+
+    - deviation: the standard deviation of the WER as a fraction, over n runs
+    - share: the variance relative to the baseline, in which all sources vary, with a 95 % interval
     """
 
     arm: str
@@ -36,7 +38,7 @@ class NoiseSource:
 
 
 def noise_sources(comparison: Comparison) -> list[NoiseSource]:
-    """Return a row per arm if the arms of a sweep only differ in seeds; empty for other sweeps."""
+    """Return a row per arm if the arms of a sweep differ only in their random seeds; empty for other sweeps."""
     arms, baseline, set_ = comparison.arms, comparison.baseline, comparison.set
     words = [word for text in comparison.design.layout.changes.values() for word in text.split() if "=" in word]
     if not words or not all(word.startswith("seeds.") for word in words):
@@ -51,8 +53,9 @@ def noise_sources(comparison: Comparison) -> list[NoiseSource]:
     def share(name: str) -> Range | None:
         if name == baseline or not variances[baseline]:
             return None
-        ratio = variances[name] / variances[baseline]
-        return Range(ratio, *variance_ratio_interval(ratio, len(values[name]) - 1, len(whole) - 1))
+        ratio, degrees = variances[name] / variances[baseline], (len(values[name]) - 1, len(whole) - 1)
+        low, high = (ratio / float(special.fdtri(*degrees, mass)) for mass in (0.975, 0.025))  # Fisher's F
+        return Range(ratio, low, high)
 
     return [
         NoiseSource(name, len(values[name]), math.sqrt(variance), share(name)) for name, variance in variances.items()
@@ -61,10 +64,10 @@ def noise_sources(comparison: Comparison) -> list[NoiseSource]:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The norm of the whole gradient before clipping, over the steps of one run (counted from 1).
+    """The norm of the whole gradient before clipping, over the steps of one run, counted from 1.
 
-    median, high: of finite norms, high is the 95th percentile. largest: the largest finite norm, at step largest_at.
-    not_finite: number of steps without finite norm. diverged_at: the step whose loss was not finite.
+    - median, high, largest: median, 95th percentile and maximum of the finite norms; largest_at: step of the maximum
+    - not_finite: number of steps with a norm that is not finite; diverged_at: the step whose loss was not finite
     """
 
     arm: str
@@ -79,12 +82,12 @@ class Gradients:
 
 
 def observed(arm: Arm) -> list[Record]:
-    """Return the runs whose gradients are shown: the first seed of an arm, and every diverged run."""
+    """Return the runs of an arm whose gradients are shown: the first seed, and every diverged run."""
     return [*arm.runs[:1], *arm.diverged]
 
 
 def gradients(arms: Sequence[Arm]) -> list[Gradients]:
-    """Return a row for each observed run that recorded gradient norms."""
+    """Return a row for each run that `observed` selects, if it recorded gradient norms."""
     rows = [_measure_gradients(arm.name, run) for arm in arms for run in observed(arm)]
     return [row for row in rows if row is not None]
 
@@ -96,15 +99,13 @@ def _measure_gradients(name: str, run: Record) -> Gradients | None:
         return None
     at = int(np.argmax(np.where(finite, norms, -np.inf)))
     median, high = np.percentile(norms[finite], [50, 95])
-    lost = int((~finite).sum())
-    return Gradients(
-        name, run.seed, len(norms), float(median), float(high), float(norms[at]), at + 1, lost, run.diverged_at
-    )
+    statistics = float(median), float(high), float(norms[at])
+    return Gradients(name, run.seed, len(norms), *statistics, at + 1, int((~finite).sum()), run.diverged_at)
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation from −1 to 1 with its 95 % interval and the number of pairs."""
+    """A correlation from −1 to 1, with its 95 % interval and the number of pairs."""
 
     value: float
     low: float
@@ -113,9 +114,9 @@ class Correlation:
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
-    """Return Spearman's rank correlation; None with fewer than four pairs, or if one side is constant.
+    """Return Spearman's rank correlation; None with fewer than four pairs, or if x or y is constant.
 
-    The interval is Fisher's, with the variance 1.06 / (n − 3) for ranks (Fieller, Hartley & Pearson 1957).
+    The interval is Fisher's, with variance 1.06 / (n − 3) for ranks (Fieller, Hartley & Pearson 1957).
     """
     n = len(x)
     if n < 4 or min(np.ptp(x), np.ptp(y)) == 0:
@@ -128,14 +129,14 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
 
 
 def _rank(values: Sequence[float]) -> np.ndarray:
-    """Return ranks from 1; equal values share the mean of their ranks."""
+    """Return the ranks of values, from 1. Equal values have the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places])
 
 
 @dataclass(frozen=True)
 class Point:
-    """A run's validation loss in nats and WER as a fraction."""
+    """The validation loss of a run in nats, and its WER as a fraction."""
 
     arm: str
     loss: float
@@ -144,7 +145,7 @@ class Point:
 
 @dataclass(frozen=True)
 class LossAgainstWer:
-    """Loss and WER of all runs. correlation: None with fewer than four runs, or without variation."""
+    """Validation loss and WER of all runs. correlation: their rank correlation, if there is enough variation."""
 
     name: str
     points: list[Point]
@@ -152,43 +153,44 @@ class LossAgainstWer:
 
 
 def loss_against_wer(arms: Sequence[Arm], test_sets: Sequence[str]) -> list[LossAgainstWer]:
-    """Relate losses to WERs over all runs: of the last weights, on the first validation set and each test set, and the
-    lowest ones in validation. Empty if runs minimise different losses, or recorded none.
+    """Correlate validation losses with WERs over all runs: a row per test set, and a row for the lowest values.
+
+    The first rows take the loss of the last weights on the first validation set, and their WER on a test set. The last
+    row takes the lowest loss and the lowest WER of all validations. Empty if the arms minimise different losses.
     """
-    runs = [(arm, run) for arm in arms for run in arm.runs]
-    if len(different_losses([run for _, run in runs])) > 1:
+    names, runs = [arm.name for arm in arms for _ in arm.runs], [run for arm in arms for run in arm.runs]
+    if len(different_losses(runs)) > 1:
         return []
 
-    def correlate(name: str, values: Callable[[Record], tuple[float | None, float | None]]) -> LossAgainstWer:
-        measured = [(arm.name, *values(run)) for arm, run in runs]
+    def correlate(title: str, losses: list[float | None], rates: list[float | None]) -> LossAgainstWer:
         points = [
             Point(arm, loss, wer)
-            for arm, loss, wer in measured
+            for arm, loss, wer in zip(names, losses, rates, strict=True)
             if loss is not None and wer is not None and math.isfinite(loss)
         ]
         correlation = spearman([point.loss for point in points], [point.wer for point in points])
-        return LossAgainstWer(name, points, correlation)
+        return LossAgainstWer(title, points, correlation)
 
-    def read_last(name: str) -> Callable[[Record], tuple[float | None, float | None]]:
-        return lambda run: (run.value(validation_set(run) or "", LOSS.name), run.value(name, WER.name))
-
-    validated = {validation_set(run) for _, run in runs}
-    last = [correlate(f"last weights, WER on {name}", read_last(name)) for name in test_sets if name not in validated]
-    best = correlate(
-        "lowest of all validations", lambda run: (lowest_validation(run, LOSS), lowest_validation(run, WER))
-    )
-    return [measured for measured in (*last, best) if measured.points]
+    last = [run.value(validation_set(run) or "", LOSS.name) for run in runs]
+    unseen = [name for name in test_sets if name not in {validation_set(run) for run in runs}]
+    lowest = ([lowest_validation(run, metric) for run in runs] for metric in (LOSS, WER))
+    rows = [
+        correlate(f"last weights, WER on {name}", last, [run.value(name, WER.name) for run in runs]) for name in unseen
+    ]
+    return [row for row in (*rows, correlate("lowest of all validations", *lowest)) if row.points]
 
 
 def lowest_validation(run: Record, metric: Metric) -> float | None:
-    """Return the lowest value at any validation; None without any."""
+    """Return the lowest value of a metric at any validation; None if it was not recorded."""
     return min(validation_values(run, metric), default=None)
 
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """A hyperparameter of a search. values: one per run, as numbers if possible. rates: the runs' best validation WER.
-    best: index of the lowest rate. logarithmic: whether the search sampled it on a logarithmic scale.
+    """A hyperparameter that a search varied.
+
+    - values: the value in each run, as numbers if possible; rates: the best validation WER of each run
+    - best: the index of the lowest rate; logarithmic: whether the search sampled on a logarithmic scale
     """
 
     key: str
@@ -199,7 +201,7 @@ class Hyperparameter:
 
 
 def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
-    """Return the factor's keys that vary between the runs proposed by a search; empty with fewer than two runs.
+    """Return the keys of the factor that vary between the runs of a search; empty with fewer than two such runs.
 
     Diverged runs are left out.
     """
@@ -217,7 +219,7 @@ def hyperparameters(comparison: Comparison) -> list[Hyperparameter]:
 
 
 def ranked(arms: Sequence[Arm]) -> list[tuple[Arm, Record]]:
-    """Return the runs proposed by a search with their arms, sorted by the minimised metric; diverged runs are last."""
+    """Return the runs of a search with their arms, sorted by the metric that it minimises; diverged runs are last."""
     tried = [(arm, run) for arm in arms for run in arm.results if run.searched]
     rates = [math.inf if (rate := run.summary.best_validation_wer) is None else rate for _, run in tried]
     return [tried[place] for place in np.argsort(rates, kind="stable")]
@@ -230,21 +232,17 @@ def _parse_numbers(texts: list[str]) -> list[float] | list[str]:
         return texts
 
 
-def variance_ratio_interval(ratio: float, degrees: float, degrees_below: float) -> tuple[float, float]:
-    """Return the 95 % interval (Fisher's F) of a ratio of two normal variables' variances, from the measured one."""
-    low, high = (ratio / float(special.fdtri(degrees, degrees_below, mass)) for mass in (0.975, 0.025))
-    return low, high
-
-
 MOST = (0, 2, 9)
-"""Maximum occurrences in training for the words of each band except the last (Ambroszczyk2019 §2.2)."""
+"""Maximum number of occurrences in training for words of each band except the last (Ambroszczyk2019 §2.2)."""
 BANDS = ("never", "once or twice", "3 to 9 times", "more often")
 
 
 @dataclass(frozen=True)
 class WordFrequencies:
-    """An arm on a set. words: number of reference words in each of BANDS, mean over runs. wrong: the fraction of these
-    that is wrong or missing in an alignment with the fewest errors; nan without words.
+    """The errors of an arm on a set, by how often training contains the words.
+
+    words: number of reference words in each of BANDS, as the mean over runs. wrong: the fraction of them that is
+    substituted or deleted in an alignment with the fewest errors; nan without words.
     """
 
     arm: str
@@ -254,8 +252,9 @@ class WordFrequencies:
 
 
 def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequencies]:
-    """Return a row per arm and set if its runs recorded the words' frequencies in training. Empty if training has all
-    words at least three times, as in the built-in corpus with 300 words.
+    """Return a row per arm and set, for arms whose runs recorded how often training contains each word.
+
+    Empty if training contains every word at least three times, as in the built-in corpus with 300 words.
     """
     rows = []
     for name, arm in itertools.product(sets, arms):
@@ -268,7 +267,7 @@ def word_frequencies(arms: Sequence[Arm], sets: Sequence[str]) -> list[WordFrequ
 
 
 def _count_words(run: Record, name: str) -> np.ndarray | None:
-    """Return words and wrong words of a run on a set (2, bands); None if training frequencies are unknown."""
+    """Count words and wrong words of a run on a set (2, bands); None if their frequencies in training are unknown."""
     rows = [row for row in run.utterances if row["set"] == name]
     training_counts = run.data.training_counts
     if not rows or training_counts is None:
@@ -282,6 +281,6 @@ def _count_words(run: Record, name: str) -> np.ndarray | None:
         for word in words:
             counts[0, bands[word]] += 1
         for place in error_places(row["reference"], row["hypothesis"]):
-            if place % 2:  # a word of the reference; an insertion has an even place
+            if place % 2:  # odd places are words of the reference, and even ones are insertions
                 counts[1, bands[words[place // 2]]] += 1
     return counts

@@ -1,4 +1,4 @@
-"""The cost of a run until it reaches an accuracy, its accuracy at a given cost, and ratios of times."""
+"""The cost until a run reaches an accuracy, the accuracy at a given cost, and ratios of times."""
 
 import itertools
 import math
@@ -20,15 +20,14 @@ from asr_verdicts.statistics.intervals import Range
 from asr_verdicts.statistics.sample import mean_and_deviation
 
 VALIDATIONS = 3
-"""e in Baunsgaard2020 §4.1.2: the median of e validations must reach the target, so that luck does not suffice."""
+"""The median of this many validations must reach a target, so that luck does not suffice (Baunsgaard2020 §4.1.2)."""
 
 AXES = {"seconds": "time/seconds", "steps": "step", "audio_hours": "time/audio_hours", "epochs": "epoch"}
-"""The costs of a training, with their columns in metrics.csv; steps and epochs are counted from 0 there."""
-EQUAL_AXES = ("steps", "audio_hours", "seconds")
+"""Kinds of costs, with their columns in metrics.csv, which counts steps and epochs from 0."""
 
 
 class Ratio(NamedTuple):
-    """A ratio of geometric means with its 95 % interval over runs. The interval is None with a single run."""
+    """A ratio of geometric means, with its 95 % interval over runs. The ends are None if an arm has a single run."""
 
     value: float
     low: float | None
@@ -38,11 +37,10 @@ class Ratio(NamedTuple):
 def ratio_of_times(
     arm: Sequence[float], baseline: Sequence[float], *, itself: bool = False, level: float = 0.05
 ) -> Ratio | None:
-    """Return an arm's time over the baseline's, in any unit, with an interval of 1 − `level`. None without times, or
-    for a time of 0. itself: both are the same runs, so the ratio is exactly 1.
+    """Return the ratio of an arm's time to the baseline's time; None without times, or for a time of 0.
 
-    Disturbances multiply times, so the interval is Welch's on logarithms. A run that does not reach the target has no
-    time, and without it only the fast runs would be compared. Therefore such an arm has no times at all.
+    arm, baseline: times of the runs, in any unit. itself: whether both are the same runs, which need no interval. Other
+    load on a machine multiplies times, so the interval is Welch's on logarithms, with confidence 1 − `level`.
     """
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
         return None
@@ -56,7 +54,7 @@ def ratio_of_times(
 
 
 def ratio_text(ratio: Ratio | Range | None) -> str:
-    """Format a ratio with its interval, if any."""
+    """Format a ratio, with its interval if it has one."""
     if ratio is None:
         return "NA"
     interval = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
@@ -64,7 +62,7 @@ def ratio_text(ratio: Ratio | Range | None) -> str:
 
 
 class Validation(NamedTuple):
-    """A metric's value at a validation, and the costs up to then, by axis; None if not recorded."""
+    """The value of a metric at a validation. spent: the costs up to then, by kind; None if not recorded."""
 
     value: float
     spent: dict[str, float | None]
@@ -73,8 +71,9 @@ class Validation(NamedTuple):
 def validations(
     metrics: Sequence[Mapping[str, float | None]], key: str, hours: float | None = None
 ) -> list[Validation]:
-    """Return all validations that logged `key`, from the rows of metrics.csv. hours: of audio per epoch, used for rows
-    without them.
+    """Return all validations that logged the column `key`. metrics: rows of metrics.csv.
+
+    hours: hours of audio per epoch, for rows that did not record the hours.
     """
     logged = [(value, row) for row in metrics if (value := row.get(key)) is not None and not math.isnan(value)]
     return [Validation(value, _read_costs(row, hours)) for value, row in logged]
@@ -89,8 +88,9 @@ def _read_costs(row: Mapping[str, float | None], hours: float | None) -> dict[st
 
 
 def curve(run: Record, metric: Metric) -> list[Validation]:
-    """Return the metric and costs at every validation. Epochs have equal amounts of audio, so hours that were not
-    recorded are computed from the total.
+    """Return the metric and the costs at every validation of a run.
+
+    If a validation did not log the hours of audio, they are computed from the run's total, as epochs are equally long.
     """
     epochs, hours = run.summary.epochs, run.summary.audio_hours_seen
     per_epoch = hours / epochs if epochs and hours else None
@@ -98,40 +98,40 @@ def curve(run: Record, metric: Metric) -> list[Validation]:
 
 
 def validation_values(run: Record, metric: Metric) -> list[float]:
-    """Return the metric at every validation on the first validation set, in order."""
+    """Return the values of a metric on the first validation set, in order."""
     key = metric.curve_key(validation_set(run))
     return [value for row in run.metrics if (value := row.get(key)) is not None]
 
 
-def running_medians(curve: Sequence[Validation], last: int = VALIDATIONS) -> list[float]:
-    """Return the median of the last `last` values at each validation, starting when there are enough."""
+def running_medians(curve: Sequence[Validation]) -> list[float]:
+    """Return the median of each validation and the two before it, from the third validation on."""
     values = [validation.value for validation in curve]
-    return [median(values[end - last : end]) for end in range(last, len(values) + 1)]
+    return [median(values[end - VALIDATIONS : end]) for end in range(VALIDATIONS, len(values) + 1)]
 
 
-def time_to_accuracy(curve: Sequence[Validation], target: float, last: int = VALIDATIONS) -> Validation | None:
-    """TTA(target, last): the first validation at which the median of the last ones reaches the target. None if it never
-    does (Baunsgaard2020 §4.1.2).
+def time_to_accuracy(curve: Sequence[Validation], target: float) -> Validation | None:
+    """Return the first validation whose running median reaches the target, if any (TTA in Baunsgaard2020 §4.1.2)."""
+    reached = zip(curve[VALIDATIONS - 1 :], running_medians(curve), strict=True)
+    return next((validation for validation, value in reached if value <= target), None)
+
+
+def choose_targets(curves: Sequence[Sequence[Validation]]) -> list[float]:
+    """Choose up to three targets: reached by every run, by half of the runs, and by the best run only.
+
+    They are rounded up to thousandths.
     """
-    medians = running_medians(curve, last)
-    return next((curve[end + last - 1] for end, accuracy in enumerate(medians) if accuracy <= target), None)
-
-
-def choose_targets(curves: Sequence[Sequence[Validation]], last: int = VALIDATIONS) -> list[float]:
-    """Choose up to three targets, reached by every run, by half of the runs, and only by the best run. They are rounded
-    up to thousandths.
-    """
-    floors = sorted(min(medians) for curve in curves if (medians := running_medians(curve, last)))
+    floors = sorted(min(medians) for curve in curves if (medians := running_medians(curve)))
     chosen = (floors[-1], floors[len(floors) // 2], floors[0]) if floors else ()
     return sorted({math.ceil(floor * 1000) / 1000 for floor in chosen}, reverse=True)
 
 
 @dataclass(frozen=True)
 class TimeToAccuracy:
-    """The cost of a run until `metric` on the validation set reached `target`; None if it never did.
+    """The cost of a run until `metric` on the validation set reached `target`. Costs are None if it never did.
 
-    chosen: the target was derived from these runs' curves instead of being declared. seconds, audio_hours: of training.
-    cost: in the currency of hardware.price_per_hour, None without a price.
+    - seconds, audio_hours: training time, and amount of audio seen
+    - cost: price in the currency of hardware.price_per_hour; None without a price
+    - chosen: whether the target was chosen from the runs' curves, because none was declared
     """
 
     arm: str
@@ -147,12 +147,12 @@ class TimeToAccuracy:
 
 
 def times_to_accuracy(comparison: Comparison) -> list[TimeToAccuracy]:
-    """Return every run at every target, easiest first. Without declared targets, the curves determine them."""
+    """Return a row for every run and target, from the easiest target to the hardest."""
     return times_of_arms(comparison.arms, comparison.design.metric, comparison.design.targets)
 
 
 def times_of_arms(arms: Sequence[Arm], metric: Metric, targets: Sequence[float]) -> list[TimeToAccuracy]:
-    """Return every run of some arms, such as platforms, at every target."""
+    """Return a row for every run and target. Without targets, they are chosen from the curves."""
     curves = [(arm, run, curve(run, metric)) for arm in arms for run in arm.runs]
     ordered = sorted(targets, reverse=True) if targets else choose_targets([points for _, _, points in curves])
     times = []
@@ -166,13 +166,13 @@ def times_of_arms(arms: Sequence[Arm], metric: Metric, targets: Sequence[float])
 
 
 def price_per_hour(run: Record) -> float | None:
-    """Return the machine's price from the run's config; None without it."""
+    """Return the price of a run's machine per hour, from the run's config; None without a price."""
     price = (run.config.get("hardware") or {}).get("price_per_hour")
     return None if price is None else float(price)
 
 
 def untimed_warnings(comparison: Comparison) -> list[str]:
-    """Warn about runs whose time to accuracy is unknown."""
+    """Return warnings about runs whose time to accuracy is unknown."""
     metric = comparison.design.metric
     curves = [curve(run, metric) for run in comparison.runs]
     warnings = []
@@ -184,8 +184,9 @@ def untimed_warnings(comparison: Comparison) -> list[str]:
 
 
 def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, target: float) -> Ratio | None:
-    """Return the arm's mean time to a target over the baseline's. None if a seed of either did not reach it: the mean
-    of the successful seeds would be too optimistic.
+    """Return the ratio of an arm's time to the baseline's time until a target.
+
+    None if a seed of either did not reach it, because the mean of the other seeds would be too optimistic.
     """
     at_target = [time for time in times if time.target == target]
     seconds = [[time.seconds or 0.0 for time in at_target if time.arm == name] for name in (arm, baseline)]
@@ -193,13 +194,13 @@ def relative_time(times: Sequence[TimeToAccuracy], arm: str, baseline: str, targ
 
 
 def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[Json]:
-    """Return each arm's metric at validation at the largest budget spent by every run, on each axis.
+    """Return the validation metric of each arm at equal cost: at the largest budget that every run has spent.
 
-    A row has arm, axis, budget, and mean and deviation over n seeds.
+    A row has arm, axis (the kind of cost), budget, and mean and deviation over n seeds.
     """
     curves = {arm.name: [curve(run, metric) for run in arm.runs] for arm in arms}
     rows = []
-    for axis in EQUAL_AXES:
+    for axis in ("steps", "audio_hours", "seconds"):
         budget = spent_by_all([points for of_arm in curves.values() for points in of_arm], axis)
         if budget is None:
             continue
@@ -213,12 +214,12 @@ def at_equal_cost(arms: Sequence[Arm], metric: Metric) -> list[Json]:
 
 
 def at_budget(curve: Sequence[Validation], axis: str, budget: float) -> float | None:
-    """Return the value of the last validation within the budget; None if there is none."""
+    """Return the value of the last validation within a budget; None if the first validation exceeds it."""
     within = [point.value for point in curve if (spent := point.spent[axis]) is not None and spent <= budget]
     return within[-1] if within else None
 
 
 def spent_by_all(curves: Sequence[Sequence[Validation]], axis: str) -> float | None:
-    """Return the largest cost that every curve has reached; None if a curve did not record it."""
+    """Return the largest cost of this kind that every curve has reached; None if a curve did not record it."""
     ends = [curve[-1].spent[axis] if curve else None for curve in curves]
     return min((end for end in ends if end is not None), default=None) if None not in ends else None

@@ -1,4 +1,4 @@
-"""Training seconds per epoch, scaling over processes (Ambroszczyk2019 §2.1, §2.5), and which times are comparable."""
+"""Seconds per epoch, scaling over processes (Ambroszczyk2019 §2.1, §2.5), and whether times can be compared."""
 
 import itertools
 import json
@@ -17,18 +17,18 @@ from asr_verdicts.record import Record
 from asr_verdicts.statistics.sample import mean_and_deviation
 
 COLUMN = "train/epoch_seconds"
-"""A column of metrics.csv: from the start of an epoch to its last batch, without validations."""
+"""Column of metrics.csv with the seconds from the start of an epoch to its last batch, without validations."""
 
 
 @dataclass(frozen=True)
 class EpochTimes:
-    """Seconds per epoch of an arm, without the first epoch. That one fills caches, tunes kernels, and has another order
-    with order=sortagrad.
+    """Seconds per epoch of an arm. The first epoch counts separately: it fills caches, tunes kernels, and has another
+    order with order=sortagrad. For runs of a single epoch, all values are about the first epoch.
 
-    - first: mean over runs of the first epoch; None if a run lacks later epochs, as then all values are of first epochs
-    - epochs: number of later epochs; mean: of the runs' means
-    - over_epochs: deviation within a run, pooled over runs; over_runs: deviation of the runs' means; None if undefined
-    - ratio: to the baseline
+    - first: mean of the first epoch over runs; None if a run has a single epoch
+    - epochs: number of later epochs of all runs; mean: mean over runs of the mean of a run's later epochs
+    - over_epochs: standard deviation within a run, pooled over runs; over_runs: standard deviation of the runs' means
+    - ratio: mean relative to the baseline
     """
 
     arm: str
@@ -42,12 +42,12 @@ class EpochTimes:
 
 
 def epoch_seconds(run: Record) -> list[float]:
-    """Return the seconds of training batches in every epoch, in order; empty if not recorded."""
+    """Return the seconds of training in every epoch, in order; empty if they were not recorded."""
     return [value for row in run.metrics if (value := row.get(COLUMN)) is not None]
 
 
 def steady_seconds(run: Record) -> float | None:
-    """Return the mean from the second epoch on; for a single epoch, its seconds."""
+    """Return the mean seconds per epoch from the second epoch on; for a single epoch, its seconds."""
     seconds = epoch_seconds(run)
     return float(np.mean(seconds[1:] or seconds)) if seconds else None
 
@@ -87,13 +87,14 @@ BATCH = ("batch.size", "batch.seconds", "batch.accumulate")
 
 @dataclass(frozen=True)
 class Scaling:
-    """n runs with the same number of processes, in a series of otherwise equal runs.
+    """The times of n runs with the same number of processes, in a series of otherwise equal runs.
 
-    - series: its difference from other series, "" for the only one; device: GPU or CPU; batch: of one process, as text
-    - epoch_seconds: mean over runs from the second epoch on; deviation: over runs, None for a single run
-    - audio_hours_per_second: of all processes
-    - speed_up: epoch time with the fewest processes over this one; efficiency: the same, divided by the process ratio
-    - price: of an epoch, in the currency of hardware.price_per_hour; None without it
+    - series: the keys and values that distinguish the series from others, "" for a single series
+    - device: GPU or CPU; batch: the batch size of one process, as text
+    - epoch_seconds: mean over runs, from the second epoch on; deviation: over runs, None for a single run
+    - audio_hours_per_second: training speed of all processes together
+    - speed_up: epoch time with the fewest processes relative to this one; efficiency: speed-up as a share of its ideal
+    - price: price of an epoch in the currency of hardware.price_per_hour; None without a price
     """
 
     series: str
@@ -110,10 +111,10 @@ class Scaling:
 
 
 def scaling(arms: Sequence[Arm]) -> list[Scaling]:
-    """Return all series with several numbers of processes, sorted by number; empty without any.
+    """Return a row for each series and number of processes; empty if all runs have the same number.
 
-    If the batch per process varies between numbers, as in strong scaling, the series is still shown, although the
-    batch's effect cannot be separated.
+    In strong scaling, the batch of a process shrinks as their number grows. Such series are used if there are no
+    series with a constant batch.
     """
     runs = [run for arm in arms for run in arm.runs if steady_seconds(run)]
     series = _group_series(runs, ()) or _group_series(runs, BATCH)
@@ -126,8 +127,9 @@ def scaling(arms: Sequence[Arm]) -> list[Scaling]:
 
 
 def processes(run: Record) -> int:
-    """Return the number of processes that trained together, one per GPU. It is taken from the run's record, or from the
-    config if the record lacks it, as at W&B. gpus=auto counts as one.
+    """Return the number of processes that trained together, one per GPU.
+
+    If the run's record lacks it, as at W&B, the config determines it, and gpus=auto counts as one process.
     """
     ranks, gpus = run.summary.ranks or run.config.get("ranks"), run.config.get("gpus")
     if ranks:
@@ -136,14 +138,15 @@ def processes(run: Record) -> int:
 
 
 def device(run: Record) -> str:
-    """Return GPU or CPU."""
+    """Return the kind of device of a run: GPU or CPU."""
     gpus = run.config.get("gpus", "auto")
     return "GPU" if (run.environment.hardware.gpus if gpus == "auto" else int(gpus)) else "CPU"
 
 
 def _group_series(runs: Sequence[Record], apart_from: tuple[str, ...]) -> list[dict[int, list[Record]]]:
-    """Group runs that only differ in number of processes, seed and `apart_from`, by that number; keep groups with
-    several numbers.
+    """Group runs that differ only in seed, number of processes and the keys in `apart_from`, and then by number.
+
+    Return the groups with several numbers and one batch size for each number.
     """
     groups: dict[str, dict[int, list[Record]]] = {}
     for run in runs:
@@ -158,7 +161,7 @@ def _select_content(run: Record, apart_from: tuple[str, ...]) -> dict[str, objec
 
 
 def _name_series(runs: Sequence[Record]) -> list[str]:
-    """Name each run by the keys and values that differ between them."""
+    """Name each run by the keys, with values, in which the runs differ."""
     rests = [{**_select_content(run, BATCH), "device": device(run)} for run in runs]
     keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
     return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]
@@ -192,16 +195,15 @@ def _measure_scaling(series: str, count: int, runs: Sequence[Record], fewest: Se
     )
 
 
-HOUR = 3600.0
-"""Maximum seconds between the starts of two runs whose times are compared."""
+HOUR = 3600.0  # maximum seconds between the starts of two runs whose times are compared
 WARNING = "runs of the arms were not trained in the same hour on the same machine, so times are not compared"
 
 
 def ran_together(arms: Sequence[Arm]) -> bool:
     """Return whether every run started within an hour of a run of each other arm, on the same machine.
 
-    Other load on a machine changes times by far more than most choices do. Runs without a recorded start, as at W&B,
-    are assumed to be comparable.
+    Other load on a machine changes times far more than most options do. Runs without a recorded start, as at W&B, are
+    assumed to be comparable.
     """
     started = [[run for run in arm.runs if run.environment.started] for arm in arms]
     return all(
@@ -214,7 +216,7 @@ def ran_together(arms: Sequence[Arm]) -> bool:
 
 def _is_close(run: Record, other: Record) -> bool:
     if run.environment.resumed or other.environment.resumed:
-        return False  # a resumed run has two starts
+        return False  # because a resumed run ran at several times
     starts = [datetime.fromisoformat(str(each.environment.started)).timestamp() for each in (run, other)]
     machines = [each.environment.hardware for each in (run, other)]
     same = len({(each.processor, each.cores, each.threads, *each.gpus) for each in machines}) == 1

@@ -1,4 +1,4 @@
-"""Runs read from Weights & Biases, which stores a part of their records."""
+"""Read runs from Weights & Biases, which stores a part of their records."""
 
 import json
 import os
@@ -37,38 +37,35 @@ from asr_verdicts.record import (
 )
 from asr_verdicts.statistics.procedures import FIXED
 
-IDENTITY = "identity"
-"""Key in a plain config for the hash of the run's content."""
+IDENTITY = "identity"  # key of the run's id in a config at W&B
 UNCHECKED = (
     "the runs were read from Weights & Biases, which does not store fingerprints of data, versions of behaviour, code, "
     "hardware or earlier looks; differences in these are unknown"
 )
 RETRIES = 4
-"""Number of attempts if W&B's server does not answer (half a minute). W&B's default of 20 takes a quarter of an hour;
-WANDB__GRAPHQL_RETRY_MAX overrides this.
-"""
+"""Attempts to reach W&B's server, which take half a minute; W&B's default, 20, takes a quarter of an hour."""
 WITHOUT_UTTERANCES = (
     "the runs lack an artifact of utterances (logger.artifacts=[utterances]), so verdicts rest on seeds only"
 )
-TRAINING = (None, "", "train")
-"""W&B job types of runs that can be arms; older runs have none."""
+TRAINING = (None, "", "train")  # W&B job types of runs that can be arms; older runs have no job type
 STATES: dict[str, UnfinishedState] = {"running": "running", "killed": "interrupted", "preempting": "interrupted"}
-"""W&B states of runs without a result; all others are failures."""
+"""W&B's states of runs that have no result but did not fail."""
 
 ApiRun: TypeAlias = Any
 """A run from wandb.Api, with id, name, state, job_type, config, summary, scan_history(), logged_artifacts()."""
 
 
 def fetch(path: str) -> tuple[Records, Evidence]:
-    """Return the runs of entity/project/group and their evidence. Raises UsageError for paths of other forms, and if
-    W&B refuses.
+    """Return the runs of a group at W&B, and their evidence. path: entity/project/group.
+
+    Raises UsageError if the path has another form, if W&B refuses the request, or if the group has no runs.
     """
     if not re.fullmatch("[^/]+/[^/]+/[^/]+", path):
         raise UsageError(f"wandb={path}: expected wandb=entity/project/group")
     import wandb
 
     project, _, group = path.rpartition("/")
-    settings = wandb.Settings(silent=True)  # otherwise it reports a downloaded file for every run
+    settings = wandb.Settings(silent=True)  # otherwise W&B prints a line for every downloaded file
     if "WANDB__GRAPHQL_RETRY_MAX" not in os.environ:
         settings.x_graphql_retry_max = RETRIES
     wandb.setup(settings)
@@ -76,7 +73,7 @@ def fetch(path: str) -> tuple[Records, Evidence]:
     try:
         runs = list(wandb.Api().runs(project, filters={"group": group}))
         records = from_runs(runs)
-    except errors as error:  # ValueError if there is no such project
+    except errors as error:  # ValueError means that there is no such project
         raise UsageError(f"wandb={path}: {' '.join(str(error).split())}") from error
     if not runs:
         raise UsageError(f"wandb={path}: there are no runs in this group")
@@ -84,8 +81,9 @@ def fetch(path: str) -> tuple[Records, Evidence]:
 
 
 def from_runs(runs: Iterable[ApiRun]) -> Records:
-    """Return records of finished and diverged trainings, and the states of others. Evaluations and comparisons are not
-    arms. Verdicts about runs without an artifact of utterances rest on seeds only.
+    """Return records of finished and diverged trainings, and the states of other trainings.
+
+    Evaluations and comparisons, which are also runs at W&B, are ignored.
     """
     read = [(run, to_record(run)) for run in trainings(runs)]
     diverged = [record for _, record in read if record.diverged_at is not None]
@@ -100,22 +98,20 @@ def from_runs(runs: Iterable[ApiRun]) -> Records:
 
 
 def trainings(runs: Iterable[ApiRun]) -> list[ApiRun]:
-    """Return the runs that can be arms, sorted by start; runs started in the same second are sorted by folder."""
-
-    def place(run: ApiRun) -> tuple[str, str, str]:
-        return str(read_folder(run).get("started", "")), str(run.name), str(run.config.get(IDENTITY, ""))
-
-    return sorted((run for run in runs if run.job_type in TRAINING), key=place)
+    """Return the runs that can be arms, sorted by the second of their start, then by the name of their folder."""
+    return sorted(
+        (run for run in runs if run.job_type in TRAINING),
+        key=lambda run: (str(read_folder(run).get("started", "")), str(run.name), str(run.config.get(IDENTITY, ""))),
+    )
 
 
 def read_folder(run: ApiRun) -> Json:
-    """Return the logger's record of a run's folder: start, place in the sweep, declaration, speakers by set."""
-    recorded: Json = json.loads(run.summary.get(RECORD) or "{}")
-    return recorded
+    """Return the data from a run's folder that the logger sent: start, place in the sweep, declaration, speakers."""
+    return dict(json.loads(run.summary.get(RECORD) or "{}"))
 
 
 def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
-    """Return the evidence of runs whose declaration is at W&B, like `gather` for folders, but without earlier looks."""
+    """Return the evidence of runs, as `gather` does for folders, but W&B does not know earlier looks."""
     arms = trainings(runs)
     seen = evidence(str(run.config.get(IDENTITY)) for run in arms)
     declared = {tuple(read_folder(run).get("declared") or ()) for run in arms}
@@ -125,8 +121,9 @@ def evidence_of(runs: Iterable[ApiRun], records: Records) -> Evidence:
 
 
 def to_record(run: ApiRun) -> Record:
-    """Return a run's record with the parts that W&B has. Raises UsageError if another program logged the run, because
-    its rates might be fractions.
+    """Return a run's record with the parts that W&B stores.
+
+    Raises UsageError if another program or version logged the run, because its rates might not be in percent.
     """
     config = nested({key: value for key, value in dict(run.config).items() if not key.startswith("_wandb")})
     history = [as_fractions(row) for row in run.scan_history()]
@@ -152,8 +149,9 @@ def to_record(run: ApiRun) -> Record:
 
 
 def nested(config: Config) -> Config:
-    """Restore a plain config's nested form: `rnn: lstm` becomes the class of conf/rnn/lstm.yaml, and optimizer.lr the
-    key lr of optimizer.
+    """Restore the nested form of a config that was logged with plain keys.
+
+    `rnn: lstm` becomes the class in conf/rnn/lstm.yaml, and `optimizer.lr` becomes the key `lr` of `optimizer`.
     """
     whole: Config = {key: _restore(key, value) for key, value in config.items() if "." not in key and key != IDENTITY}
     for key, value in config.items():
@@ -178,7 +176,7 @@ def _restore(group: str, value: object) -> object:
 
 
 def _download_utterances(run: ApiRun) -> list[UtteranceRow]:
-    """Return the rows of the run's utterance artifact; none if it was not sent."""
+    """Return the rows of a run's table of utterances; empty if it was not sent to W&B."""
     for artifact in run.logged_artifacts():
         if artifact.type == "utterances":
             with tempfile.TemporaryDirectory() as folder:
@@ -188,7 +186,7 @@ def _download_utterances(run: ApiRun) -> list[UtteranceRow]:
 
 
 def _read_summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Summary:
-    """Return the logged parts of summary.json: final/<set>/<metric> and the best validation WER."""
+    """Return the parts of summary.json that were logged, such as final/<set>/<metric> and the best validation WER."""
     sets: dict[str, dict[str, float]] = {}
     for key, value in ChainMap(*reversed(history)).items():
         kind, _, rest = key.partition("/")
@@ -208,6 +206,6 @@ def _read_summary(run: ApiRun, config: Config, history: Sequence[Config]) -> Sum
 
 
 def _read_metrics(row: Mapping[str, object]) -> dict[str, float | None]:
-    """Return the numbers in a row of metrics.csv. _step counts W&B's log calls; the training step is another column."""
+    """Return a row of metrics.csv. The training step is trainer/global_step, because W&B's _step counts log calls."""
     numbers = {key: float(value) for key, value in row.items() if isinstance(value, (int, float))}
     return {**numbers, "step": numbers.get("trainer/global_step")}

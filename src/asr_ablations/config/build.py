@@ -30,21 +30,21 @@ KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text
 
 
 def check_targets(cfg: DictConfig) -> None:
-    """Resolve any config and check what it would build. Raise UsageError if a class is missing or not trusted."""
+    """Resolve a config. Raise UsageError if a group has no class, or a class that no file of conf/ names."""
     try:
-        # Hydra's words of the command line stay unresolved: an interpolation in them has no meaning there
+        # the typed words stay as they are: a ${…} in them refers to other keys than the list of words
         if isinstance(words := cfg._get_node("overrides"), Node) and words._is_interpolation():
             cfg.overrides = OmegaConf.to_container(words._dereference_node(), resolve=False)
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise UsageError(one_line(error)) from error
     content: dict[str, Any] = OmegaConf.to_container(cfg)  # type: ignore[assignment]
-    content.pop("overrides", None)  # the typed words, with interpolations; nothing is built from them
+    content.pop("overrides", None)  # nothing is built from the typed words, which may contain ${…}
     for group, node in content.items():
         null = null_option(group) if group in groups() else None
         if isinstance(read_every_key().get(group), dict) and not isinstance(node, dict):
             raise expect_keys(group, node)
-        if null and isinstance(node, dict) and "_target_" not in node:  # +penalty.scale=1 adds keys to null
+        if null and isinstance(node, dict) and "_target_" not in node:  # as after +penalty.scale=1
             raise UsageError(f"{', '.join(f'{group}.{name}' for name in node)}: {group}={null} has no such key")
         if group in groups() and not isinstance(node, dict) and (node is not None or null is None):
             raise choices(group, node, f"an option of conf/{group}")
@@ -53,11 +53,11 @@ def check_targets(cfg: DictConfig) -> None:
 
 
 def _record_sources(node: object) -> None:
-    """Record the source hash of each user's class. Raise UsageError if it has changed since composing."""
+    """Store the source hash of each user's class in its node. Raise UsageError if another hash is there already."""
     if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
         return
     for key in list(node) if isinstance(node, DictConfig) else range(len(node)):
-        _record_sources(node._get_node(key))  # the node itself: reading a missing value is an error
+        _record_sources(node._get_node(key))  # not node[key], because reading a missing value is an error
     if not isinstance(node, DictConfig) or "_target_" not in node:
         return
     target = node._get_node("_target_")
@@ -71,8 +71,8 @@ def _record_sources(node: object) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """Return the message of a composing or resolving error, or of the user's mistake behind it, as one line."""
-    if isinstance(typed := getattr(error, "override", None), str):  # Hydra's grammar refuses it
+    """Return the message of an error from composing or resolving a config in one line, reworded if it is cryptic."""
+    if isinstance(typed := getattr(error, "override", None), str):  # an error of Hydra's grammar
         text = quote_word(format_override(*typed.split("=", 1)) if "=" in typed else typed)
         return harmless_line(f"{typed}: Hydra cannot read this value; to pass it as text, quote it twice: {text}")
     if (name := getattr(error, "missing_cfg_file", None)) is not None:  # Hydra's error for a missing file
@@ -84,12 +84,12 @@ def one_line(error: Exception) -> str:
 
 
 def read_content(node: DictConfig) -> dict[str, object]:
-    """Return the content of a config node, with interpolations resolved."""
+    """Return a config node as a plain dict, with all ${…} resolved."""
     return OmegaConf.to_container(node, resolve=True)  # type: ignore[return-value]
 
 
 def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """Build the object of a config node, if conf/ names its class in the node's group. Raise UsageError otherwise."""
+    """Build the object of a config node. Raise UsageError for wrong values and for classes that conf/ does not name."""
     from hydra.errors import InstantiationException
     from hydra.utils import get_object, instantiate
 
@@ -98,36 +98,36 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     check_trusted(str(key) if key in groups() else None, options)
     for value, line in _compare_kinds(str(key), options):
         if isinstance(value, bool) or value != value or (KINDS[bool] in line and value is not None):
-            raise UsageError(line)  # torch would take it for another value: true for 1, any text for true
-    logging.getLogger(get_object.__module__).disabled = True  # it also prints each error, in two lines
+            raise UsageError(line)  # torch would misread it: true as 1, any text as true
+    logging.getLogger(get_object.__module__).disabled = True  # Hydra would also log each error, in two lines
     for target in list_targets(options):
         try:
             get_object(target)
         except ImportError as error:
-            if isinstance(error.__cause__, UsageError):  # a package is missing, and the module names it
+            if isinstance(error.__cause__, UsageError):  # the module itself reports a missing package
                 raise error.__cause__ from None
             if (wanted := missing(target.rpartition(".")[0], error.__cause__)) is not None:
                 raise wanted from None
             failure = error.__cause__ or error
-            is_missing = getattr(failure, "name", None) == target  # Hydra has found its module, and nothing in it
+            is_missing = getattr(failure, "name", None) == target  # the module was found, but not the class
             reason = "there is no such class" if is_missing else f"{type(failure).__name__}: {failure}"
             raise UsageError(harmless_line(f"_target_={target}: cannot be imported: {reason}")) from error
     try:
-        # the default conversion passes DictConfigs; plain containers are simpler to work with
+        # without _convert_, classes would receive DictConfigs instead of plain dicts and lists
         return instantiate(_remove_hashes(options), *positional, _convert_="all", **keywords)
     except InstantiationException as error:
         cause = error.__cause__
-        if isinstance(cause, UsageError):  # it already names the typed key
+        if isinstance(cause, UsageError):  # its message is complete
             raise cause from None
         if isinstance(cause, (ValueError, TypeError, AttributeError, OverflowError)):
             raise UsageError(reword_error(key or "", options, keywords, cause)) from cause
         if cause is not None and is_lack_of_memory(cause):
-            raise cause from None  # not as a UsageError: the check of arms continues without this model
+            raise cause from None  # not a user's mistake: the check of all arms skips this model
         raise
 
 
 def _remove_hashes(node: Any) -> Any:
-    """Remove the hashes of sources and files at any depth, because they are not arguments."""
+    """Remove the hashes of sources and files at any depth, because classes do not take them as arguments."""
     if isinstance(node, dict):
         hashes = {SOURCE_HASH, *(f"{key}{SHA256}" for key in node)}
         return {key: _remove_hashes(value) for key, value in node.items() if key not in hashes}
@@ -137,9 +137,9 @@ def _remove_hashes(node: Any) -> Any:
 def reword_error(group: object, options: Mapping[str, object], parts: Mapping[str, object], error: Exception) -> str:
     """Reword an error of a class or of torch so that it names the key that the user typed.
 
-    parts: the class's other arguments, by group. The message follows the key that it begins with (`channels=0` of
-    convolutions.1.channels), else the keys whose values it mentions, else the class. Python's own errors become a line
-    on the first value that differs in kind from conf/.
+    parts: other arguments of the class, by group. A message that begins with a key, such as `channels=0: …`, gets the
+    full key, such as `convolutions.1.channels=0: …`. Other messages follow the keys whose values they mention, or else
+    the class. For a TypeError and the like, the first value is named whose type differs from the one in conf/.
     """
     message, nodes = str(error), {str(group or ""): options}
     for name, part in parts.items():
@@ -149,7 +149,7 @@ def reword_error(group: object, options: Mapping[str, object], parts: Mapping[st
     leaves = [leaf for name, node in nodes.items() for leaf in _leaves(node, name)]
     first, is_key, rest = message.partition("=")
     if is_key and (names := [(key, value) for key, value in leaves if key.rpartition(".")[2] == first]):
-        # if several keys have this name, the one whose value is mentioned
+        # of several keys with this name, prefer one whose value is mentioned
         return f"{next((key for key, value in names if rest.startswith(f'{value}')), names[0][0])}={rest}"
     kinds = [kind for name, node in nodes.items() for kind in _compare_kinds(name, node)]
     for value, line in kinds:
@@ -160,7 +160,7 @@ def reword_error(group: object, options: Mapping[str, object], parts: Mapping[st
 
 
 def _compare_kinds(group: str, options: Mapping[str, object]) -> list[tuple[object, str]]:
-    """List values that differ in kind from the chosen option's file, each with an error line."""
+    """List values whose type differs from the one in the file of the chosen option, each with an error line."""
     nodes = options_by_name(group).values() if group in groups() else ()
     same = [node for node in nodes if node["_target_"] == options.get("_target_") and node.keys() <= options.keys()]
     longest = max(map(len, same), default=0)
@@ -182,7 +182,7 @@ def _name_kind(place: str, value: object, example: object) -> Iterator[tuple[obj
 
 
 def _leaves(node: object, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield each value with its dotted key; a list that builds nothing is one value."""
+    """Yield each value with its dotted key. A list counts as one value unless it contains nodes."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key not in MARKS:

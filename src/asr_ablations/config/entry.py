@@ -1,4 +1,4 @@
-"""Start a command with Hydra; a user's mistake gets one line instead of a traceback."""
+"""Start a command with Hydra. A mistake of the user is reported in one line instead of a traceback."""
 
 import functools
 import os
@@ -19,10 +19,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from asr_ablations.config.build import one_line
-from asr_ablations.config.compose import sweep_name, use_loader
+from asr_ablations.config.compose import look_up_in, sweep_name, use_loader
 from asr_ablations.config.keys import READS, read_command
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.resolvers import look_up_in
 from asr_ablations.config.targets import list_user_folders, use_folder
 from asr_ablations.runs.command import prepare_command, report_end
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, LeaseHeldError
@@ -36,7 +35,7 @@ from asr_verdicts.errors import UsageError
 def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
     """Put Hydra's options before the overrides, because its parser refuses overrides on both sides of an option.
 
-    config_name: the command's file in conf/. Raise UsageError for a word that is neither.
+    Raise UsageError for a word that is neither an option nor an override. config_name: file of the command in conf/.
     """
     if {"-sc", "--shell-completion"}.intersection(words):
         return list(words)
@@ -50,7 +49,7 @@ def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
     typed_before: dict[str, str] = {}
     for word in parsed.overrides:
         key, is_set, _ = word.partition("=")
-        if not is_set and not word.startswith("~"):  # likely a folder
+        if not is_set and not word.startswith("~"):  # probably a path
             example = f", such as {'run' if 'run' in read_command(config_name)[0] else 'data.root'}={word}"
             is_path = "/" in word or Path(word).exists()
             raise UsageError(f"{word}: expected key=value{example if is_path else '; --help lists the keys'}")
@@ -63,7 +62,10 @@ def arrange_words(words: Sequence[str], config_name: str) -> list[str]:
 
 
 def _print_help(words: list[str], config_name: str) -> bool:
-    """Print the version or help and return True, unless overrides are typed: Hydra then shows their config."""
+    """Print the version or the help, if asked for, and return whether this was done.
+
+    If overrides are typed with --help, Hydra shows the composed config instead.
+    """
     if words == ["--version"]:
         print(version())
         return True
@@ -80,16 +82,17 @@ def _print_help(words: list[str], config_name: str) -> bool:
 
 
 Task = Callable[[Any], object]
-"""A command: a function of a config, or of all configs of a sweep."""
+"""A function that runs a command, for one config or for all configs of a sweep."""
 
 
 def entry(
     config_name: str, checked: Callable[[Any], None] = check, *, continues: bool = False
 ) -> Callable[[Task], Task]:
-    """Turn `task(cfg)` into a command with Hydra's command line; called with a config, it runs the task on it.
+    """Decorate `task(cfg)` to make it a command. Without an argument it composes the config from the command line.
 
-    config_name: the file of conf/. checked: the check of its configs, if they are not training configs.
-    continues: whether the same command continues after an interruption.
+    - config_name: file of the command in conf/
+    - checked: function that checks a config; the default checks training configs
+    - continues: whether an interrupted command continues if it is typed again
     """
 
     def decorate(task: Task) -> Task:
@@ -104,16 +107,16 @@ def entry(
                     cfg.sweep = sweep_name(invocation)
                 if invocation is not None:
                     _refuse_sweep_file(invocation)
-                checked(cfg)  # before the task imports torch, so that a wrong value is reported at once
+                checked(cfg)  # before the task imports torch, so that wrong values are reported at once
                 return task(cfg)
             except Exception as error:
                 raise _CarriedError(error) from None
 
         @functools.wraps(task)
         def main(cfg: DictConfig | None = None) -> object:
-            # Two OpenMP threads that spin on a shared machine cost up to 15 times the time. torch reads this at import.
+            # Spinning OpenMP threads can be 15 times slower on a shared machine. torch reads this when it is imported.
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-            # Batches of all lengths leave gaps in GPU memory that other batches do not fit. Also read at import.
+            # Batches of different lengths leave gaps in GPU memory that other batches do not fit. Also read at import.
             if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name in older versions
                 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
             handle_on_a_stack_of_their_own()
@@ -121,7 +124,7 @@ def entry(
                 signal.signal(signal.SIGINT, interrupt)
             prepare_command()
             use_loader()
-            os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are printed here; Hydra would print a page and exit 1
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are printed below; Hydra would print more and exit with 1
             try:
                 if cfg is None:
                     if _print_help(sys.argv[1:], config_name):
@@ -130,13 +133,13 @@ def entry(
                 return command(cfg)
             except _CarriedError as carried:
                 error = _explain(carried.error) if isinstance(carried.error, UsageError) else carried.error
-            except (Exception, KeyboardInterrupt, Stopped) as raised:  # from Hydra or a launcher
+            except (Exception, KeyboardInterrupt, Stopped) as raised:  # by Hydra or a launcher
                 error = _explain(raised)
             if isinstance(error, LeaseHeldError):
                 print(f"{error}: wait until it has ended; the same command then continues", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
             if (exit_code := getattr(error, "exit_code", None)) is not None:
-                sys.exit(exit_code)  # the run diverged, or arms failed; the reasons have been printed
+                sys.exit(exit_code)  # a run diverged or arms failed, and the reasons have been printed
             sys.exit(report_end(error, continues=continues))
 
         return main
@@ -145,14 +148,14 @@ def entry(
 
 
 class _CarriedError(BaseException):
-    """Carries an error of the task past Hydra, which prints more lines for every Exception."""
+    """Carries an error of the task through Hydra, which would print a traceback for any Exception."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
-    """Raise UsageError if a file that varies keys is used for one run, unless the command line sets them all."""
+    """Raise UsageError if a sweep's file is used without -m, unless the command line sets all keys that it varies."""
     typed_keys = {word.partition("=")[0].lstrip("+") for word in hydra.overrides.task}
     varied = set(hydra.sweeper.get("params") or ()) - typed_keys
     if varied and hydra.mode == RunMode.RUN:
@@ -161,7 +164,7 @@ def _refuse_sweep_file(hydra: HydraConf | DictConfig) -> None:
 
 
 def _explain(error: BaseException) -> BaseException:
-    """Turn a mistake in the command line or a user's file into a one-line UsageError; keep other errors."""
+    """Return a UsageError of one line for a mistake in the command line or in a user's file, else the same error."""
     if isinstance(error, RuntimeError) and str(error).startswith("Invalid plugin"):
         return UsageError(f"hydra.launcher, hydra.sweeper: {error}; expected one that --help names")
     if not isinstance(error, (UsageError, HydraException, OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError)):

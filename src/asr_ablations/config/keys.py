@@ -1,4 +1,4 @@
-"""Refuse keys that a command does not read, because they would have no effect."""
+"""Refuse keys that a command does not read, because typing them would have no effect."""
 
 import difflib
 import re
@@ -19,26 +19,26 @@ READS = {
     "language_model": ("lm", "data", "alphabet", "seed", "outputs", "sweep", "force", "logger"),
     "prepare": ("data", "alphabet", "features", "model", "outputs"),
 }
-"""Groups and keys of a training config that a command reads, by its file in conf/. Commands without an entry read all
-of them. prepare reads the keys that affect its table, and outputs.
+"""Groups and keys of a training config that a command reads, by the command's file in conf/. Commands without an entry
+read all of them.
 """
 FREE = ("ablation", "hydra")
-"""Keys whose content is checked elsewhere."""
+"""Keys whose content is checked by other code."""
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 NEAREST = 2
-"""Number of keys to propose in place of a wrong one."""
+"""Maximum number of keys to propose in place of a wrong one."""
 ELSEWHERE = {
     "epochs": "max_epochs", "learning_rate": "optimizer.lr", "bs": "batch.size", "accumulate_grad_batches":
     "batch.accumulate", "ckpt_path": "weights", "checkpoint_path": "weights", "finetune": "weights", "devices": "gpus",
     "num_workers": "workers", "hidden_size": "width", "hidden_dim": "width", "callbacks": "stopping",
     "gradient_clip_val": "gradient.limit", "experiment_name": "sweep", "experiment": "-cd sweeps -cn <name>",
 }  # fmt: skip
-"""Names that other templates and toolkits use, with our key or the words to type."""
+"""Names of other templates and toolkits, each with the key or words to type here."""
 
 
 @cache
 def read_keys(primary: str) -> tuple[dict[str, object], frozenset[str]]:
-    """Return the plain keys (with values) and the groups of a file of conf/, including its bases."""
+    """Return the keys (with values) and the groups that a file of conf/ sets, including the files it builds on."""
     content = yaml.safe_load((CONF / f"{primary}.yaml").read_text(encoding="utf-8"))
     plain = {key: value for key, value in content.items() if key not in ("defaults", "hydra")}
     chosen: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ def read_keys(primary: str) -> tuple[dict[str, object], frozenset[str]]:
 
 
 def read_command(primary: str) -> tuple[dict[str, object], list[str]]:
-    """Return the plain keys and the groups that a command reads."""
+    """Return the plain keys (with values) and the groups that a command reads."""
     plain, chosen = read_keys(primary)
     reads = {*READS.get(primary, (*plain, *chosen))}
     return {key: value for key, value in plain.items() if key in reads}, sorted(chosen & reads)
@@ -60,19 +60,19 @@ def read_command(primary: str) -> tuple[dict[str, object], list[str]]:
 
 @cache
 def read_every_key() -> dict[str, object]:
-    """Return the plain keys of all commands' files in conf/."""
+    """Return the plain keys (with values) of all commands."""
     files = sorted((file.stem for file in CONF.glob("*.yaml")), reverse=True)
     return {key: value for file in files for key, value in read_keys(file)[0].items()}
 
 
 def expect_keys(key: str, value: object) -> UsageError:
-    """Make the error for a value in place of the keys below a key."""
+    """Return the error for a key that was set to a value although it has keys below it."""
     below = read_every_key().get(key)
     return choices(key, value, f"keys below it: {', '.join(below)}" if isinstance(below, dict) else "keys below it")
 
 
 def print_unread(cfg: DictConfig, primary: str) -> None:
-    """Print the typed keys that only a training reads, not this command."""
+    """Print the typed keys that this command does not read, but a training does."""
     words: list[str] = OmegaConf.to_container(cfg.overrides)  # type: ignore[assignment]
     typed = dict.fromkeys(word.lstrip("+").partition("=")[0] for word in words)
     others = [key for key in typed if not key.startswith("hydra") and key.split(".")[0] not in READS[primary]]
@@ -83,14 +83,20 @@ def print_unread(cfg: DictConfig, primary: str) -> None:
 def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefault], folders: Iterable[Path]) -> None:
     """Raise UsageError for a key that the command does not read, unless another value refers to it.
 
-    defaults: the composed files. folders: folders of options, because an arm may choose one that refers to the key.
+    - defaults: config files that were composed
+    - folders: folders with all options, because an arm may choose an option that refers to the key
     """
     plain, chosen = read_keys(primary)
     users = (default for default in defaults if str(default.config_path).split("/")[0] not in groups())
     read = {*plain, *chosen, *FREE, *(str(default.package).split(".")[0] for default in users)}
     wrong = [key for key in map(str, cfg) if key not in read]
     for key, values in plain.items():
-        if isinstance(values, dict) and key not in FREE and isinstance(node := cfg._get_node(key), DictConfig):
+        if (
+            isinstance(values, dict)
+            and values
+            and key not in FREE
+            and isinstance(node := cfg._get_node(key), DictConfig)
+        ):
             wrong += [f"{key}.{name}" for name in map(str, node) if name not in values]
     if not wrong:
         return
@@ -102,7 +108,7 @@ def refuse_unread(cfg: DictConfig, primary: str, defaults: Iterable[ResultDefaul
 
 
 def refuse_key(key: str, primary: str) -> UsageError:
-    """Make the error for a key that a command does not read. It names the nearest keys, or a group's options to add."""
+    """Return the error for a key that a command does not read. It names the nearest keys, or options to add."""
     if files := sorted((CONF / key).glob("*.yaml")):
         if any(key in read_keys(file.stem)[1] for file in CONF.glob("*.yaml")):
             return UsageError(f"{key}: this command does not use conf/{key}")
@@ -114,7 +120,7 @@ def refuse_key(key: str, primary: str) -> UsageError:
 
 
 def propose_keys(key: str, names: Collection[str]) -> str:
-    """Propose keys in place of a wrong one, whose last part may be right elsewhere: lr is optimizer.lr."""
+    """Return text that proposes keys in place of a wrong one. Its last part may be right, as in lr for optimizer.lr."""
     others = [name for name in names if name != key and not name.startswith(f"{key}.") and "._" not in name]
     last = key.rpartition(".")[2]
     usual = [name for name in (ELSEWHERE.get(last, ""),) if name in others or name.startswith("-")]

@@ -1,4 +1,4 @@
-"""Check the values of a training config's plain keys."""
+"""Check the values of the plain keys of a training config."""
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -9,19 +9,19 @@ from asr_ablations.tools.checks import a_path, label_or_null, number, switch, wh
 from asr_verdicts.errors import choices
 
 LARGEST_SEED = 2**63 - 1
-"""The largest signed 64-bit integer: generators refuse larger seeds, or confuse them with others."""
+"""Largest signed 64-bit integer. Random generators refuse larger seeds or map them to smaller ones."""
 MOST_PROCESSES = 1024
-"""Most threads or processes of a run: more hang a machine before any message."""
+"""Maximum number of threads or processes of a run. More would hang a machine before it prints an error."""
 MOST_IN_A_BATCH = 10**6
-"""Most utterances, or seconds of audio, in a batch."""
+"""Maximum number of utterances, or seconds of audio, in a batch."""
 LONGEST = 10**6
-"""Most minutes (two years) or seconds (twelve days) between two actions of a run, because timers overflow."""
+"""Maximum minutes between checkpoints and seconds between utilisation samples, because timers overflow."""
 PRECISIONS = (32, 16, "bf16", "16-master", "16-true", "bf16-true")
 WHOLE = {
     "seed": (0, LARGEST_SEED), "max_epochs": (1, 10**6), "nodes": (1, 10**4), "workers": (0, MOST_PROCESSES),
     "batch.accumulate": (1, MOST_IN_A_BATCH), "transcripts.utterances": (1, None),
 }  # fmt: skip
-"""Bounds of plain keys with a whole number. Components check the keys that they use, such as width and layers."""
+"""Bounds of whole numbers. Components check the other keys that they use, such as width and layers."""
 WHOLE_OR_NULL = {
     **{f"seeds.{name}": (0, LARGEST_SEED) for name in ("init", "order", "augment", "dropout")},
     "ranks": (1, MOST_PROCESSES), "threads": (1, MOST_PROCESSES), "transcripts.every": (1, None),
@@ -29,7 +29,7 @@ WHOLE_OR_NULL = {
 
 
 def check(cfg: DictConfig) -> None:
-    """Check the values of plain keys. Raise UsageError with the value and the choices."""
+    """Raise UsageError for the first wrong value of a plain key, with the choices."""
     check_targets(cfg)
     if cfg.precision not in PRECISIONS:
         raise choices("precision", cfg.precision, PRECISIONS)

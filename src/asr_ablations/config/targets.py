@@ -1,9 +1,10 @@
-"""Find the classes that a config may build: conf/ or a user's folder must name them. A config may be a stranger's.
+"""Decide which classes a config may build, so that a config from somebody else cannot run arbitrary code.
 
-A user's folder has the layout of conf/, and its files may name the user's classes. It is set by:
-- -cd, or the environment variable ASR_ABLATIONS_CONF (folders, separated as in PATH);
-- an installed package's entry point in the group `asr_ablations.components`: the dotted name of a folder of configs.
-A node with a user's class carries the hash of its source in `_source_`, which is part of a run's identity.
+Only classes that a file of conf/ or of a user's folder names are built. A user's folder has the layout of conf/, and
+its files may name classes of the user. There are two ways to set it:
+- the option -cd or the environment variable ASR_ABLATIONS_CONF (folders, separated as in PATH);
+- an installed package with an entry point in the group `asr_ablations.components`: the dotted name of a folder.
+A node with a user's class stores the hash of its source in `_source_`, which is part of the identity of a run.
 """
 
 import os
@@ -22,20 +23,20 @@ from asr_ablations.tools.files import CONF
 from asr_verdicts.errors import UsageError
 
 SOURCE_HASH = "_source_"
-"""Key with the source hash of a user's class. It is set automatically, and is not an argument."""
+"""Key with the source hash of a user's class. It is set automatically and is not an argument of the class."""
 MARKS = ("_target_", "_partial_", SOURCE_HASH)
-"""Hydra's keys that conf/ uses, and ours. Other keys would pass arguments that no option has."""
+"""Keys with an underscore that may occur in a node. Hydra has more, which could pass arguments that no option has."""
 GROUP = re.compile(r"\$\{(\w+)\}")
-"""A value that refers to another group."""
+"""Matches a value that refers to another group."""
 BORROWED = re.compile(r"/(\w+)@")
-"""Start of a defaults list's entry that puts another group's option below a key."""
+"""Matches an entry of a defaults list that puts an option of another group below a key."""
 FOLDERS = "ASR_ABLATIONS_CONF"
-"""Environment variable with the user's folders; the processes of arms inherit it."""
+"""Environment variable with the user's folders. Processes that train an arm inherit it."""
 ENTRY_POINTS = "asr_ablations.components"
 RECORDED = ("asr_ablations", "asr_benchmarks", "torch", "torchaudio", "pytorch_lightning")
-"""Packages that the environment of a run records by version and commit: their source is not hashed."""
+"""Packages whose source is not hashed, because each run records their version and commit."""
 YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader if installed: it is ten times as fast, and every run waits for it."""
+"""The loader of libyaml if installed, because it is ten times as fast and every run waits for it."""
 
 
 @cache
@@ -45,14 +46,14 @@ def groups() -> list[str]:
 
 @cache
 def contents_by_name(group: str) -> dict[str, dict[str, object]]:
-    """Return a group's files by name: each holds a node, or keys of the whole config that include the node."""
+    """Return the files of a group by name. A file holds a node, or keys of the whole config that include the node."""
     folders = [folder / group for folder in (CONF, *list_user_folders())]
     return {file.stem: _read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))}
 
 
 @cache
 def options_by_name(group: str) -> dict[str, dict[str, object]]:
-    """Return the nodes of a group's files by name, including files that set keys of the whole config."""
+    """Return the node of each option of a group; options without a class are left out."""
     contents = contents_by_name(group)
     nodes = {name: content if "_target_" in content else content.get(group) for name, content in contents.items()}
     return {name: node for name, node in nodes.items() if isinstance(node, dict) and "_target_" in node}
@@ -67,9 +68,9 @@ def null_option(group: str) -> str | None:
 
 @cache
 def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the targets that a node of a group may have, and the targets that nodes below it may have.
+    """Return the classes that a node of a group may name, and the classes that nodes below it may name.
 
-    The group's files name them, or the files of groups that they refer to.
+    They are named by the files of the group, and by the files of groups to which these refer.
     """
     nodes = options_by_name(group).values()
     files = [_read(file) for file in sorted((CONF / group).rglob("*.yaml"))]
@@ -83,7 +84,7 @@ def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_trusted(key: str | None, node: object) -> None:
-    """Refuse a node that would build a class that conf/ does not name in group `key` (None: in any group)."""
+    """Raise UsageError for a node with a class that no file of group `key` names; None allows classes of all groups."""
     if key is None:
         anything = frozenset().union(*(read_allowed(group)[1] for group in groups()))
         _check(node, "", anything, anything)
@@ -96,7 +97,7 @@ def _check(node: object, place: str, allowed: frozenset[str], below: frozenset[s
         for value in node:
             _check(value, place, allowed, below)
     elif isinstance(node, str) and "${" in node:
-        # Hydra resolves once more when it instantiates, and nothing checks the result
+        # Hydra would resolve it when it builds the object, after this check
         raise UsageError(f"{node}: refused, an interpolation in a resolved config")
     elif isinstance(node, dict):
         target = node.get("_target_")
@@ -115,7 +116,7 @@ def _read(file: Path) -> dict[str, object]:
 
 
 def list_targets(node: object) -> Iterator[str]:
-    """Yield the targets at any depth of a node."""
+    """Yield the class names at any depth of a node."""
     if isinstance(node, dict) and "_target_" in node:
         yield str(node["_target_"])
     if isinstance(node, (dict, list)):
@@ -124,9 +125,9 @@ def list_targets(node: object) -> Iterator[str]:
 
 
 def use_folder(folder: Path) -> None:
-    """Let a -cd folder's files name the user's classes, in this process and its children.
+    """Allow the classes that files of a folder name, as with -cd, in this process and its children.
 
-    Modules may be installed or next to the folder. A folder without an option of a group changes nothing.
+    Their modules may be installed, or lie next to the folder. Folders that have no options of a group are ignored.
     """
     named = os.environ.get(FOLDERS, "")
     path = str(folder.resolve())
@@ -135,9 +136,9 @@ def use_folder(folder: Path) -> None:
 
 
 def list_user_folders() -> tuple[Path, ...]:
-    """List the user's folders of configs. Raise UsageError if one does not exist or hides an option of this package.
+    """List the user's folders of configs. Raise UsageError if one is missing or redefines an option of this package.
 
-    The parents of folders in ASR_ABLATIONS_CONF are appended to Python's path.
+    The parent of each folder in ASR_ABLATIONS_CONF is appended to sys.path.
     """
     return _list_user_folders(os.environ.get(FOLDERS, ""))
 
@@ -153,13 +154,13 @@ def _list_user_folders(paths: str) -> tuple[Path, ...]:
     folders = dict.fromkeys([*named, *map(_find_folder, entry_points(group=ENTRY_POINTS))])
     for file in (file for folder in folders for file in folder.glob("*/*.yaml")):
         ours = CONF / file.parent.name / file.name
-        if ours.exists() and not file.samefile(ours):  # Hydra would take this package's
+        if ours.exists() and not file.samefile(ours):  # Hydra would use the file of this package
             raise UsageError(f"{file}: {file.parent.name}={file.stem} is an option already; give yours another name")
     return tuple(folders)
 
 
 def _find_folder(point: EntryPoint) -> Path:
-    """Find the folder of an entry point without importing its package."""
+    """Find the folder that an entry point names, without importing its package."""
     top, *below = point.value.split(".")
     for location in getattr(find_spec(top), "submodule_search_locations", None) or []:
         if (folder := Path(location, *below)).is_dir() and below:
@@ -169,7 +170,7 @@ def _find_folder(point: EntryPoint) -> Path:
 
 
 def source_hash(target: str) -> str | None:
-    """Return the SHA-256 of the source of a user's class; None in a RECORDED package."""
+    """Return the SHA-256 of the source of a user's class, or None for a class of a RECORDED package."""
     if target.partition(".")[0] in RECORDED:
         return None
     try:

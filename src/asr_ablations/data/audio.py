@@ -1,44 +1,54 @@
-"""Reading audio files: wav, flac, ogg, opus, mp3 and all other formats of libsndfile."""
+"""Reading audio files in the formats of libsndfile, such as wav, flac, ogg, opus and mp3, one or many in parallel."""
 
 import hashlib
 import os
 import re
 import stat
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import soundfile
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.tools.content_keys import hash_source
+from asr_ablations.tools.machine import cores
 from asr_verdicts.errors import UsageError
+from asr_verdicts.terminal import bar
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 FORMATS = {
     **{".wav": ("WAV", "WAVEX", "RF64", "NIST"), ".flac": ("FLAC",), ".mp3": ("MP3",)},
     **dict.fromkeys((".ogg", ".oga", ".opus"), ("OGG",)),
 }
-"""libsndfile's names of the formats that each ending may contain; other endings are not checked.
-NIST means SPHERE, the format of .WAV files in TIMIT and other LDC corpora."""
+"""Names in libsndfile of the formats that a file with this ending may have. Other endings are not checked.
+NIST is the SPHERE format of .WAV files in TIMIT and other LDC corpora."""
 RATES = range(4000, 384_001, 25)
-"""Sampling rates in Hz. The exact resampling kernel has 700 million values for 44,101 Hz and 70,000 for 44,100 Hz."""
+"""Supported sampling rates in Hz. A resampling kernel has 70,000 values for 44,100 Hz, 700 million for 44,101 Hz."""
 MOST_CHANNELS = 64
 LONGEST = 48 * 3600.0
-"""Maximum seconds of a file. The header of a stream, for example from a pipe, claims millions of years."""
+"""Maximum duration of a file in seconds. The header of a recorded stream often claims millions of years."""
 UNKNOWN = (0, 0x7FFFF000)
-"""Byte counts in a WAV header (the first, or from the second on) that mean that the writer did not know the length."""
+"""Limits for the byte count in a WAV header. Programs that do not know the length write 0 or a huge number instead."""
 BLOCK = 1 << 20
-"""Bytes read at a time for the hash."""
+"""Number of bytes that are hashed at a time."""
 AVERAGED = -1
-"""Stands for a channel number: use the mean of all channels."""
+"""Channel number that means the average of all channels."""
 CANCELLED = 1e-4
-"""Channels cancel each other out if their mean has less than this share of their power (40 dB)."""
+"""Channels cancel each other out if the power of their average is less than this share of their mean power (-40 dB)."""
 CLIPPED = 0.01
-"""If this share of samples exceeds full scale, a floating-point file is taken to use other units."""
+"""A floating-point file is refused if this share of its samples exceeds full scale, because it may use other units."""
 UNREADABLE = (soundfile.LibsndfileError, OSError, TypeError)  # TypeError: headerless audio with an unknown rate
 
 
 class AudioError(UsageError):
-    """An unusable audio file; `fault` is "<reason>: <path>: <detail>"."""
+    """Error about an unusable audio file. Its attribute `fault` is "<reason>: <path>: <detail>"."""
 
     def __init__(self, path: Path, reason: str, detail: object) -> None:
         super().__init__(f"cannot read audio {path}: {reason}: {detail}")
@@ -46,13 +56,13 @@ class AudioError(UsageError):
 
 
 def header(path: Path) -> tuple[int, int]:
-    """Return (samples per channel, Hz) from a file's header.
+    """Return the number of samples per channel and the sampling rate in Hz from the header of a file.
 
-    Raises AudioError if the file is missing, empty, not audio, or does not have the format of its ending.
+    Raises AudioError if the file is missing, empty or unsupported, or if its format does not match its ending.
     """
     try:
         status = path.stat()
-    except (OSError, ValueError) as error:  # ValueError: an impossible path, with NUL or a lone surrogate
+    except (OSError, ValueError) as error:  # ValueError: the path contains NUL or a lone surrogate
         raise AudioError(path, "missing file", getattr(error, "strerror", None) or error) from error
     if not stat.S_ISREG(status.st_mode):  # reading from a pipe might never end
         raise AudioError(path, "unreadable audio", "it is not a regular file")
@@ -78,9 +88,7 @@ def header(path: Path) -> tuple[int, int]:
 
 
 def _refuse_cut(path: Path, size: int, frames: int) -> None:
-    """Raise AudioError if a WAV or SPHERE file of `size` bytes is shorter than its header promises. libsndfile does not
-    report this: it finds `frames` samples and takes them for the whole.
-    """
+    """Raise AudioError if a WAV or SPHERE file is shorter than its header says. libsndfile does not report this."""
     with path.open("rb") as file:
         if (form := file.read(4)) == b"NIST":
             count = re.search(rb"sample_count -i (\d+)", file.read(1020))
@@ -98,16 +106,18 @@ def _refuse_cut(path: Path, size: int, frames: int) -> None:
 
 
 def duration(path: Path) -> float:
-    """Return the duration in seconds from the file's header. Raises AudioError like `header`."""
+    """Return the duration of a file in seconds, from its header. Raises AudioError like `header`."""
     samples, rate = header(path)
     return samples / rate
 
 
 def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> np.ndarray:
-    """Return int16 samples (S,) at 16 kHz: `seconds` s starting at `offset` s, resampled if necessary.
+    """Return int16 samples (S,) at 16 kHz of the part that starts at `offset` and lasts `seconds`, both in seconds.
 
-    channel: counted from 0; AVERAGED for the mean of all. Raises AudioError if the file is unreadable or too short, if
-    its channels cancel each other out, or if its values are not finite or exceed full scale.
+    channel: channel number, counted from 0; AVERAGED for the average of all channels
+
+    Raises AudioError if the file is unreadable or too short, if its channels cancel each other out, or if its values
+    are not finite or exceed full scale.
     """
     try:
         file = soundfile.SoundFile(os.fsencode(path))
@@ -117,15 +127,15 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
         rate, expected = file.samplerate, round(seconds * file.samplerate)
         if not AVERAGED <= channel < file.channels:
             raise AudioError(path, "wrong channel", f"{channel} of {file.channels}; the first channel is 0")
-        # libsndfile would return a float file's -1..1 as the integers -1, 0, 1
+        # libsndfile would round the values -1..1 of a floating-point file to the integers -1, 0 and 1
         dtype = "int16" if file.subtype.startswith("PCM_") else "float32"
         try:
             if offset and file.seekable():
                 file.seek(round(offset * rate))
-            elif offset:  # GSM 6.10 and others cannot seek
+            elif offset:  # libsndfile cannot seek in GSM 6.10 and other formats
                 file.read(round(offset * rate), dtype=dtype)
             samples = _read_mono(file, expected, dtype, channel)
-        except UNREADABLE as error:  # although the header was valid
+        except UNREADABLE as error:  # opening the file has shown that the header is valid
             raise AudioError(path, "truncated audio", _read_reason(error)) from error
         scaled = file.subtype in ("FLOAT", "DOUBLE")
     if samples is None:
@@ -139,7 +149,12 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
         raise AudioError(path, "beyond full scale", f"peak {peak:.1f}, {100 * share:.1f} % of samples")
     if dtype == "float32":
         samples = samples * 32768
-    return _convert_to_int16(samples) if rate == SAMPLE_RATE else _resample(samples, rate)
+    if rate != SAMPLE_RATE:
+        import torch  # imported late, because it takes over a second
+        from torchaudio.functional import resample
+
+        samples = resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy()
+    return samples if samples.dtype == np.int16 else np.clip(np.round(samples), -32768, 32767).astype(np.int16)
 
 
 def hash_content(path: Path) -> str:
@@ -155,17 +170,17 @@ def hash_content(path: Path) -> str:
 
 
 def hash_reader() -> str:
-    """Return a hash of the code that reads audio, for the keys of results that depend on it."""
+    """Return a hash of the code in this file, for the keys of results that depend on it."""
     return hash_source("asr_ablations.data.audio", within="asr_ablations.data")
 
 
 def _read_reason(error: Exception) -> object:
-    """Return libsndfile's message without the path, which is in bytes."""
+    """Return libsndfile's message without the path, which it prints as bytes."""
     return getattr(error, "error_string", error)
 
 
 def _read_mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int) -> np.ndarray | None:
-    """Return up to `frames` next samples (S,), of one channel or averaged; None if the channels cancel out."""
+    """Return the next samples (S,), at most `frames`, of one channel or averaged. None if the channels cancel out."""
     samples: np.ndarray = file.read(frames, dtype=dtype, always_2d=True)
     if file.channels == 1:
         return samples[:, 0]
@@ -176,15 +191,20 @@ def _read_mono(file: soundfile.SoundFile, frames: int, dtype: str, channel: int)
     return mean if np.square(mean).sum() >= CANCELLED * power else None
 
 
-def _convert_to_int16(samples: np.ndarray) -> np.ndarray:
-    """Return the samples as int16. Values above full scale are clipped instead of wrapping around."""
-    if samples.dtype == np.int16:
-        return samples
-    return np.clip(np.round(samples), -32768, 32767).astype(np.int16)
-
-
-def _resample(samples: np.ndarray, rate: int) -> np.ndarray:
-    import torch
-    from torchaudio.functional import resample
-
-    return _convert_to_int16(resample(torch.from_numpy(samples.astype(np.float32)), rate, SAMPLE_RATE).numpy())
+def in_threads(work: Callable[[A], B], items: Sequence[A], title: str, chunk: int = 64) -> Iterator[list[B]]:
+    """Yield lists of the results of `work` for `chunk` items each, in order, with a progress bar."""
+    threads = cores()
+    pool = ThreadPoolExecutor(threads)  # reading, hashing and decoding release the global interpreter lock
+    # chunks, because a task for each single file would cost more time than looking the file up
+    parts = (items[begin : begin + chunk] for begin in range(0, len(items), chunk))
+    futures = (pool.submit(lambda part: [*map(work, part)], part) for part in parts)
+    try:
+        with bar(title, len(items)) as advance:
+            waiting = deque(islice(futures, 2 * threads))
+            while waiting:
+                results = waiting.popleft().result()
+                waiting.extend(islice(futures, 1))
+                yield results
+                advance(len(results))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C, items that have not begun are dropped

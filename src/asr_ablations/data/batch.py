@@ -1,26 +1,31 @@
-"""Batches of utterances."""
+"""Batches of utterances: their contents, sizes and order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch.utils.data import Sampler
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.tools.masks import valid_frames
+from asr_ablations.tools.random_streams import generator
 
 
 @dataclass
 class Batch:
-    """B utterances, concatenated: padding is added on the model's device.
+    """B utterances, concatenated without padding. Padding is added on the model's device.
 
-    - audio: int16 samples (sum of lengths,); lengths: samples (B,) on the CPU, where reading sizes needs no
-      synchronisation
-    - targets: label indices (sum of target_lengths,); target_lengths: labels (B,) on the CPU
-    - features: float16 frames (sum of frames, F) if they were precomputed, and then without audio
+    - audio: int16 samples of all utterances (sum of lengths,)
+    - lengths: number of samples (B,), on the CPU, where reading them needs no synchronisation
+    - targets: label indices of all utterances (sum of target_lengths,)
+    - target_lengths: number of labels (B,), on the CPU
+    - features: float16 frames (sum of frames, F) if features are cached; then `audio` is empty
     - frame_labels: label of each output frame (B, T) if utterances are cut into chunks
+    - views: number of times that the utterances occur, augmented differently; the first B/views are the first view
     """
 
     audio: torch.Tensor
@@ -31,12 +36,13 @@ class Batch:
     texts: list[str]
     features: torch.Tensor | None = None
     frame_labels: torch.Tensor | None = None
+    views: int = 1
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def to(self, device: torch.device, non_blocking: bool = True) -> "Batch":
-        """Return the batch with audio and targets on `device`; the lengths stay on the CPU, where CTC needs them."""
+        """Return the batch with audio and targets on `device`. The lengths stay on the CPU, where CTC needs them."""
         return self._move(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
@@ -47,16 +53,28 @@ class Batch:
         return replace(self, audio=move(self.audio), targets=move(self.targets), features=features)
 
     def waveforms(self) -> torch.Tensor:
-        """Return the samples scaled to -1..1 and padded with zeros: (B, S) float32 on the audio's device."""
+        """Return float32 samples (B, S), scaled to -1..1 and padded with zeros, on the device of the audio."""
         return _pad(self.audio.float()[:, None] / 32768, self.lengths)[..., 0]
 
     def padded_features(self, frames: torch.Tensor) -> torch.Tensor:
-        """Return features padded with zeros: (B, T, F) float32 on their device. frames: (B,)."""
+        """Return float32 features (B, T, F), padded with zeros, on their device. frames: number of frames (B,)."""
         assert self.features is not None
         return _pad(self.features.float(), frames)
 
+    def repeat(self, views: int) -> "Batch":
+        """Return a batch whose targets and names occur `views` times. Its audio is not repeated."""
+        return replace(
+            self,
+            lengths=self.lengths.repeat(views),
+            targets=self.targets.repeat(views),
+            target_lengths=self.target_lengths.repeat(views),
+            ids=self.ids * views,
+            texts=self.texts * views,
+            views=views,
+        )
+
     def padding(self) -> float:
-        """Return the padding's share of the padded batch, from 0 to 1."""
+        """Return the share of padding in the padded batch, from 0 to 1."""
         return 1 - float(self.lengths.sum()) / max(1.0, float(self.lengths.max()) * len(self))
 
 
@@ -74,7 +92,7 @@ def unlabelled_batch(waveforms: Sequence[np.ndarray]) -> Batch:
 
 
 def _pad(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Pad concatenated values: (sum of lengths, F) → (B, longest, F); lengths (B,) on the CPU."""
+    """Return concatenated values (sum of lengths, F) as (B, T, F), padded with zeros. lengths (B,) are on the CPU."""
     size = int(lengths.max()) if len(lengths) else 0
     valid = valid_frames(lengths, size, values.device)
     padded = values.new_zeros(*valid.shape, values.shape[1])
@@ -82,43 +100,42 @@ def _pad(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 MULTIPLE = 8
-"""A GPU's matrix units are fastest if the batch size is a multiple of this."""
+"""The matrix units of a GPU are fastest if the batch size is a multiple of this."""
 
 
+@dataclass(frozen=True)
 class Count:
-    """The batch size of one training step over all ranks: `size` utterances per rank."""
+    """A batch size of `size` utterances per rank."""
 
-    def __init__(self, size: int, ranks: int) -> None:
-        self.size = size * ranks
+    size: int
+    ranks: int
 
     def count(self, longest: float) -> int:
-        """Return the number of utterances in a batch whose longest utterance has `longest` seconds."""
-        return self.size
+        """Return the number of utterances of all ranks in a batch whose longest utterance lasts `longest` seconds."""
+        return self.size * self.ranks
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Return the indices at which to cut a sequence of utterances with these durations in seconds. The number of
-        cuts does not depend on the order.
-        """
-        return list(range(self.size, len(durations), self.size))
+        """Return the indices that cut utterances of these durations (N,) into batches, equally many in any order."""
+        return list(range(self.size * self.ranks, len(durations), self.size * self.ranks))
 
 
+@dataclass(frozen=True)
 class Seconds:
-    """`seconds` of audio per rank, including padding if the longest utterance is known beforehand. From eight
-    utterances on, batches are rounded down to a multiple of eight.
+    """A batch size of `seconds` of audio per rank. Padding counts if the longest utterance is known beforehand.
+
+    Batches of eight or more utterances per rank are rounded down to a multiple of eight.
     """
 
-    def __init__(self, seconds: float, ranks: int) -> None:
-        self.seconds, self.ranks = seconds, ranks
+    seconds: float
+    ranks: int
 
     def count(self, longest: float) -> int:
         fits = max(1, int(self.seconds / max(longest, 1e-3)))
         return self.ranks * (fits - fits % MULTIPLE if fits >= MULTIPLE else fits)
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Cut into parts with equal amounts of audio, ignoring padding. No part is empty, because each is at least as
-        long as an utterance.
-        """
-        ends = durations.cumsum()
+        """Return cuts into batches with equal amounts of audio, without padding."""
+        ends = durations.cumsum()  # no batch is empty, because none is shorter than the longest utterance
         batches = max(1, int(ends[-1] / (self.seconds * self.ranks)))
         middles = ends - durations / 2
         return np.searchsorted(middles, ends[-1] * np.arange(1, batches) / batches).tolist()
@@ -128,8 +145,90 @@ BatchSize = Count | Seconds
 
 
 def batch_size(size: int | None, seconds: float | None, ranks: int) -> BatchSize:
-    """Return the rule for `size` or `seconds`, whichever is set."""
+    """Return the batch size in utterances or in seconds, whichever is set."""
     return Count(size, ranks) if size is not None else Seconds(seconds or 0.0, ranks)
+
+
+class EpochBatch(list[int]):
+    """Indices of a batch's utterances, and the epoch for their augmentation."""
+
+    epoch: int
+
+
+class BatchOrder(Sampler[list[int]]):
+    """The batches of an epoch, which depend only on (seed, epoch).
+
+    `batch_size` and `order` form the batch of a whole step. Its utterances are distributed to the ranks by duration, so
+    that all ranks get about the same amount of audio. Every utterance occurs exactly once. If a batch has fewer
+    utterances than there are ranks, which happens at most once per epoch, it is merged into the previous batch.
+    """
+
+    def __init__(
+        self, durations: np.ndarray, batch_size: BatchSize, order: "Order", seed: int, rank: int, ranks: int
+    ) -> None:
+        self.durations, self.batch_size, self.order, self.seed = durations, batch_size, order, seed
+        self.rank, self.ranks = rank, ranks
+        self.epoch = 0
+        self.sampler = self  # Lightning calls batch_sampler.sampler.set_epoch before each pass
+        self._resumed = (0, 0)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def resume(self, epoch: int, done: int) -> None:
+        """Skip the first `done` batches in the next pass if it is over `epoch`. The length still counts all batches."""
+        self.epoch, self._resumed = epoch, (epoch, done)
+
+    def batches(self) -> list[EpochBatch]:
+        """Return this rank's share of every batch in the epoch."""
+        drawn = self.order(self.durations, self.batch_size, self.epoch, generator(self.seed, "order", self.epoch))
+        return [self._take_share(batch) for batch in _merge(drawn, self.ranks)]
+
+    def _take_share(self, batch: np.ndarray) -> EpochBatch:
+        if self.ranks > 1:
+            batch = batch[np.argsort(self.durations[batch], kind="stable")][self.rank :: self.ranks]
+        share = EpochBatch(batch.tolist())
+        share.epoch = self.epoch
+        return share
+
+    def __iter__(self) -> Iterator[list[int]]:
+        # a generator, so that nothing happens before the first batch: a DataLoader with workers creates two iterators
+        # and discards the first
+        epoch, done = self._resumed
+        self._resumed = (self.epoch, 0)
+        yield from self.batches()[done if epoch == self.epoch else 0 :]
+
+    @cached_property
+    def _count(self) -> int:
+        return len(self.batches())
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def _merge(batches: list[np.ndarray], ranks: int) -> list[np.ndarray]:
+    """Merge batches until each has at least one utterance per rank."""
+    joined: list[np.ndarray] = []
+    for batch in batches:
+        if joined and min(len(batch), len(joined[-1])) < ranks:
+            joined[-1] = np.concatenate([joined[-1], batch])
+        else:
+            joined.append(batch)
+    return joined
+
+
+@runtime_checkable
+class Order(Protocol):
+    """order: assigns utterances to batches and orders the batches."""
+
+    def __call__(
+        self, durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
+    ) -> list[np.ndarray]:
+        """Return batches of indices into durations (N,) in seconds, for all ranks together. N may be 0.
+
+        Each index occurs once, no batch exceeds `batch_size`, and every epoch has the same number of batches. Random
+        numbers come only from `generator`.
+        """
 
 
 @runtime_checkable
@@ -137,25 +236,26 @@ class AlphabetFactory(Protocol):
     """alphabet: returns the alphabet for the transcripts of a corpus."""
 
     def __call__(self, corpus: Corpus) -> Alphabet:
-        """May read the training text. A fixed alphabet does not, so the corpus need not be prepared for it."""
+        """May read the training text. A fixed alphabet does not, so it works for a corpus that is not prepared."""
+
+    def restore(self, state: Mapping[str, object]) -> Alphabet:
+        """Return the alphabet whose `state()` a checkpoint keeps, without the training text."""
 
 
 @runtime_checkable
 class Augmentation(Protocol):
-    """augment: alters each training utterance differently in every epoch; not used in validation and test.
+    """augment: alters each training utterance differently in every epoch. Not used in validation and test.
 
     Random draws depend only on (seed, epoch, utterance id), not on batch, workers or ranks.
     """
 
     changes_waveforms: bool
-    """True if `waveform` changes the samples, so that features cannot be cached."""
+    """Whether `waveform` changes the samples, so that features cannot be cached."""
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:
-        """int16 samples (S,) at 16 kHz → int16 (S',) of one utterance, in the reading process. S may be 0."""
+        """Return int16 samples (S',) for the samples (S,) of an utterance at 16 kHz. S may be 0."""
 
     def __call__(
         self, features: torch.Tensor, lengths: torch.Tensor, ids: list[str], seed: int, epoch: int
     ) -> torch.Tensor:
-        """Normalised features (B, T, F) → the same shape, on the model's device. lengths: frames (B,) on the CPU.
-        Values beyond a length are ignored.
-        """
+        """Return augmented features for normalised features (B, T, F) with these lengths in frames (B,), on the CPU."""

@@ -1,29 +1,30 @@
-"""The base class of corpora: named splits, utterances with their faults, and preparation of missing splits."""
+"""The base class of corpora: named splits, their utterances with faults, and preparation of missing splits."""
 
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypedDict, TypeVar
 
 from asr_ablations.data.index import SplitIndex, note
+from asr_ablations.data.subset import Subset
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.files import expanded, format_override, typed
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import is_regular
 from asr_verdicts.text import clean, decode, lower, normalisation
-from asr_verdicts.texts.ids import speakers_of
+from asr_verdicts.texts.speakers import speakers_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
 class CorpusOptions(TypedDict):
-    """The arguments of every corpus; see Corpus."""
+    """The arguments of every corpus, described in Corpus."""
 
     root: str | Path | None
     train: str | Sequence[str]
@@ -32,6 +33,7 @@ class CorpusOptions(TypedDict):
     language: str
     max_seconds: float | None
     max_evaluated_seconds: float | None
+    subset: Mapping[str, object] | None
     normalise: str
     on_bad: str
 
@@ -40,16 +42,17 @@ class Corpus(ABC):
     """A data set with splits for training, validation and test.
 
     - train, validation, test: one or more names of splits under `root`
-    - language: of the texts
-    - normalise: applied to all texts: none, case (lower case), punctuation (lower case without punctuation) or whisper
-      (Whisper's English normalizer)
+    - language: language code of the texts
+    - normalise: normalisation of all texts: none, case (lower case), punctuation (lower case without punctuation) or
+      whisper (Whisper's English normalizer)
     - max_seconds, max_evaluated_seconds: longer utterances are left out of training, or of validation and test; null
       for no limit
-    - on_bad: `stop` refuses a corpus with unusable utterances, `skip` leaves them out with a warning
+    - subset: hours and seed of the part of the training set that is used, or null for all of it; see data.subset
+    - on_bad: `stop` to refuse a corpus with unusable utterances, or `skip` to leave them out with a warning
     """
 
     licence: ClassVar[str] = "yours to name: the recordings come from your own files"
-    """The rights in the recordings and the source of this statement, for a model card."""
+    """Licence of the recordings and the source of this information, for a model card."""
 
     def __init__(
         self,
@@ -62,7 +65,8 @@ class Corpus(ABC):
         max_seconds: float | None,
         max_evaluated_seconds: float | None,
         on_bad: str,
-        normalise: str = "case",  # runs and users' own yaml files may be older than this key
+        normalise: str = "case",  # a user's own yaml may lack this key and the next
+        subset: Mapping[str, object] | None = None,
     ) -> None:
         self.root = expanded(root, "data.root") if root else None
         self.requested = {"train": train, "validation": validation, "test": test}
@@ -77,37 +81,34 @@ class Corpus(ABC):
         self.language, self.normalise, self.on_bad = language, normalise, on_bad
         self.normalised = normalisation(normalise, language, "data.normalise", lower)  # fold would change ß and ς
         self.max_seconds, self.max_evaluated_seconds = max_seconds, max_evaluated_seconds
-        self.thorough = on_bad == "skip"  # unusable utterances must be known before training starts
+        self.subset = None if subset is None else Subset(subset)
+        self.thorough = on_bad == "skip"  # skipping needs all unusable utterances before training starts
         self._read: dict[str, Utterances] = {}
 
     @abstractmethod
     def prepare(self) -> None:
-        """Check that every split is present. Raises UsageError with the missing ones and how to get them."""
+        """Check that every split is present. Raises UsageError that names a missing split and how to get it."""
 
     @abstractmethod
     def find(self, split: str) -> list[Utterance]:
         """Return the utterances in the transcripts of a split, with unchanged texts and without opening audio files.
 
-        Every run calls this, unless it is marked as `indexed`.
+        Every run calls this method, unless it is decorated with `indexed`.
         """
 
     def check_splits(self, splits: Sequence[str]) -> None:
-        """Raise UsageError if the corpus names any other split."""
+        """Raise UsageError if `train`, `validation` or `test` names any other split."""
         for role in self.requested:
             for name in getattr(self, role):
                 if name not in splits:
                     raise choices(f"data.{role}", name, splits)
 
     def fetch(self) -> None:
-        """Generate or download missing splits if possible, and check that every split is present."""
+        """Generate or download missing splits if possible. Then check that every split is present."""
         self.prepare()
 
     def read(self, split: str) -> Utterances:
-        """Return all utterances of a split, including those with faults.
-
-        Faults come from the files' headers and from decoding in earlier runs. If the corpus is `thorough`, all audio is
-        decoded, once for all runs.
-        """
+        """Return all utterances of a split, with their faults. If the corpus is `thorough`, all audio is decoded."""
         if split not in self._read:
             names = getattr(type(self).find, "options", None)
             values = [getattr(self, name) for name in names or ()]
@@ -115,32 +116,34 @@ class Corpus(ABC):
             if self.normalise == "whisper":
                 options.append(version("whisper-normalizer"))
             index = SplitIndex(type(self), self.root, split, None if names is None else options)
-            self._read[split] = index.read(lambda: self._list(split), self.thorough)
+            self._read[split] = index.read(lambda: self._find_normalised(split), self.thorough)
         return self._read[split]
 
-    def _list(self, split: str) -> list[Utterance]:
-        """Return the result of `find` with normalised texts."""
+    def _find_normalised(self, split: str) -> list[Utterance]:
         utterances = self.find(split)
-        for row, u in enumerate(utterances):  # in place: many corpora are large
+        for row, u in enumerate(utterances):  # in place, because a corpus may be large
             speaker, unit = clean(u.speaker), clean(u.unit)
             utterances[row] = replace(u, id=clean(u.id), speaker=speaker, text=self.normalised(u.text), unit=unit)
         return utterances
 
     def sets(self) -> list[str]:
-        """Return the names of all sets: train, which may join several splits, and each validation and test split."""
+        """Return the names of all sets: "train", which may join several splits, and each validation and test split."""
         return list(dict.fromkeys(["train", *self.validation, *self.test]))
 
     def read_set(self, name: str) -> Utterances:
-        """Return the utterances of one set, including those with faults."""
-        return Utterances.join([self.read(split) for split in (self.train if name == "train" else [name])])
+        """Return all utterances of a set, or of "train" those in `subset`. Raises UsageError if it is too large."""
+        if name != "train":
+            return self.read(name)
+        training = Utterances.join([self.read(split) for split in self.train])
+        return training if self.subset is None else self.subset.draw(training, self.max_seconds)
 
     def folders(self) -> list[str]:
-        """Return every split once, training first."""
+        """Return the names of all splits, with training first."""
         return list(dict.fromkeys([*self.train, *self.validation, *self.test]))
 
     def prepare_command(self) -> str:
-        """Return the command line that prepares this corpus. The value of `data` is the name of the corpus's module."""
-        name = type(self).__module__.rpartition(".")[2]
+        """Return the command that prepares this corpus."""
+        name = type(self).__module__.rpartition(".")[2]  # the module is named like its yaml in conf/data
         values = {"root": self.root or "FOLDER", **self.requested}
         return typed("prepare", f"data={name}", *(format_override(f"data.{key}", values[key]) for key in values))
 
@@ -149,8 +152,9 @@ Find = TypeVar("Find", bound=Callable[..., list[Utterance]])
 
 
 def indexed(*options: str) -> Callable[[Find], Find]:
-    """Mark a `find` whose result can be kept in an index. It reads files with `text_of` and lists folders with
-    `entries`. Otherwise it depends only on these attributes, or methods of the split, of the corpus.
+    """Mark a `find` method whose result may be kept in an index. The method must read files with `text_of` and list
+    folders with `entries`. Otherwise its result must depend only on the split and on the corpus's attributes `options`.
+    If such an attribute is a method, it is called with the split.
     """
 
     def mark(find: Find) -> Find:
@@ -161,7 +165,7 @@ def indexed(*options: str) -> Callable[[Find], Find]:
 
 
 def listed(key: str, names: object) -> list[str]:
-    """Return one or more names as a list. Raises UsageError unless there is at least one, each a text."""
+    """Return one or more names as a list. Raises UsageError if there are none, or if one is not a text."""
     several = [names] if isinstance(names, str) else names
     if not isinstance(several, (list, tuple)) or not several or not all(isinstance(n, str) and n for n in several):
         raise choices(key, names, "the name of at least one split")
@@ -169,33 +173,31 @@ def listed(key: str, names: object) -> list[str]:
 
 
 def file_utterance(id_: str, speaker: str, audio: Path, text: str) -> Utterance:
-    """Return an utterance that covers its whole file."""
+    """Return an utterance that covers a whole audio file."""
     return Utterance(id_, speaker, audio, 0.0, math.inf, text)
 
 
 def faulty(id_: str, path: Path, fault: str) -> Utterance:
-    """Return a placeholder for a missing or unreadable utterance."""
+    """Return an utterance that stands for missing or unreadable data."""
     return Utterance(id_, "", path, 0.0, 0.0, "", fault=fault)
 
 
 def list_folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder, sorted by name. Raises UsageError if it cannot be read."""
+    """Return the subfolders of a folder, sorted by name. Raises UsageError if it cannot be read."""
     return [path for path in entries(folder) if path.is_dir()]
 
 
 def entries(folder: Path) -> list[Path]:
-    """Return the contents of a folder, sorted by name. Raises UsageError if it cannot be read; Path.glob would skip it
-    silently.
-    """
+    """Return the contents of a folder, sorted by name. Raises UsageError if it cannot be read."""
     note(folder)
     try:
-        return [folder / name for name in sorted(os.listdir(folder))]
+        return [folder / name for name in sorted(os.listdir(folder))]  # Path.glob would skip an unreadable folder
     except OSError as error:
         raise UsageError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a UTF-8 file. Raises UsageError if it cannot be read or decoded, or is a pipe."""
+    """Return the content of a UTF-8 file. Raises UsageError if it is a pipe, or cannot be read or decoded."""
     try:
         if not is_regular(path):
             raise UsageError(f"cannot read {path}: it is not a regular file")
@@ -206,21 +208,21 @@ def text_of(path: Path) -> str:
 
 
 UNKNOWN_SPEAKERS = ("utterance", "file")
-"""Kinds of units that replace unknown speakers."""
+"""Kinds of units that stand for unknown speakers."""
 
 
 class Paths(Corpus):
-    """A corpus whose train, validation and test are paths relative to `root`, by default the current folder.
+    """A corpus whose splits are paths relative to `root`, or to the current folder if it is null.
 
-    A set is named after its file or folder, without the ending. speaker_of: a regular expression whose first group is
-    the speaker in an utterance's id; null to use the speakers in the files.
+    Splits are named after their file or folder, without the ending. speaker_of: regular expression whose first group is
+    the speaker in the id of an utterance; null to use the speakers in the files.
     """
 
     root: Path
     needed: ClassVar[Sequence[str]] = ("",)
-    """Files that every path must have; "" for the path itself."""
+    """Files that must exist under every path; "" for the path itself."""
     layout: ClassVar[str]
-    """The kind of folder or file that a path must be, for the message about a missing file."""
+    """Description of the expected file or folder, for the message about a missing one."""
 
     def __init__(self, *, speaker_of: str | None, **options: "Unpack[CorpusOptions]") -> None:
         if speaker_of is not None:
@@ -242,13 +244,12 @@ class Paths(Corpus):
                 )
 
     def path(self, split: str) -> Path:
-        """Return a split's path."""
         return self.root / self.paths[split]
 
     def add_speakers(self, utterances: list[Utterance], recording: Callable[[Utterance], str]) -> list[Utterance]:
-        """Return the utterances with speakers taken from their ids, if speaker_of is set. Utterances without speaker
-        and unit get a unit: the recording if some recording has several utterances, or else the utterance. recording:
-        returns a recording's name.
+        """Return the utterances with speakers from their ids if speaker_of is set. Otherwise utterances without speaker
+        and unit get a unit: the name of the recording if some recording has several utterances, or else the id.
+        recording: function that returns the name of an utterance's recording.
         """
         spoken = [u for u in utterances if not u.fault]
         if self.speaker_of is not None:
@@ -264,15 +265,13 @@ class Paths(Corpus):
 
 
 def name_paths(root: Path, paths: Sequence[str]) -> dict[str, str]:
-    """Return the paths by short names. A name is the file's, extended by folders and the ending if that is necessary to
-    be unique. Raises UsageError if two paths are the same file.
-    """
+    """Return the paths by short unique names. Raises UsageError if two paths are the same file."""
     unique = list(dict.fromkeys(paths))
     absolute = {path: expanded(root / path).resolve() for path in unique}
     stems = {
         path: full.with_suffix("") if full.suffix in (".json", ".jsonl") else full for path, full in absolute.items()
     }
-    for candidates in (stems, absolute):
+    for candidates in (stems, absolute):  # with endings and folders only if names would not be unique otherwise
         for depth in range(1, max((len(full.parts) for full in candidates.values()), default=1)):
             names = {"-".join(full.parts[-depth:]): path for path, full in candidates.items()}
             if len(names) == len(unique):

@@ -1,38 +1,179 @@
-"""The LightningDataModule, which makes batches from a corpus."""
+"""From the utterances of a corpus to batches: the dataset, its loader, and the LightningDataModule."""
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch.utils.data import DataLoader, Dataset
 
-from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.batch import Augmentation, batch_size
-from asr_ablations.data.batch_order import BatchOrder, Order
+from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.batch import Augmentation, Batch, BatchOrder, EpochBatch, Order, batch_size
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.dataset import Perturbation, Speech, SpeechLoader
-from asr_ablations.data.fingerprint import describe_set, fingerprint, training_counts
-from asr_ablations.data.held_out import InTraining, in_training, warnings_of
-from asr_ablations.data.recording_cache import Cache
+from asr_ablations.data.description import describe_set, fingerprint, in_training, training_counts, warnings_of
+from asr_ablations.data.recording_cache import Cache, Store
 from asr_ablations.data.utterance_selection import UNUSED, Screened, screen
-from asr_ablations.data.utterances import Utterances
+from asr_ablations.data.utterances import Utterance, Utterances
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json
 
 log = logging.getLogger(__name__)
 
 
+class Item(NamedTuple):
+    """An utterance that was read: int16 samples (S,) or float16 features (T, F), length in samples, and labels (L,)."""
+
+    values: np.ndarray
+    samples: int
+    labels: np.ndarray
+    utterance: Utterance
+
+
+class Unreadable(str):
+    """A message about an unreadable utterance. An exception from a worker would bring a page of traceback with it."""
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Augments the waveforms of a training set. Random draws depend on (seed, epoch, utterance id)."""
+
+    waveform: Callable[[np.ndarray, str, int, int], np.ndarray]
+    """Function of (samples, utterance id, seed, epoch) that returns samples."""
+    output_frames: Callable[[torch.Tensor], torch.Tensor]
+    """Function from lengths in samples (B,) to numbers of model frames (B,)."""
+    seed: int
+
+    def __call__(self, item: Item, epoch: int) -> Item:
+        """Return the augmented item, or the unchanged item if augmentation would make it too short for CTC."""
+        samples = self.waveform(item.values, item.utterance.id, self.seed, epoch)
+        shorter = len(samples) < len(item.values)
+        if shorter and int(self.output_frames(torch.tensor([len(samples)]))) < shortest_path(item.labels):
+            return item
+        return item._replace(values=samples, samples=len(samples))
+
+
+class Speech(Dataset):
+    """Labelled utterances, read from `store`. Only batches from a sampler with epochs are augmented."""
+
+    def __init__(
+        self,
+        utterances: Sequence[Utterance],
+        alphabet: Alphabet,
+        store: Store,
+        perturbation: Perturbation | None = None,
+    ) -> None:
+        self.alphabet, self.store, self.perturbation = alphabet, store, perturbation
+        self.utterances = Utterances.convert(utterances)
+        self.durations = self.utterances.column("duration")
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    def __getitem__(self, index: int) -> Item:
+        """Raises UsageError with the id of an utterance that cannot be read."""
+        utterance = self.utterances[index]
+        try:
+            values, samples = self.store.read(utterance)
+        except UsageError as error:
+            raise UsageError(f"utterance {utterance.id}: {error}") from error
+        return Item(values, samples, np.array(self.alphabet.encode(utterance.text), np.int64), utterance)
+
+    def __getitems__(self, batch: list[int]) -> list[Item] | Unreadable:
+        try:
+            items = [self[index] for index in batch]
+        except UsageError as error:
+            return Unreadable(error)
+        if self.perturbation is None or not isinstance(batch, EpochBatch):
+            return items
+        return [self.perturbation(item, batch.epoch) for item in items]
+
+
+def collate(items: Sequence[Item] | Unreadable) -> Batch | Unreadable:
+    """Concatenate items to a batch without padding."""
+    if isinstance(items, Unreadable):
+        return items
+    values, samples, labels, utterances = zip(*items, strict=True)
+    joined = torch.from_numpy(np.concatenate(values))
+    return Batch(
+        audio=joined if joined.ndim == 1 else torch.empty(0, dtype=torch.int16),
+        lengths=torch.tensor(samples),
+        targets=torch.from_numpy(np.concatenate(labels)),
+        target_lengths=torch.tensor([*map(len, labels)]),
+        ids=[u.id for u in utterances],
+        texts=[u.text for u in utterances],
+        features=None if joined.ndim == 1 else joined,
+    )
+
+
+class SpeechLoader(DataLoader):
+    """Batches of a set in the order of `sampler`, read by `workers` single-threaded processes, or by this process.
+
+    If reading only copies, as from a cache, a thread of this process reads ahead instead. Batches from other processes
+    pass through newly allocated shared memory, which takes 6 to 8 times as long.
+
+    pinned: whether to use pinned memory, from which a GPU copies while it computes
+    """
+
+    dataset: Speech
+
+    def __init__(self, speech: Speech, sampler: Iterable[list[int]], workers: int, *, pinned: bool = False) -> None:
+        self.ahead = workers > 0 and not (speech.store.decodes or speech.perturbation)
+        workers = 0 if self.ahead else workers
+        super().__init__(
+            speech,
+            batch_sampler=sampler,
+            collate_fn=collate,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            pin_memory=pinned,
+            # a separate generator, because the loader draws a seed per pass, and dropout uses torch's global stream
+            generator=torch.Generator(),
+        )
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]  # torch's return type is private
+        """Raises UsageError if an utterance cannot be read, or if a worker died."""
+        # A generator, so that the sampler is not used before the first batch is needed. Lightning creates the first
+        # iterator before it sets the sampler's epoch, which matters when training is resumed.
+        try:
+            batches = super().__iter__()
+            for batch in read_ahead(batches) if self.ahead else batches:
+                if isinstance(batch, Unreadable):
+                    raise UsageError(batch)
+                yield batch
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise UsageError(f"a process that reads audio died: {error}") from error
+
+
+def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield the batches in order while a thread prepares the next ones. Much of its work needs no interpreter lock."""
+    with ThreadPoolExecutor(1, thread_name_prefix="reader") as thread:
+        try:
+            waiting = deque(thread.submit(next, batches, None) for _ in range(2))
+            while (batch := waiting.popleft().result()) is not None:
+                waiting.append(thread.submit(next, batches, None))
+                yield batch
+        finally:
+            thread.shutdown(cancel_futures=True)
+
+
 class SpeechData(pl.LightningDataModule):
     """Batches of a corpus.
 
-    output_frames: lengths in samples (B,) → the model's output frames (B,). Utterances with too few frames for CTC are
-    left out of training. batches: at most this many batches from the start of each set; None for all.
+    - output_frames: function from lengths in samples (B,) to the model's output frames (B,); training utterances with
+      too few frames for CTC are left out
+    - batches: maximum number of batches from the start of each set; None for all
     """
 
     pinned = False
-    """Use pinned memory in the DataLoader; set from the Trainer's device."""
+    """Whether loaders use pinned memory, set from the Trainer's device."""
 
     def __init__(
         self,
@@ -65,7 +206,7 @@ class SpeechData(pl.LightningDataModule):
         self.left_out: list[str] = []
         self.sets: dict[str, Speech] = {}
         self.screened: dict[str, Screened] = {}
-        self.in_training: dict[str, InTraining] = {}
+        self.in_training: dict[str, dict[str, int]] = {}
         self._resumed = {"epoch": 0, "batches": 0}
 
     def setup(self, stage: str | None = None) -> None:
@@ -82,7 +223,12 @@ class SpeechData(pl.LightningDataModule):
             for warning in warnings_of(used, self.in_training, self.corpus):
                 log.warning(warning)
         self.left_out = sorted(u.id for group in self.screened["train"].left_out.values() for u in group)
-        self._check_longest()
+        longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]
+        if self.batch_seconds is not None and longest.duration > self.batch_seconds:
+            raise UsageError(
+                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, the duration of the "
+                f"longest utterance, {longest.id}"
+            )
 
     def read(self, name: str) -> None:
         """Read one set: "train", which may join several splits, or a split. Raises UsageError like setup."""
@@ -97,7 +243,7 @@ class SpeechData(pl.LightningDataModule):
         self.screened |= sets
 
     def _limit(self, utterances: Utterances) -> Utterances:
-        """Return the utterances of the first `batches` batches, at least one."""
+        """Return as many of the first utterances as fill `batches` batches, at least one; all if `batches` is None."""
         if self.batches is None:
             return utterances
         if self.batch_seconds is None:
@@ -105,33 +251,20 @@ class SpeechData(pl.LightningDataModule):
         ends = np.cumsum(utterances.column("duration"))
         return utterances[: max(1, int(np.searchsorted(ends, self.batches * self.batch_seconds, side="right")))]
 
-    def _check_longest(self) -> None:
-        longest = self.sets["train"].utterances[int(np.argmax(self.sets["train"].durations))]
-        if self.batch_seconds is not None and longest.duration > self.batch_seconds:
-            raise UsageError(
-                f"batch.seconds={self.batch_seconds}: expected {longest.duration:.1f} or more, the duration of the "
-                f"longest utterance, {longest.id}"
-            )
-
     @cached_property
     def fingerprint(self) -> str:
-        """A hash that depends on the corpus's utterances, texts and audio, but not on the model or alphabet."""
+        """Hash of all utterances, texts and audio of the corpus. It does not depend on the model or the alphabet."""
         return fingerprint(self.corpus)
 
     def describe(self) -> Json:
-        """Describe the data for the run's record: the sets by name, the alphabet, and how often each word of the other
-        sets occurs in training (training_counts).
-        """
+        """Return the content of data.json: all sets, the alphabet, and counts of the other sets' words in training."""
+        others = [screened.kept for name, screened in self.screened.items() if name != "train"]
+        sets = {name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()}
         return {
             "fingerprint": self.fingerprint,
-            "sets": {
-                name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()
-            },
-            "training_counts": training_counts(
-                self.screened["train"].kept,
-                [screened.kept for name, screened in self.screened.items() if name != "train"],
-            ),
-            "alphabet": self.alphabet.characters,
+            "sets": sets,
+            "training_counts": training_counts(self.screened["train"].kept, others),
+            "alphabet": self.alphabet.key,
             "separation": self.alphabet.separation,
         }
 
@@ -143,25 +276,25 @@ class SpeechData(pl.LightningDataModule):
         return SpeechLoader(self.sets["train"], order, self.workers, pinned=self.pinned)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the training position: the epoch, and the number of its batches done per rank."""
+        """Return the position in training: the epoch, and the number of its batches that each rank has completed."""
         if self.trainer is None:
             return dict(self._resumed)
         loop = self.trainer.fit_loop
         epochs, batches = (vars(progress.current) for progress in (loop.epoch_progress, loop.epoch_loop.batch_progress))
-        # `processed` counts a batch after its optimiser step, and an epoch after the validation of its last batch;
-        # between epochs the batch counter keeps its value from the end of the previous one
+        # `processed` counts a batch after its training step, and an epoch after the validation that ends it.
+        # Between epochs the batch counter keeps its value from the end of the last epoch.
         within = epochs["started"] > epochs["processed"]
         return {"epoch": epochs["processed"], "batches": batches["processed"] if within else 0}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue from a position; Lightning calls this before it creates the training batches."""
+        """Continue from a position. Lightning calls this before it creates the training batches."""
         self._resumed = state_dict
 
     def val_dataloader(self) -> list[SpeechLoader]:
-        """Return this rank's share of each validation set. If a rank's share would be empty, all ranks read the whole
-        set, which gives the same means, because Lightning waits for the values of every rank.
-        """
+        """Return this rank's share of each validation set."""
         rank, ranks = self.place()
+        # Lightning waits for the values of every rank. If some ranks would get no utterance, all ranks read the whole
+        # set, which gives the same means.
         return [
             self.evaluation_dataloader(name, *((rank, ranks) if len(self.sets[name]) >= ranks else (0, 1)))
             for name in self.corpus.validation
@@ -172,11 +305,9 @@ class SpeechData(pl.LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def evaluation_dataloader(self, name: str, rank: int = 0, ranks: int = 1) -> SpeechLoader:
-        """Return the batches of one split, or one rank's share of them. The longest utterances come first, so that a
-        lack of memory shows at once.
-        """
+        """Return the batches of a split, or one rank's share of them."""
         durations = self.sets[name].durations
-        order = np.argsort(-durations, kind="stable")[rank::ranks]
+        order = np.argsort(-durations, kind="stable")[rank::ranks]  # longest first: a lack of memory shows at once
         size = batch_size(self.batch_count, self.batch_seconds, ranks=1)
         batches, begin = [], 0
         while begin < len(order):
@@ -187,7 +318,7 @@ class SpeechData(pl.LightningDataModule):
 
 
 def _select_readable(screened: Screened) -> Utterances:
-    """Return the utterances to cache. All arms share the cache, so it includes those that only this model excludes."""
+    """Return the utterances to cache, including those that only this model excludes, because all arms share a cache."""
     unused = [u for reason in UNUSED for u in screened.left_out.get(reason, [])]
     readable = Utterances.join([screened.kept, Utterances.convert(unused)])
     ids = [*readable.strings("id")]

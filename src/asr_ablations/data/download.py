@@ -1,4 +1,4 @@
-"""Downloading archives: an interrupted download is continued, a complete one verified and unpacked."""
+"""Downloading archives. An interrupted download is continued, and a complete one is verified and unpacked."""
 
 import gzip
 import hashlib
@@ -20,14 +20,14 @@ from asr_verdicts.terminal import bar
 
 ADDRESS = re.compile(r"(https?|ftp|file)://[^\s\x00-\x1f]+")
 KINDS = {32: "md5", 64: "sha256"}
-"""Kinds of checksums, by number of hexadecimal digits."""
+"""Kinds of checksums by their number of hexadecimal digits."""
 BLOCK = 1 << 18
 PATIENCE = 60.0
-"""Seconds without data after which a connection counts as broken."""
+"""Seconds without data after which a download fails."""
 
 
 class Download(TypedDict, total=False):
-    """A source of archives. address: their folder; archive: one's name; sha256, md5: checksums by archive name."""
+    """A source of archives: address of their folder, name of one archive, and checksums by archive name."""
 
     address: str
     archive: str
@@ -36,7 +36,7 @@ class Download(TypedDict, total=False):
 
 
 class Archive(NamedTuple):
-    """<name>.tar.gz with a folder <inside>/<split> for each split; checksum: hexadecimal digits, None if unknown."""
+    """An archive <name>.tar.gz with a folder <inside>/<split> for each split. checksum: None if unknown."""
 
     name: str
     inside: str
@@ -45,7 +45,7 @@ class Archive(NamedTuple):
 
 
 def check_source(address: object, checksums: Mapping[str, object], digits: int) -> None:
-    """Raise UsageError for an invalid address, or a checksum by archive name without `digits` hexadecimal digits."""
+    """Raise UsageError for an invalid address, or for a checksum that does not have `digits` hexadecimal digits."""
     if not isinstance(address, str) or not ADDRESS.fullmatch(address):
         raise choices(
             "data.download.address", address, "the address of a folder, as https://www.openslr.org/resources/12"
@@ -56,10 +56,7 @@ def check_source(address: object, checksums: Mapping[str, object], digits: int) 
 
 
 def fetch(archives: Sequence[Archive], root: Path, address: str) -> None:
-    """Create <root>/<split> for every split in the archives. Archives are stored in `root` until they are unpacked.
-
-    Raises UsageError if a download fails, or an archive is damaged or would write outside its folder.
-    """
+    """Create <root>/<split> for every split in the archives. Raises UsageError if a download or unpacking fails."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(root / ".prepare.lock", f"waiting for another process to prepare {root}"):
@@ -75,10 +72,10 @@ def fetch(archives: Sequence[Archive], root: Path, address: str) -> None:
 
 
 def download(address: str, target: Path, *, checksum: str | None, setting: str, size: int | None = None) -> None:
-    """Download `address` to `target` unless it exists, continuing the <target>.part of an interrupted command.
+    """Download `address` to `target` unless it exists. An interrupted download is continued from <target>.part.
 
-    checksum, size (in bytes): None if unknown. setting: the config key for the address, for messages. Raises UsageError
-    if the download fails, or if the file is not the expected one, which is then removed.
+    checksum, size (in bytes): None if unknown; setting: config key of the address, for messages. Raises UsageError if
+    the download fails, or if the file has another checksum or size, and then removes it.
     """
     if target.exists():
         return
@@ -98,7 +95,7 @@ def download(address: str, target: Path, *, checksum: str | None, setting: str, 
 
 
 def _fetch_rest(address: str, part: Path) -> None:
-    """Append the missing bytes to `part`. Raises OSError if the connection ends early."""
+    """Download the missing bytes of the file `part`. Raises OSError if the connection ends early."""
     start = part.stat().st_size if part.exists() else 0
     try:
         response = urlopen(Request(address, headers={"Range": f"bytes={start}-"} if start else {}), timeout=PATIENCE)
@@ -107,7 +104,7 @@ def _fetch_rest(address: str, part: Path) -> None:
             return
         raise
     with response:
-        start = start if response.status == 206 else 0  # a server without resumption sends the whole file
+        start = start if response.status == 206 else 0  # a server that cannot resume sends the whole file
         total = start + int(response.headers.get("Content-Length") or 0)
         with part.open("ab" if start else "wb") as file, bar(part.stem, total, as_bytes=True) as advance:
             advance(start)
@@ -119,7 +116,7 @@ def _fetch_rest(address: str, part: Path) -> None:
 
 
 def _hash(path: Path, checksum: str) -> str:
-    """Return a file's hash of the kind of this checksum."""
+    """Return the hash of a file, of the same kind as `checksum`."""
     digest = hashlib.new(KINDS[len(checksum)], usedforsecurity=False)
     with path.open("rb") as file, bar(f"verifying {path.stem}", path.stat().st_size, as_bytes=True) as advance:
         while block := file.read(BLOCK):
@@ -129,10 +126,10 @@ def _hash(path: Path, checksum: str) -> str:
 
 
 def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> None:
-    """Unpack the archive's folders <inside>/<split> to <root>/<split>, each completely or not at all.
+    """Unpack each folder <inside>/<split> of an archive to <root>/<split>, completely or not at all.
 
-    Raises UsageError if the archive is damaged or lacks a folder, and removes it. Also raises UsageError if it contains
-    a link, a device or a path outside its folder; then nothing is unpacked.
+    Raises UsageError if the archive is damaged or lacks a folder, and removes it. Also raises UsageError, without
+    unpacking anything, if the archive contains a link, a device or a path outside its folder.
     """
     temporary = root / f".{splits[0]}.partial"
     shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
@@ -145,7 +142,7 @@ def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> Non
             (temporary / inside / split).rename(root / split)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # a disk error; errors from a damaged gzip file lack an errno
+            raise  # an error of the disk; errors of a damaged gzip file have no errno
         archive.unlink()
         raise UsageError(
             f"{archive}: damaged: {error}; it was removed; try again, or set another data.download.address"
@@ -155,7 +152,7 @@ def unpack(archive: Path, inside: str, splits: Sequence[str], root: Path) -> Non
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    # tarfile's gzip reader ignores the checksum; the gzip module checks it at the end
+    # with the gzip module, because tarfile's own reader does not check the checksum at the end
     with (
         bar(f"unpacking {archive.name}", archive.stat().st_size, as_bytes=True) as advance,
         archive.open("rb") as file,

@@ -1,8 +1,8 @@
-"""The index of a corpus: a file per split with its utterances and facts about their audio files.
+"""The index of a corpus: a file for each split with its utterances and facts about their audio files.
 
-`prepare` or the first run that reads a split writes it. It is valid while the reader's code, the transcripts, and the
-names in the folders are unchanged, and every audio file has the same size, inode and change time. Otherwise the split
-is listed again, and only new or changed audio files are read. The index of 281,241 utterances has 130 MB.
+`prepare` or the first run that reads a split writes it. It is valid while the code of the reader, the transcripts and
+the names in the folders are unchanged, and every audio file has the same size, inode and change time. Otherwise the
+split is listed again, and only new or changed audio files are read. The index of 281,241 utterances has 130 MB.
 """
 
 import functools
@@ -11,8 +11,8 @@ import logging
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from glob import glob
@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asr_ablations.data import audio
-from asr_ablations.data.audio import AudioError
-from asr_ablations.data.threads import in_threads
+from asr_ablations.data.audio import AudioError, in_threads
 from asr_ablations.data.utterances import PackedTexts, Utterance, Utterances
 from asr_ablations.tools.content_keys import FileState, content_key, dotted_name, hash_classes, library_versions
 from asr_ablations.tools.files import expanded
@@ -35,16 +34,14 @@ log = logging.getLogger(__name__)
 
 SILENT = "silent audio"
 ROUNDING = 0.05
-"""Seconds by which a manifest's times may exceed the end of a file, because they are often rounded."""
-DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""Errors raised by a damaged index."""
+"""Seconds by which times in a manifest may exceed the end of a file, because they are often rounded."""
 MISSING = FileState(-1, -1, -1)
 FACTS = (*FileState._fields, "samples", "rate", "decoded")
 DECODED = FACTS.index("decoded")
 
 
 class AudioFile(NamedTuple):
-    """An audio file: samples per channel, Hz and a hash of its bytes, or its fault."""
+    """Facts about an audio file: samples per channel, sampling rate in Hz and a hash of its bytes, or its fault."""
 
     state: FileState
     samples: int = 0
@@ -54,7 +51,7 @@ class AudioFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A split's utterances, facts (N, 6) about their audio, and hashes and paths of the files and folders read."""
+    """The utterances of a split, facts (N, 6) about their audio, and "<hash> <path>" of all texts and folders read."""
 
     utterances: Utterances
     facts: np.ndarray
@@ -62,7 +59,7 @@ class Listing(NamedTuple):
 
 
 def index_folder() -> Path:
-    """Return the folder of all indexes: $ASR_ABLATIONS_INDEX, or `index` in the user's cache folder."""
+    """Return the folder of all indexes: $ASR_ABLATIONS_INDEX, or asr-ablations/index in the user's cache folder."""
     cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return Path(os.environ.get("ASR_ABLATIONS_INDEX") or cache / "asr-ablations" / "index")
 
@@ -71,7 +68,7 @@ _sources: ContextVar["dict[str, str] | None"] = ContextVar("sources", default=No
 
 
 def note(path: Path) -> None:
-    """Record a text file before it is read, or a folder before it is listed."""
+    """Record the content of a text file that will be read, or of a folder that will be listed."""
     if (sources := _sources.get()) is not None:
         sources[str(path)] = _hash_source(str(path))
 
@@ -91,15 +88,15 @@ def _hash_source(path: str) -> str:
 
 @functools.cache
 def hash_reader(reader: type) -> str:
-    """Return a hash of a corpus class's code and everything it uses. Cached for all splits."""
+    """Return a hash of the code of a corpus class and everything it uses. Cached for all splits."""
     return content_key(64, sources=hash_classes([reader]), versions=library_versions())
 
 
 class SplitIndex:
-    """The index of one split of a corpus that a class reads under `root`.
+    """The index of one split of a corpus under `root`, which the class `reader` reads.
 
-    options: values that the utterances depend on, apart from texts and folders. None if the reader depends on more:
-    then every run lists the split again, and the index only keeps facts about audio files.
+    options: values on which the utterances depend, apart from texts and folders. None if they may depend on anything
+    else: then every run lists the split again, and the index only keeps facts about audio files.
     """
 
     def __init__(self, reader: type, root: Path | None, split: str, options: Sequence[object] | None) -> None:
@@ -111,13 +108,17 @@ class SplitIndex:
         self.path = index_folder() / corpus / f"{content_key(place=place)}.npz"
 
     def read(self, find: Callable[[], list[Utterance]], decode: bool) -> Utterances:
-        """Return all utterances, including those with faults. `find` lists them if no other process has.
+        """Return all utterances, including those with faults. `find` lists them if the index is missing or invalid.
 
-        decode: whether to decode all audio, once for all runs, to find faults that headers do not show.
+        decode: whether to decode all audio, once for all runs, to find faults that headers do not show
         """
         listing = self._load()
         if listing is None or (decode and len(_find_rows_to_decode(listing))):
-            with self._lock():
+            with ExitStack() as stack:  # only one process at a time creates the index
+                with suppress(OSError, UsageError):  # without a lock if the folder is read-only, as `_store` reports
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    waiting = f"waiting for the process that reads {self.split}"
+                    stack.enter_context(one_at_a_time(self.path.with_suffix(".lock"), waiting))
                 listing = self._load() or self._make(find)
                 if decode:
                     listing = self._decode(listing)
@@ -130,31 +131,21 @@ class SplitIndex:
             return None
         return stored[2]
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Let only one process at a time create the index. If it cannot be stored, processes do not wait."""
-        with ExitStack() as stack:
-            with suppress(OSError, UsageError):  # `_store` reports the reason
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                waiting = f"waiting for the process that reads {self.split}"
-                stack.enter_context(one_at_a_time(self.path.with_suffix(".lock"), waiting))
-            yield
-
     def _make(self, find: Callable[[], list[Utterance]]) -> Listing:
-        """List the split, and read the header and all bytes of audio files that are not in an index."""
+        """List the split. Read the header and all bytes of each audio file that no index contains."""
         sources: dict[str, str] = {}
         token = _sources.set(sources)
         try:
             utterances = find()
         finally:
             _sources.reset(token)
-        paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # as text: comparing Paths is slow
+        paths = {str(u.audio): u.audio for u in utterances if not u.fault}  # as texts, because comparing Paths is slow
         indexed, decoded = self._load_audio(paths)
         files: dict[str, AudioFile] = {}
         for chunk in in_threads(lambda path: _inspect(path, indexed), [*paths.values()], f"reading {self.split}"):
             files.update(chunk)
         facts = np.zeros((len(utterances), len(FACTS)), np.int64)
-        for row, u in enumerate(utterances):  # in place, because corpora may be large
+        for row, u in enumerate(utterances):  # in place, because a corpus may be large
             file = AudioFile(FileState.read(u.audio) or MISSING) if u.fault else files[str(u.audio)]
             placed = u if u.fault else _place(u, file)
             fault = None if placed.fault else decoded.get(_identify_part(placed, file.state))
@@ -169,11 +160,9 @@ class SplitIndex:
     def _load_audio(
         self, paths: Container[str]
     ) -> tuple[dict[tuple[str, FileState], AudioFile], dict[tuple[object, ...], str]]:
-        """Return the stored facts about the files at these paths, from the indexes of all splits. Files are by path and
-        state. Faults of decoded parts are "" for none.
-        """
+        """Return facts about the files at these paths, and faults of their decoded parts, from all splits' indexes."""
         files, parts = dict[tuple[str, FileState], AudioFile](), dict[tuple[object, ...], str]()
-        for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob raises for a folder of another user
+        for name in glob("*.npz", root_dir=self.path.parent):  # Path.glob would raise for another user's folder
             stored = _read_index(self.path.with_name(name))
             if stored is None or stored[1] != self.audio_code:
                 continue
@@ -188,7 +177,7 @@ class SplitIndex:
         return files, parts
 
     def _decode(self, listing: Listing) -> Listing:
-        """Decode audio that has not been decoded yet, to find faults. An interruption loses only unfinished chunks."""
+        """Decode the remaining audio to find faults. If this is interrupted, only unfinished chunks are lost."""
         utterances, facts, sources = listing
         rows = _find_rows_to_decode(listing)
         faults, waiting = dict[int, str](), iter(rows.tolist())
@@ -217,32 +206,30 @@ class SplitIndex:
 
 
 def _read_index(path: Path) -> tuple[str, str, Listing] | None:
-    """Return the hashes of the code and of the code for audio, and the listing. None if the index is missing or
-    damaged; the format has checksums.
-    """
+    """Return hashes of the reader's code and of the code that reads audio, and the listing. None if it is damaged."""
     try:
         with path.open("rb") as opened, np.load(opened) as file:
             arrays = {name: file[name] for name in file.files}
         sources = PackedTexts.from_arrays(arrays, "sources")
         listing = Listing(Utterances.from_arrays(arrays), arrays["facts"], sources)
         return str(arrays["code"]), str(arrays["audio_code"]), listing
-    except DAMAGED:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):  # missing or damaged
         return None
 
 
 def _is_unchanged(listing: Listing) -> bool:
-    """Return whether all texts, folders and audio files are as recorded."""
+    """Return whether all texts, folders and audio files are unchanged."""
     recorded = (listing.sources[row].split(" ", 1) for row in range(len(listing.sources)))
     if any(_hash_source(path) != hash_ for hash_, path in recorded):
         return False
     facts = map(tuple, listing.facts[:, : len(MISSING)].tolist())
-    states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # each file once
+    states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # once per file
     return all((FileState.read(path) or MISSING) == state for path, state in states.items())
 
 
 def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
-    """Return a path, with the stored facts about its file in its present state, or newly read ones."""
-    state = FileState.read(path) or MISSING  # taken before reading, so that a change meanwhile is noticed later
+    """Return a path, with the stored facts about its file in its current state, or with facts read from it now."""
+    state = FileState.read(path) or MISSING  # before the file is read, so that a change during reading is noticed later
     if file := indexed.get((str(path), state)):
         return str(path), file
     try:
@@ -253,7 +240,7 @@ def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> 
 
 
 def _place(utterance: Utterance, file: AudioFile) -> Utterance:
-    """Return the utterance with its duration in the file, or with a fault if it exceeds the file."""
+    """Return the utterance with its exact duration, or with a fault if it is empty or exceeds the file."""
     if file.fault:
         return replace(utterance, duration=0.0, fault=file.fault)
     length, begin = file.samples / file.rate, utterance.offset
@@ -275,7 +262,7 @@ def _find_rows_to_decode(listing: Listing) -> np.ndarray:
 
 
 def _find_fault(utterance: Utterance) -> str:
-    """Return the fault found by decoding, or ""."""
+    """Return the fault that decoding an utterance shows, or ""."""
     try:
         samples = audio.read(utterance.audio, utterance.offset, utterance.duration, utterance.channel)
         return "" if samples.any() else f"{SILENT}: {utterance.audio}: every sample is 0"

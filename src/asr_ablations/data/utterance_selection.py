@@ -1,4 +1,4 @@
-"""Selection of the utterances that a run uses: faults of the others, by cause, and their treatment."""
+"""Selection of the utterances that a run uses, and the faults of the others."""
 
 import logging
 import math
@@ -22,26 +22,26 @@ from asr_verdicts.text import lower, normalisation
 log = logging.getLogger(__name__)
 
 FEATURE_FRAMES = 100
-"""Feature frames per second in all published settings (10 ms hop). Transcripts with more labels are faults, because no
-model and no speaker is faster. If only one model has too few frames, its training leaves them out (`infeasible`)."""
+"""Feature frames per second in all published settings (10 ms hop). A transcript with more labels is a fault, because no
+speaker is faster. If only one model has too few output frames, its training leaves the utterance out (`infeasible`)."""
 INFEASIBLE = "infeasible"
 OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
 TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
 UNUSED = INFEASIBLE, TOO_SHORT, OVER_LONG, OVER_LONG_TO_EVALUATE
-"""Reasons that are not faults of an utterance: another model or limit would use it."""
-EXAMPLES = 3
+"""Reasons for leaving out an utterance that another model or limit would use."""
 CHUNK = 4096
-"""Utterances whose texts are in memory at the same time."""
+"""Number of utterances whose texts are in memory at the same time."""
 SIGNS = 12
-"""Characters that a complaint lists; some alphabets have thousands."""
+"""Maximum number of characters that a complaint lists, because some alphabets have thousands."""
 FOREIGN = "characters outside the alphabet"
 CURES = {"case": "data.normalise=case makes {} lower case", "punctuation": "data.normalise=punctuation removes {}"}
 
 
 @dataclass(frozen=True)
 class Screened:
-    """One set: the utterances used (`kept`), and the others by reason (`left_out`). `infeasible` has the ids of those
-    with too few frames for CTC, which are left out of training (and of evaluation if the model has 0 frames).
+    """One set: the utterances that are used (`kept`), and the others by reason (`left_out`).
+
+    infeasible: ids of utterances with too few output frames for CTC; evaluation uses them if they have any frame
     """
 
     kept: Utterances
@@ -55,9 +55,9 @@ def screen(
     output_frames: Callable[[torch.Tensor], torch.Tensor],
     names: Sequence[str] | None = None,
 ) -> dict[str, Screened]:
-    """Return the named sets of the corpus, by default all: train and the validation and test splits.
+    """Return the named sets of the corpus, by default all sets.
 
-    Unless the corpus skips unusable utterances, raises UsageError with the first one and the counts of all, by cause.
+    Raises UsageError with the first unusable utterance and the number for each fault, unless the corpus skips them.
     """
     judged = judge(corpus, alphabet, names)
     if corpus.on_bad == "stop" and (causes := complaints(judged, corpus, alphabet)):
@@ -71,14 +71,12 @@ def screen(
 
 
 def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None) -> dict[str, Utterances]:
-    """Return the utterances of the named sets, by default all, with the faults of their audio, texts and ids. In a test
-    set, silence with an empty text is not a fault: recognised words are insertions.
-    """
+    """Return the utterances of the named sets, by default all sets, with the faults of their audio, texts and ids."""
     judged = {}
     for name in dict.fromkeys(names or corpus.sets()):
         utterances = corpus.read_set(name)
         tested = name in corpus.test and name not in ("train", *corpus.validation)
-        if tested:
+        if tested:  # silence with an empty text is no fault here, because recognised words count as insertions
             textless = np.flatnonzero(utterances.has("fault") & ~utterances.has("text")).tolist()
             utterances = utterances.with_faults({i: "" for i in textless if utterances[i].fault.startswith(SILENT)})
         occurrences = Counter(utterances.strings("id"))
@@ -94,14 +92,14 @@ def judge(corpus: Corpus, alphabet: Alphabet, names: Sequence[str] | None = None
 
 
 class Complaint(NamedTuple):
-    """The utterances of a set with one cause. text: their number, the cause and a remedy."""
+    """The utterances of a set that have the same fault. text: their number, the fault and a remedy."""
 
     text: str
     utterances: list[Utterance]
 
 
 def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alphabet) -> list[Complaint]:
-    """Group faulty utterances by set and cause, with the largest group of each set first."""
+    """Return the faulty utterances by set and fault, with the largest group of each set first."""
     learnable = set[str]().union(*judged["train"].strings("text")) if "train" in judged else set()
     result = []
     for name, utterances in judged.items():
@@ -117,7 +115,7 @@ def complaints(judged: Mapping[str, Utterances], corpus: Corpus, alphabet: Alpha
 
 
 def _describe_foreign(group: list[Utterance], language: str, alphabet: Alphabet, learnable: set[str]) -> str:
-    """Return the foreign characters of texts and the settings that remove or learn all of them."""
+    """Return the characters outside the alphabet, and the settings that remove all of them or add them to it."""
     signs = sorted({sign for u in group for sign in alphabet.foreign(u.text)})
     cures: list[str] = []
     for name, cure in CURES.items():
@@ -131,7 +129,7 @@ def _describe_foreign(group: list[Utterance], language: str, alphabet: Alphabet,
 
 
 def _measure_texts(utterances: Utterances, alphabet: Alphabet) -> tuple[np.ndarray, np.ndarray]:
-    """Return the frames that CTC needs for each text (N,), and whether it is empty or has foreign characters (N,)."""
+    """Return how many frames CTC needs for each text (N,), and whether it is empty or has foreign characters (N,)."""
     least, unfit = [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
     for begin in range(0, len(utterances), CHUNK):
         chunk = utterances[begin : begin + CHUNK]
@@ -150,59 +148,42 @@ def select(
 ) -> dict[str, Screened]:
     """Return the sets without unusable and overlong utterances.
 
-    Training also loses utterances that CTC cannot learn, and the other sets those without output frames. Raises
-    UsageError if a set becomes empty.
+    The training set also loses utterances with too few output frames for CTC. The other sets lose only utterances that
+    have no output frames. Raises UsageError if a set becomes empty.
     """
     selected = {}
     for name, utterances in judged.items():
         trained = name == "train"
+        short = INFEASIBLE if trained else TOO_SHORT
+        long = OVER_LONG if trained else OVER_LONG_TO_EVALUATE
         sound = ~utterances.has("fault")
         infeasible, too_short = sound.copy(), sound.copy()
         samples = np.rint(utterances.take(sound).column("duration") * SAMPLE_RATE).astype(np.int64)
         available = output_frames(torch.from_numpy(samples)).numpy()
         infeasible[sound] = available < _measure_texts(utterances.take(sound), alphabet)[0]
-        too_short[sound] = available == 0
-        if trained:
-            too_short = infeasible
+        too_short[sound] = infeasible[sound] if trained else available == 0
         longest = (corpus.max_seconds if trained else corpus.max_evaluated_seconds) or math.inf
         out = ~sound | too_short | (utterances.column("duration") > longest)
         left_out: dict[str, list[Utterance]] = {}
-        for i in np.flatnonzero(out).tolist():
-            left_out.setdefault(_choose_reason(utterances[i], bool(too_short[i]), trained), []).append(utterances[i])
-        _warn(name, len(utterances), left_out)
+        for u, is_short in zip(utterances.take(out), too_short[out], strict=True):
+            reason = u.fault.partition(":")[0] or (short if is_short else long)
+            left_out.setdefault(reason, []).append(u)
+        _report_left_out(name, len(utterances), left_out)
         ids = sorted(utterances.take(infeasible).strings("id"))
         selected[name] = Screened(utterances.take(~out), left_out, ids)
-    _warn_of_unknown_speakers(selected, corpus.test)
-    return selected
-
-
-def _warn_of_unknown_speakers(selected: Mapping[str, Screened], tested: Sequence[str]) -> None:
-    """Warn if the speakers of test sets are unknown, because verdicts depend on them."""
-    unknown = [
-        name
-        for name in tested
-        if name in selected
-        and any(unit.partition(" ")[0] in UNKNOWN_SPEAKERS for unit in selected[name].kept.strings("unit"))
-    ]
-    if unknown:
+    units = {name: selected[name].kept.strings("unit") for name in corpus.test if name in selected}
+    kinds = {name: {unit.partition(" ")[0] for unit in strings} for name, strings in units.items()}
+    if unknown := [harmless(name) for name in kinds if not kinds[name].isdisjoint(UNKNOWN_SPEAKERS)]:
         log.warning(
             "speakers of %s are unknown: verdicts are over utterances, and their intervals are too narrow if a speaker "
             "has several; give each utterance a speaker, or set data.speaker_of",
-            " and ".join(map(harmless, unknown)),
+            " and ".join(unknown),
         )
-
-
-def _choose_reason(utterance: Utterance, too_short: bool, trained: bool) -> str:
-    """Return the reason for leaving an utterance out: a fault, too few frames, or its length."""
-    if utterance.fault:
-        return utterance.fault.partition(":")[0]
-    if too_short:
-        return INFEASIBLE if trained else TOO_SHORT
-    return OVER_LONG if trained else OVER_LONG_TO_EVALUATE
+    return selected
 
 
 def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, tested: bool) -> str:
-    """Describe a fault of an utterance's id or text; "" for none."""
+    """Return the fault of an utterance's id or text, or ""."""
     if occurrences > 1:
         return f"duplicate id: {occurrences} utterances have it, one of them {utterance.audio}"
     if not utterance.text and not tested:
@@ -215,8 +196,8 @@ def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, 
     return ""
 
 
-def _warn(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
-    """Log the utterances left out of a set of `count`, by reason. Raises UsageError if these are all."""
+def _report_left_out(name: str, count: int, left_out: Mapping[str, Sequence[Utterance]]) -> None:
+    """Log which of the `count` utterances of a set are left out, by reason. Raises UsageError if none is left."""
     for reason, utterances in left_out.items():
         ids = ", ".join(sorted(u.id for u in utterances)[:5]) + (" …" if utterances[5:] else "")
         log.warning("%d of %d utterances of %s are left out, %s: %s", len(utterances), count, name, reason, ids)

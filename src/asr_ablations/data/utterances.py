@@ -1,4 +1,4 @@
-"""The Utterance, and a compact sequence of many, stored as columns from which utterances are made when needed."""
+"""Utterances, and compact sequences of them, which are stored as columns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,16 @@ from asr_ablations.data.audio import AVERAGED
 
 @dataclass(frozen=True)
 class Utterance:
-    """One spoken sentence, as part of an audio file.
+    """A spoken sentence, as part of an audio file.
 
-    - offset, duration: in seconds. Corpora set an unknown duration to infinity, and Corpus.read replaces it.
-    - content: a hash of the whole file
-    - fault: why the utterance cannot be used, "<reason>: <detail>"; "" if it can
-    - unit: kind and name of an independent draw other than the speaker, such as "voice en-us+f3" for speakers that
-      share a synthetic voice; "" for the speaker. Statistics resample units with all their utterances.
-    - speaker: "" if unknown. channel: counted from 0; AVERAGED for the mean of all.
+    - speaker: name of the speaker, "" if unknown
+    - offset, duration: start and length in seconds. A corpus may set an unknown duration to infinity, which Corpus.read
+      replaces.
+    - content: hash of the whole file
+    - fault: "<reason>: <detail>" if the utterance cannot be used, otherwise ""
+    - unit: kind and name of the independent draw for statistics if it is not the speaker, such as "voice f3" for
+      speakers that share a synthetic voice; otherwise "". Bootstrap samples contain all utterances of a unit or none.
+    - channel: channel number, counted from 0; AVERAGED for the average of all channels
     """
 
     id: str
@@ -38,15 +40,16 @@ TEXTS = ("id", "speaker", "audio", "text", "content", "fault", "unit")
 NUMBERS = {"offset": np.float64, "duration": np.float64, "channel": np.int64}
 
 
+@dataclass(frozen=True, eq=False)
 class PackedTexts:
     """Strings in one UTF-8 buffer, because separate objects would need more memory than their characters."""
 
-    def __init__(self, content: bytes, ends: np.ndarray) -> None:
-        self.content, self.ends = content, ends
+    content: bytes
+    ends: np.ndarray
 
     @staticmethod
     def pack(strings: Iterable[str]) -> "PackedTexts":
-        # a file's name need not be UTF-8; Python represents other bytes as lone surrogates
+        # a file name may contain bytes that are no UTF-8, which Python represents as lone surrogates
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
         return PackedTexts(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
 
@@ -60,7 +63,6 @@ class PackedTexts:
         return PackedTexts(arrays[f"{name}_content"].tobytes(), arrays[f"{name}_ends"])
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Return all content as arrays by name, for a file."""
         return {f"{name}_content": np.frombuffer(self.content, np.uint8), f"{name}_ends": self.ends}
 
     def __len__(self) -> int:
@@ -71,10 +73,7 @@ class PackedTexts:
 
 
 class Utterances(Sequence[Utterance]):
-    """A sequence of utterances as columns: `texts` and `numbers`, by field. Slices share the columns.
-
-    rows (N,): the utterances' indices in the columns; all by default.
-    """
+    """Utterances stored as columns, which slices share. rows: index of each utterance in the columns; None for all."""
 
     def __init__(
         self, texts: Mapping[str, PackedTexts], numbers: Mapping[str, np.ndarray], rows: np.ndarray | None = None
@@ -84,7 +83,6 @@ class Utterances(Sequence[Utterance]):
 
     @staticmethod
     def convert(utterances: Sequence[Utterance]) -> "Utterances":
-        """Return utterances as columns, unchanged if they already are."""
         if isinstance(utterances, Utterances):
             return utterances
         return Utterances(
@@ -94,7 +92,6 @@ class Utterances(Sequence[Utterance]):
 
     @staticmethod
     def join(parts: Sequence["Utterances"]) -> "Utterances":
-        """Concatenate the utterances of all parts."""
         if len(parts) < 2:
             return parts[0] if parts else Utterances.convert([])
         begins = np.cumsum([0, *(len(part.numbers["duration"]) for part in parts)])
@@ -106,13 +103,12 @@ class Utterances(Sequence[Utterance]):
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Utterances":
-        """Return the utterances of a file with the content of `arrays`."""
         return Utterances(
             {name: PackedTexts.from_arrays(arrays, name) for name in TEXTS}, {name: arrays[name] for name in NUMBERS}
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all columns as arrays by name, for a file."""
+        """Return all columns as arrays by name, to be stored in a file."""
         packed = {key: array for name, texts in self.texts.items() for key, array in texts.arrays(name).items()}
         return packed | self.numbers
 
@@ -137,11 +133,14 @@ class Utterances(Sequence[Utterance]):
     __hash__ = None  # type: ignore[assignment]
 
     def take(self, indices: np.ndarray) -> "Utterances":
-        """Return the utterances at these indices, or where a mask is true."""
+        """Return the utterances at these indices, or those for which a mask is true."""
         return Utterances(self.texts, self.numbers, self.rows[indices])
 
+    def usable(self) -> "Utterances":
+        return self.take(~self.has("fault"))
+
     def with_faults(self, faults: Mapping[int, str]) -> "Utterances":
-        """Return the utterances with new faults at some indices."""
+        """Return the utterances with new faults, given by index."""
         if not faults:
             return self
         column = [*map(self.texts["fault"].__getitem__, range(len(self.texts["fault"])))]
@@ -154,7 +153,6 @@ class Utterances(Sequence[Utterance]):
         return self.numbers[name][self.rows]
 
     def strings(self, name: str) -> Iterator[str]:
-        """Yield the values of a text column."""
         return map(self.texts[name].__getitem__, self.rows)
 
     def has(self, name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Times of the words in a decoded text, from the best path through the model's output."""
+"""Times of the words in a decoded text, from the most probable CTC path through the model's outputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,7 @@ from asr_ablations.data.alphabet import Alphabet
 
 @dataclass(frozen=True)
 class Word:
-    """A word with start and end in seconds, and the acoustic model's confidence from 0 to 1. The confidence is the
-    geometric mean of the letters' probabilities in their frames on the best CTC path.
-    """
+    """A word with start and end in seconds. confidence: geometric mean of its label probabilities on the best path."""
 
     word: str
     start: float
@@ -23,42 +21,41 @@ class Word:
 
 
 def align(log_probs: torch.Tensor, text: str, alphabet: Alphabet, step: float, offset: float) -> list[Word]:
-    """Return the words of a decoded text on its most probable path through log_probs (T, V), in nats.
+    """Return the words of a decoded text with their times on its most probable path through log_probs (T, V) in nats.
 
-    step: seconds per frame; offset: added to all times. A word ends with the frame of its last letter, which CTC often
-    emits before the end of the sound.
+    step: seconds per frame; offset: seconds added to all times. A word ends with the frame of its last label, which is
+    often earlier than the end of the sound.
     """
     if not text:
         return []
     scores = log_probs.detach().cpu().double().numpy()
     labels = alphabet.encode(text)
-    frames_of = letter_frames(scores, labels)
-    words, position = [], 0
-    for word in text.split(" "):
-        letters = range(position, position + len(alphabet.encode(word)))
-        position = letters.stop + 1  # past the space
-        frames = np.concatenate([frames_of[letter] for letter in letters])
-        letter_scores = np.concatenate([scores[frames_of[letter], labels[letter]] for letter in letters])
+    frames_of = label_frames(scores, labels)
+    words = []
+    for word, places in alphabet.words(text):
+        frames = np.concatenate([frames_of[place] for place in places])
+        label_scores = np.concatenate([scores[frames_of[place], labels[place]] for place in places])
         times = offset + step * frames[0], offset + step * (frames[-1] + 1)
-        words.append(Word(word, float(times[0]), float(times[1]), float(np.exp(letter_scores.mean()).clip(max=1))))
+        words.append(Word(word, float(times[0]), float(times[1]), float(np.exp(label_scores.mean()).clip(max=1))))
     return words
 
 
-def letter_frames(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[NDArray[np.intp]]:
-    """Return each label's frames on the most probable CTC path (Graves et al. 2006).
+def label_frames(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[NDArray[np.intp]]:
+    """Return the frames of each label on the most probable CTC path (Graves et al. 2006).
 
-    log_probs: (T, V) in nats, blank at index 0. Raises ValueError if there are too few frames.
-
-    torchaudio's forced_align (2.11) does not return the best path. If moving by one state and by two states are equally
-    good, as is common with confident models, it stays in its state.
+    log_probs: (T, V) in nats, with the blank at index 0. Raises ValueError if there are too few frames. forced_align of
+    torchaudio 2.11 does not return the best path: if steps by one state and by two states are equally good, as is
+    common with confident models, it takes neither.
     """
-    states = np.zeros(2 * len(labels) + 1, dtype=int)  # blank, label, blank, label, … blank
+    states = np.zeros(2 * len(labels) + 1, dtype=int)  # blank, label, blank, …, label, blank
     states[1::2] = labels
-    jumps = np.zeros(len(states), dtype=bool)  # moves from a label to a different label, skipping the blank
+    jumps = np.zeros(len(states), dtype=bool)  # whether a state can be reached from the previous label without a blank
     jumps[2:] = (states[2:] != 0) & (states[2:] != states[:-2])
     score = np.full(len(states), -np.inf)
     score[:2] = log_probs[0, states[:2]]
-    steps = np.zeros((len(log_probs), len(states)), dtype=np.int8)  # states moved by, on the best way to each state
+    steps = np.zeros(
+        (len(log_probs), len(states)), dtype=np.int8
+    )  # size of the last step on the best path to each state
     for t in range(1, len(log_probs)):
         step_one, step_two = np.full_like(score, -np.inf), np.full_like(score, -np.inf)
         step_one[1:], step_two[2:] = score[:-1], np.where(jumps[2:], score[:-2], -np.inf)

@@ -1,8 +1,8 @@
-"""A pool of processes that decodes log-probabilities from disk, for all decoders of a command.
+"""A pool of processes that decodes stored log-probabilities with all decoders of a command.
 
-pyctcdecode keeps models in a class variable, which other processes only receive by fork. With spawn it decodes in one
-process without a message, and with forkserver it raises KeyError. The processes are forked before anything runs on a
-GPU, share the memory of language models, and use one thread each.
+The processes must be forked, because pyctcdecode keeps its models in a class variable. With the start method spawn it
+would silently decode in one process, and with forkserver it would raise KeyError. Forked processes also share the
+memory of language models. They start before anything runs on a GPU, and use one thread each.
 """
 
 import functools
@@ -10,10 +10,9 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,19 +20,19 @@ import numpy as np
 import torch
 
 from asr_ablations.config.plain_keys import MOST_PROCESSES
-from asr_ablations.evaluation.log_probs import LogProbs, open_rows
+from asr_ablations.evaluation.outputs import LogProbs, open_rows
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.signals import end_with, start_of
 from asr_ablations.training.contracts import Decoder
 from asr_verdicts.errors import UsageError
 
-_decoders: list[Decoder] = []  # the decoders of this process and its forks
+_decoders: list[Decoder] = []  # the decoders of this process, which forked processes inherit
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """A decoded set: texts in the order of utterances, wall-clock seconds, and CPU seconds of all processes."""
+    """A decoded set: texts in the order of its utterances, wall-clock seconds, and CPU seconds of all processes."""
 
     texts: list[str]
     seconds: float
@@ -41,7 +40,7 @@ class Decoded:
 
 
 class Pool:
-    """Forked processes with the decoders, as a context manager."""
+    """A context manager with forked processes, each of which has all decoders."""
 
     def __init__(self, decoders: Sequence[Decoder], processes: int) -> None:
         _decoders[:] = decoders
@@ -59,13 +58,16 @@ class Pool:
         values: Mapping[str, float] | None = None,
         advance: Callable[[], None] | None = None,
     ) -> Decoded:
-        """Decode every utterance of a set.
+        """Decode every utterance of a set. Raises UsageError if a process dies.
 
-        decoder: its number in the list. values: replace attributes of the decoder (alpha, beta, …). advance: called
-        after each utterance. Raises UsageError if a process dies.
+        - decoder: position of the decoder in the list of decoders
+        - values: weights to use in place of the decoder's, such as alpha and beta
+        - advance: function to call after each utterance
         """
         started = time.perf_counter()
-        task = functools.partial(_decode, decoder, dict(values or {}), log_probs.file)
+        # decoders in the processes keep the weights of earlier calls, so every call sets all of them
+        weights = {key: getattr(_decoders[decoder], key) for key in getattr(_decoders[decoder], "tuned", ())}
+        task = functools.partial(_decode, decoder, {**weights, **(values or {})}, log_probs.file)
         spans = log_probs.spans
         size = max(1, min(16, len(spans) // (4 * self.processes)))
         texts, core_seconds = [], 0.0
@@ -89,38 +91,27 @@ class Pool:
 
 
 def count_processes(requested: object) -> int:
-    """Return the key `processes` as a number; auto means one per core. Raises UsageError for invalid values."""
+    """Return the number of decoding processes, where auto means one per core. Raises UsageError for wrong values."""
     if requested == "auto":
         return cores()
     return whole("processes", requested, 1, MOST_PROCESSES, also="auto")
 
 
 def _set_up(parent: int, started: float) -> None:
-    """Prepare a process of the pool."""
+    """Prepare a process of the pool. started: start time of the parent, which identifies it together with its id."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    end_with(parent, started)  # other processes keep the queue open, so each would wait for ever
-    torch.set_num_threads(1)  # more would wait for threads that a fork does not have
+    end_with(parent, started)  # otherwise each process would wait for ever on the queue that the others keep open
+    torch.set_num_threads(1)  # with more, torch would wait for threads that do not exist after a fork
 
 
-def _decode(number: int, values: dict[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:
-    """Return the text of the frames `span` (from, to) in a file of log-probabilities, and the CPU seconds used."""
+def _decode(number: int, weights: Mapping[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:
+    """Decode the frames in `span` (begin and end) of a file, and return the text and the CPU seconds used."""
     started = time.process_time()
     decoder = _decoders[number]
-    with temporary_values(decoder, values):
-        row = torch.from_numpy(_rows(file)[slice(*span)].astype(np.float32))
-        (text,) = decoder(row[None], torch.tensor([len(row)]))
+    vars(decoder).update(weights)
+    row = torch.from_numpy(_rows(file)[slice(*span)].astype(np.float32))
+    (text,) = decoder(row[None], torch.tensor([len(row)]))
     return text, time.process_time() - started
 
 
 _rows = functools.lru_cache(maxsize=64)(open_rows)
-
-
-@contextmanager
-def temporary_values(decoder: Decoder, values: Mapping[str, float]) -> Iterator[None]:
-    """Change attributes of the decoder within a block."""
-    previous = {key: getattr(decoder, key) for key in values}
-    vars(decoder).update(values)
-    try:
-        yield
-    finally:
-        vars(decoder).update(previous)

@@ -1,11 +1,13 @@
-"""The request of an evaluation, checked before anything is loaded."""
+"""The keys of an evaluation, checked before anything is loaded."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import check_targets
+from asr_ablations.config.targets import options_by_name
 from asr_ablations.runs.layout import CONFIG, runs_in
 from asr_ablations.runs.records import KEPT_ASIDE
 from asr_ablations.runs.status import why_unfinished
@@ -14,15 +16,14 @@ from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
+SPACES = ("alpha", "beta", "prune_beams")
+"""Keys under `tune` that are ranges to search."""
+WIDEST = 1000  # largest absolute value within these ranges
+
 
 def decoder_name(cfg: DictConfig) -> str:
-    """Return the name of the config's decoder, which is its module in components/decoder/."""
+    """Return the name of the config's decoder, which is the name of its module in components/decoder/."""
     return str(cfg.decoder._target_).split(".")[-2]
-
-
-SPACES = ("alpha", "beta", "prune_beams")
-WIDEST = 1000  # largest absolute value in these ranges, which are of weights or in nats
-MOST = {"tune.trials": 10**6, "tune.seed": 2**32 - 1}  # NumPy limits seeds
 
 
 def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
@@ -33,8 +34,8 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
             raise UsageError(f"run is not set: expected a run's folder: {typed('evaluate')} run=outputs/<sweep>/<run>")
         for key in ("run", "root"):
             path_or_none(key, cfg[key])
-        for key, most in MOST.items():
-            whole(key, OmegaConf.select(cfg, key), 0, most)
+        whole("tune.trials", cfg.tune.trials, 0, 10**6)
+        whole("tune.seed", cfg.tune.seed, 0, 2**32 - 1)  # NumPy's limit
         if label_or_null("tune.set", cfg.tune.set) and not cfg.tune.trials:
             raise choices("tune.set", cfg.tune.set, "null with tune.trials=0, which tunes nothing")
         if cfg.tune.trials:
@@ -43,14 +44,31 @@ def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
             _check_names("activations.layers", cfg.activations.layers)
         if cfg.activations.layers:
             require("benchmarks", f"activations.layers={list(cfg.activations.layers)}", "h5py")
-        for key in ("sets", "activations.sets"):
+        for key in ("sets", "activations.sets", "corpora", "conditions"):
             _check_names(key, OmegaConf.select(cfg, key))
+        _check_conditions(cfg)
         for key in SPACES:
             if key != "prune_beams" or cfg.tune[key] is not None:
                 _check_space(key, cfg.tune[key])
         if cfg.untrained not in ("skip", "decode"):
             raise choices("untrained", cfg.untrained, ("skip", "decode"))
         check_auto_or_one("gpus", cfg.gpus)
+
+
+def as_list(value: str | Sequence[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def _check_conditions(cfg: DictConfig) -> None:
+    """Raise UsageError for conditions without keys, and for keys of other conditions, which would do nothing."""
+    chosen = as_list(cfg.conditions)
+    for name in chosen:
+        if name not in cfg.condition:
+            raise choices("conditions", name, options_by_name("condition"))
+    for name in map(str, cfg.condition):
+        if name not in chosen:
+            raise UsageError(f"condition.{name}: expected it among conditions=[{','.join(chosen)}]")
+    whole("condition_seed", cfg.condition_seed, 0, 2**32 - 1)
 
 
 def _check_names(key: str, value: object) -> None:
@@ -62,7 +80,7 @@ def _check_names(key: str, value: object) -> None:
 
 
 def _check_space(key: str, value: object) -> None:
-    """Raise UsageError unless there are two numbers, the second larger than the first."""
+    """Raise UsageError unless the value is a list of two numbers, the second larger than the first."""
     ends = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
     if isinstance(ends, list) and len(ends) == 2 and all(map(is_number, ends)):
         above = 0 if key == "prune_beams" else -math.inf
@@ -72,7 +90,10 @@ def _check_space(key: str, value: object) -> None:
 
 
 def finished_runs(path: Path) -> list[Path]:
-    """Return the finished runs in a sweep's folder. Any other path is taken for a run's and returned alone."""
+    """Return the finished runs in the folder of a sweep. Any other path is returned as the only item.
+
+    A sweep without finished runs counts as any other path.
+    """
     if not path.is_dir() or (path / CONFIG).exists():
         return [path]
     runs = [run for run in runs_in(path) if not KEPT_ASIDE.search(run.name) and why_unfinished(run) is None]

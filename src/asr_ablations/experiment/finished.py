@@ -1,4 +1,4 @@
-"""Find the result or the damage of an earlier attempt at a run, without torch, which takes seconds to import."""
+"""Find the result or the damage of an earlier attempt at a run, without torch, whose import takes seconds."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import fingerprint
+from asr_ablations.data.description import fingerprint
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.layout import OUTPUT_LOG
 from asr_ablations.runs.reader import UnreadableFileError, read_environment, read_status, read_summary
@@ -23,9 +23,10 @@ log = logging.getLogger(__name__)
 
 
 def find_finished_runs(configs: Sequence[DictConfig]) -> list[Run] | None:
-    """Return the runs of these configs if all have a result, done or diverged; None if one has none.
+    """Return the runs of these configs if every run is done or has diverged; otherwise return None.
 
-    Data are read only if every config has such a folder. If they cannot be read: None, and training reports it.
+    The corpora are read only if every config has a folder with a result. If a corpus cannot be read, the result is
+    None, and the training reports the error.
     """
     if not all(not cfg.force and any(map(_has_result, _earlier(cfg))) for cfg in configs):
         return None
@@ -43,7 +44,7 @@ def find_finished_runs(configs: Sequence[DictConfig]) -> list[Run] | None:
 
 
 def print_finished(record: Run) -> None:
-    """Print on the first rank that a run is already done, with its results."""
+    """Print the error rates of a run that is already done. Only the first rank prints."""
     if rank():
         return
     summary = read_summary(record.folder)
@@ -56,7 +57,10 @@ def print_finished(record: Run) -> None:
 
 
 def is_finished(record: Run, cfg: DictConfig) -> bool:
-    """Return whether a run is done, or pruned while pruning is on, and print this. Raise Diverged if it diverged."""
+    """Return whether there is nothing left to train, and print why. Raise Diverged if the run has diverged.
+
+    A pruned run counts as finished only if the config still has pruning.
+    """
     name = record.status()
     if name == DONE:
         print_finished(record)
@@ -73,20 +77,20 @@ def is_finished(record: Run, cfg: DictConfig) -> bool:
 
 
 def put_aside_damaged(record: Run) -> bool:
-    """Put the folder of an earlier attempt aside if its files are damaged; return whether they were."""
+    """Return whether files of an earlier attempt are damaged; if so, rename its folder."""
     if (words := damage(record.folder)) is None:
         return False
     if not rank():
         old_folder = record.keep_previous()
         log.warning("%s; the run starts from scratch, and its old folder is now %s", words, old_folder)
-        if old_folder is not None and (printed := old_folder / OUTPUT_LOG).exists():  # this process prints into it
+        if old_folder is not None and (printed := old_folder / OUTPUT_LOG).exists():  # this process writes to it
             record.folder.mkdir()
             printed.rename(record.folder / OUTPUT_LOG)
     return True
 
 
 def _earlier(cfg: DictConfig) -> Iterator[Run]:
-    """Yield the runs of this config that have a folder, whatever their data and name."""
+    """Yield the runs of this config that have a folder, for any data and any name of the folder."""
     without_data, with_data = Run(cfg), cache(partial(Run, cfg))
     for folder in without_data.folder.parent.glob(f"*-{'?' * len(without_data.id)}"):
         with suppress(FileNotFoundError, UnreadableFileError):
@@ -100,7 +104,7 @@ def _has_result(run: Run) -> bool:
 
 
 def compute_fingerprint(cfg: DictConfig) -> str:
-    """Prepare and read a config's data; return their fingerprint."""
+    """Prepare and read the corpus of a config; return its fingerprint."""
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
     return fingerprint(corpus)

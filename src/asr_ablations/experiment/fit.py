@@ -1,36 +1,45 @@
-"""Train and evaluate one run, and write the results into its folder."""
+"""Train and evaluate one run; write, log and print its results."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import cast
 
 import pytorch_lightning as pl
+import torch
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.loggers import Logger
+from rich.table import Column, Table
 
 from asr_ablations.config.build import build
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.experiment.summary import finish, log_planned, log_result, print_run, summarise
-from asr_ablations.experiment.utterances import transcribe_set
+from asr_ablations.experiment.utterances import Transcribed, transcribe_set
 from asr_ablations.runs import layout
 from asr_ablations.runs.folder import Run
+from asr_ablations.runs.process import LAUNCHED
+from asr_ablations.runs.reader import read_metrics
 from asr_ablations.runs.status import DIVERGED, Diverged, Pruned
-from asr_ablations.runs.sweep_history import planned_run
-from asr_ablations.tools.machine import rank
+from asr_ablations.runs.sweep_history import PlannedRun, planned_run
+from asr_ablations.tools.files import typed
+from asr_ablations.tools.machine import peak_memory, rank
 from asr_ablations.tools.typed_json import as_json
-from asr_ablations.training.assembly import trainer
+from asr_ablations.training.assembly import STREAMS, get_seed, trainer
+from asr_ablations.training.auxiliary import count_parameters
 from asr_ablations.training.callbacks.largest_batch import LargestBatch
-from asr_ablations.training.callbacks.metrics_table import MetricsTable
 from asr_ablations.training.callbacks.progress import ProgressBar
-from asr_ablations.training.callbacks.resume import LastCheckpoint, RestoreState
-from asr_ablations.training.callbacks.step_losses import StepLosses
-from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.callbacks.transcripts import ExampleTranscripts
-from asr_ablations.training.callbacks.utilisation import Utilisation
-from asr_ablations.training.checkpoints import best_checkpoint
-from asr_ablations.training.contracts import Checkpoint
+from asr_ablations.training.callbacks.tables import ExampleTranscripts, MetricsTable, StepLosses
+from asr_ablations.training.callbacks.utilisation import Throughput, Utilisation
+from asr_ablations.training.checkpoints import LastCheckpoint, RestoreState, best_checkpoint
+from asr_ablations.training.contracts import (
+    Checkpoint,
+    LoggerOfTables,
+    LoggerWithExitCode,
+    LoggerWithSummary,
+    Recording,
+)
 from asr_ablations.training.ddp import gather_from_ranks
 from asr_ablations.training.model_summary import draw_model
 from asr_ablations.training.precision import notice
@@ -38,12 +47,20 @@ from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.config import Config
 from asr_verdicts.files import write, write_csv, write_json
-from asr_verdicts.record import Summary, UtteranceRow
-from asr_verdicts.terminal import bar
+from asr_verdicts.record import SetResult, Summary, UtteranceRow, rates
+from asr_verdicts.terminal import bar, console
+
+LOGGED = 10
+"""Number of transcripts per test set that a logger with tables receives."""
+PRINTED = 3
+"""Number of transcripts of the first test set that are printed."""
 
 
 class TrainingRun:
-    """A run's Trainer, callbacks and loggers. checkpoint: from an earlier attempt, to continue from."""
+    """The training and evaluation of one run, with its Trainer, callbacks and loggers.
+
+    checkpoint: the resume point of an earlier attempt, or None to start from scratch.
+    """
 
     def __init__(
         self,
@@ -58,7 +75,7 @@ class TrainingRun:
         self.cfg, self.record, self.task, self.data, self.stop = cfg, record, task, data, stop
         if (message := notice(cfg.precision, cfg.tf32, devices)) and not rank():
             print(message)
-        if not rank():  # before the loggers and the table, which read these files
+        if not rank():  # before the loggers are built, because they read these files
             write_json(record.folder / layout.DATA, data.describe())
             write(record.folder / layout.MODEL, draw_model(task.model, task.features.size))
         self.from_path = layout.last_checkpoint(record.folder) if checkpoint is not None else None
@@ -73,11 +90,11 @@ class TrainingRun:
         self.fitter = trainer(cfg, devices, loggers, callbacks, configured=task.callbacks, folder=record.folder)
 
     def callbacks(self) -> list[pl.Callback]:
-        """Build all callbacks except the first (LastCheckpoint) and the last (RestoreState)."""
+        """Return all callbacks except the first (LastCheckpoint) and the last (RestoreState)."""
         cfg, folder, first = self.cfg, self.record.folder, self.data.corpus.validation[0]
         every, count = cfg.transcripts.every, cfg.transcripts.utterances
         return [
-            # before the others: its time counts as part of a step, not as waiting for data
+            # first, so that its time counts as part of a step and not as waiting for data
             *([] if every is None else [ExampleTranscripts(folder, every, count)]),
             self.throughput,
             self.utilisation,
@@ -89,7 +106,10 @@ class TrainingRun:
         ]
 
     def run(self) -> None:
-        """Train, evaluate, record. Raise Pruned if the run is not worth continuing, Diverged if it cannot continue."""
+        """Train the model, evaluate it and record the results.
+
+        Raise Pruned if the run is not worth continuing, and Diverged if its loss is no longer finite.
+        """
         exit_code = 1
         try:
             self._train()
@@ -99,7 +119,7 @@ class TrainingRun:
             self.utilisation.close()
             self.record.phases["train"] = self.last.state_dict()["seconds"]
             if not rank():
-                write_json(self.record.folder / layout.SUMMARY, as_json(self._summary([], {})))
+                write_json(self.record.folder / layout.SUMMARY, as_json(self._summarise({})))
             if isinstance(ended, Pruned):
                 exit_code = 0
                 if not rank():
@@ -109,13 +129,14 @@ class TrainingRun:
             raise
         finally:
             self.utilisation.close()
-            finish(self.logger, exit_code)
+            if isinstance(self.logger, LoggerWithExitCode):
+                self.logger.finish(exit_code)
 
     def _train(self) -> None:
         log_planned(self.logger, self.planned)
         self.fitter.fit(self.task, self.data, ckpt_path=self.from_path)
         self.record.phases["train"] = self.last.seconds
-        for received in gather_from_ranks(self.stop.received):  # stops before evaluation, which may take long
+        for received in gather_from_ranks(self.stop.received):  # a stop request must not wait for the evaluation
             if received:
                 self.stop.raise_stopped(received)
 
@@ -134,24 +155,110 @@ class TrainingRun:
         if rank():
             return
         rows = [row for transcribed in sets.values() for row in transcribed.rows]
-        summary = self._summary(rows, {name: transcribed.loss for name, transcribed in sets.items()})
-        summary = replace(summary, metrics=dict(sorted(self.last.metrics.items())))
+        summary = replace(self._summarise(sets), metrics=dict(sorted(self.last.metrics.items())))
         write_csv(self.record.folder / layout.UTTERANCES, rows)
         write_json(self.record.folder / layout.SUMMARY, as_json(summary))
         log_result(self.logger, summary, rows)
         print_run(self.record.folder, summary, rows)
 
-    def _summary(self, rows: Sequence[UtteranceRow], losses: Mapping[str, float | None]) -> Summary:
-        self.table.save()  # the summary reads it
-        summary = summarise(self.cfg, self.record, self.fitter, self.task, self.data, rows, losses, self.throughput)
-        planned = None if self.planned is None else self.planned.as_json()
-        return replace(summary, phase_seconds=self.utilisation.phases, until=planned)
+    def _summarise(self, sets: Mapping[str, Transcribed]) -> Summary:
+        """Return the content of summary.json. Sets without utterances are left out."""
+        self.table.save()
+        validation_wer = f"validation/{self.data.corpus.validation[0]}/wer"
+        has_metrics = (self.record.folder / layout.METRICS).exists()
+        wers = [row.get(validation_wer) for row in read_metrics(self.record.folder)] if has_metrics else []
+        first_step, on_gpu = self.throughput.first_step, self.fitter.strategy.root_device.type == "cuda"
+        return Summary(
+            id=self.record.id,
+            name=self.record.name,
+            sets={name: SetResult(**vars(rates(s.rows)), loss=s.loss) for name, s in sets.items() if s.rows},
+            test_sets=list(self.data.corpus.test),
+            best_validation_wer=min((wer for wer in wers if wer is not None), default=None),
+            parameters=count_parameters(self.task.model),
+            epochs=self.fitter.current_epoch,
+            steps=self.fitter.global_step,
+            train_utterances=len(self.data.sets["train"]),
+            train_hours=float(self.data.sets["train"].durations.sum()) / 3600,
+            left_out=self.data.left_out,
+            precision=self.fitter.precision,
+            seed_streams={name: get_seed(self.cfg, name) for name in STREAMS},
+            ranks=self.fitter.world_size,
+            launch_seconds=first_step - float(os.environ[LAUNCHED]) if LAUNCHED in os.environ else None,
+            # memory of the device on a GPU, memory of this process on a CPU
+            peak_memory_bytes=int(torch.cuda.max_memory_reserved()) if on_gpu else peak_memory(),
+            seconds=self.record.phases,
+            audio_hours_seen=self.throughput.audio_hours,
+            train_batch_seconds=self.throughput.train_seconds,
+            audio_hours_per_second=self.throughput.rate,
+            phase_seconds=self.utilisation.phases,
+            until=None if self.planned is None else asdict(self.planned),
+        )
 
     def _checkpoint_record(self) -> dict[str, object]:
-        """Return the run's part of a checkpoint: what identifies the run, and the number of rows in its table."""
+        """Return what a checkpoint stores about the run: identity, config, and number of rows in metrics.csv."""
         return {
             "id": self.record.id,
             "fingerprint": self.record.fingerprint,
             "rows": self.table.rows,
             "config": OmegaConf.to_container(self.record.cfg, resolve=True),
         }
+
+
+def log_result(logger: Logger | None, summary: Summary, rows: Sequence[UtteranceRow]) -> None:
+    """Log final error rates and losses. Loggers that support it also get times, memory and example transcripts."""
+    if logger is None:
+        return
+    for name in summary.sets:
+        final = {key: summary.value(name, key) for key in ("wer", "cer", "cer_longer", "loss")}
+        logger.log_metrics({f"final/{name}/{key}": value for key, value in final.items() if value is not None})
+    if isinstance(logger, LoggerWithSummary):
+        values = {
+            "parameters": summary.parameters,
+            "peak_memory_bytes": summary.peak_memory_bytes,
+            **{f"seconds/{name}": seconds for name, seconds in summary.seconds.items()},
+        }
+        logger.log_summary({name: value for name, value in values.items() if value is not None})
+    if isinstance(logger, LoggerOfTables):
+        examples = [row for name in summary.test_sets for row in [r for r in rows if r["set"] == name][:LOGGED]]
+        logger.log_table(
+            "examples",
+            columns=["set", "id", "reference", "hypothesis"],
+            data=[[row["set"], row["id"], row["reference"], row["hypothesis"]] for row in examples],
+            recordings=[Recording(row["audio"], row["offset"], row["duration"], row["channel"]) for row in examples],
+        )
+
+
+def log_planned(logger: Logger | None, planned: PlannedRun | None) -> None:
+    """Log which planned look needs this run, if the logger stores values that describe a whole run."""
+    if planned is not None and isinstance(logger, LoggerWithSummary):
+        logger.log_summary({f"until/{name}": value for name, value in asdict(planned).items()})
+
+
+def print_run(folder: Path, summary: Summary, rows: Sequence[UtteranceRow]) -> None:
+    """Print the error rates of every set, a few transcripts, the time taken, and the next command to type."""
+    terminal = console(soft_wrap=True)
+    terminal.print(_table(summary))
+    first_set = [row for row in rows if row["set"] == summary.test_sets[0]]
+    for row in first_set[:: max(1, len(first_set) // PRINTED)][:PRINTED]:
+        terminal.print(f"reference   {row['reference']}\nhypothesis  {row['hypothesis']}\n", markup=False)
+    seconds, speed = summary.seconds, summary.audio_hours_per_second or 0.0
+    terminal.print(
+        f"trained {seconds['train']:.0f} s, evaluated {seconds['evaluate']:.0f} s, "
+        f"{3600 * speed:.0f} s of audio per second in the training step\n"
+        f"run folder  {folder}\n"
+        f"look at it  {typed('compare', folder)}",
+        markup=False,
+    )
+    if terminal.is_terminal and folder.parent.name == layout.ALONE:
+        terminal.print(f"try next    {typed('train')} -m rnn=lstm,gru precision=16", markup=False)
+
+
+def _table(summary: Summary) -> Table:
+    numbers = [Column(name, justify="right") for name in ("utterances", "words", "WER %", "CER %", "S", "D", "I")]
+    table = Table("set", *numbers, title=summary.name, title_justify="left")
+    for name, final in summary.sets.items():
+        sizes = [str(size) for size in (final.utterances, final.words)]
+        percents = [f"{100 * (rate or 0.0):.2f}" for rate in (final.wer, final.cer)]
+        counts = [str(count) for count in (final.substitutions, final.deletions, final.insertions)]
+        table.add_row(name, *sizes, *percents, *counts)
+    return table

@@ -1,4 +1,4 @@
-"""run(cfg): build → fit → evaluate → record."""
+"""Run one config: build its task and data, find its folder, then start, continue or skip the training."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ from asr_ablations.runs.process import LAUNCHER, command, wait_for
 from asr_ablations.runs.status import Diverged, fate_of
 from asr_ablations.tools.machine import allow_files, keep_memory, rank
 from asr_ablations.training.assembly import assemble, device_count, use_native
-from asr_ablations.training.callbacks.resume import read_last_checkpoint, restore_threads
+from asr_ablations.training.checkpoints import read_last_checkpoint, restore_threads
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.signals import StopRequest
 from asr_ablations.training.task import CTCTask
@@ -29,9 +29,10 @@ from asr_verdicts.config import ranks
 
 
 def run(cfg: DictConfig) -> Path:
-    """Train and evaluate one checked config; return the run's folder. An interrupted or failed run continues.
+    """Train and evaluate a checked config; return the folder of the run. An interrupted or failed run continues.
 
-    Raise UsageError for a mistake in the config, LeaseHeldError if another process works on it, and Diverged.
+    Raise UsageError for a mistake in the config, LeaseHeldError if another process is training the same run, and
+    Diverged if the loss is no longer finite.
     """
     refuse_changed_files(OmegaConf.to_container(cfg))
     if ranks(cfg) > 1 and "LOCAL_RANK" not in os.environ:
@@ -44,14 +45,14 @@ def run(cfg: DictConfig) -> Path:
         if not rank():
             print(diverged, file=sys.stderr, flush=True)
         if "LOCAL_RANK" in os.environ and LAUNCHER in os.environ:
-            sys.exit()  # torchrun must not stop a rank while another writes; the launcher reads the status
+            sys.exit()  # an error code would make torchrun stop ranks that still write; the launcher reads status.json
         raise
 
 
 def run_in_ranks(cfg: DictConfig) -> Path:
-    """Run a config in a process per rank under torchrun; exit if one fails. Return the run's folder."""
+    """Run a config under torchrun with one process per rank, and return the folder. Exit if a process fails."""
     device_count(cfg)
-    assemble(cfg, build(cfg.data))  # wrong values are refused once, before the ranks start
+    assemble(cfg, build(cfg.data))  # so that a wrong value is reported once and not by every rank
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(OmegaConf.to_yaml(cfg, resolve=True))
         file.flush()
@@ -82,13 +83,13 @@ def _run(cfg: DictConfig, stop: StopRequest) -> Path:
         if not devices:
             keep_memory()
         training = TrainingRun(cfg, devices, record, task, data, stop, checkpoint)
-        del checkpoint  # as large as weights and optimizer state; Lightning frees it after restoring everything
+        del checkpoint  # frees memory: it is as large as the weights and the optimizer state
         training.run()
     return record.folder
 
 
 class Setup(NamedTuple):
-    """A run that is ready for its first step. record: its folder; no file is written yet."""
+    """A run that is ready for its first step. Its folder is not created yet."""
 
     record: Run
     task: CTCTask
@@ -96,13 +97,13 @@ class Setup(NamedTuple):
 
 
 def set_up(cfg: DictConfig) -> Setup:
-    """Build the task, prepare the corpus, read every split. Raise UsageError for wrong values and bad data."""
+    """Build the task, prepare the corpus and read every split. Raise UsageError for wrong values and bad data."""
     allow_files(cfg.workers)
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
     use_native(cfg, device_count(cfg))
     corpus: Corpus = build(cfg.data)
-    task, data = assemble(cfg, corpus)  # before the corpus is generated, so that wrong values are refused at once
+    task, data = assemble(cfg, corpus)  # before the corpus is generated, so that wrong values are reported at once
     if cfg.weights is not None:
         start_from(task, weights_file(cfg.weights), cfg.weights_sha256, cfg.weights_parts)
     corpus.prepare()

@@ -1,4 +1,4 @@
-"""Decode whole sets, each utterance once, with their loss and error counts."""
+"""Decode every utterance of a set once, and compute its loss and error counts."""
 
 import math
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from asr_verdicts.record import UtteranceRow
 
 
 class Transcribed(NamedTuple):
-    """A decoded set, with rows sorted by id.
+    """A decoded set: its rows of utterances.csv, sorted by id, and its loss.
 
-    loss: mean nats over utterances, or over batches if the loss component sums over utterances. None if the set is
-    empty or the mean is not finite, for example because an utterance has fewer frames than CTC needs.
+    loss: mean over utterances in nats, or over batches if the loss component sums over utterances. It is None if the
+    set is empty or the mean is not finite, for example because an utterance has fewer frames than CTC needs.
     """
 
     rows: list[UtteranceRow]
@@ -33,9 +33,9 @@ def transcribe_set(
     precision: Callable[[], AbstractContextManager[object]],
     advance: Callable[[float], object],
 ) -> Transcribed:
-    """Decode one set. Several ranks decode a share each, and all return the whole set.
+    """Decode one set. Each rank decodes a share of it, and all ranks return the whole set.
 
-    precision: a context for the forward pass. advance: called with the number of utterances of each decoded batch.
+    precision: context manager for the forward pass. advance: called after each batch with its number of utterances.
     """
     task.eval()
     share_buffers(task.model)
@@ -57,7 +57,7 @@ def transcribe_set(
 
 
 def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: str) -> UtteranceRow:
-    """Build a row of utterances.csv: transcripts, counts of words, characters and errors, and the audio's place."""
+    """Return a row of utterances.csv: transcripts, counts of words, characters and errors, and where the audio is."""
     return {
         "set": name,
         "id": utterance.id,
@@ -66,7 +66,7 @@ def utterance_row(name: str, utterance: Utterance, reference: str, hypothesis: s
         "reference": reference,
         "hypothesis": hypothesis,
         **error_columns(reference, hypothesis),  # type: ignore[typeddict-item]
-        "audio": str(utterance.audio.resolve()),  # a report plays it, with offset, duration and channel
+        "audio": str(utterance.audio.resolve()),  # reports play it, from `offset` for `duration` seconds
         "offset": utterance.offset,
         "duration": utterance.duration,
         "channel": utterance.channel,

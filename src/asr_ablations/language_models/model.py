@@ -1,14 +1,15 @@
-"""KenLM n-gram models for decoders, with their vocabularies."""
+"""KenLM n-gram models for decoders, with their vocabularies and their fit to a text."""
 
 import bisect
 import functools
 import math
 import mmap
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import kenlm
 
@@ -22,7 +23,7 @@ WORDS = "words.txt"  # the word list that src/lm.py writes next to its model
 
 
 def locate(key: str, path: str | None, names: Sequence[str], expected: str) -> Path:
-    """Return the file that decoder.<key> names; in a folder, the first of `names`. Raises UsageError if missing."""
+    """Return the file that decoder.<key> names, or the first of `names` in that folder. Raises UsageError if absent."""
     if not path:
         raise UsageError(f"decoder.{key} is not set: expected {expected}")
     folder = Path(str(path))
@@ -34,7 +35,7 @@ def locate(key: str, path: str | None, names: Sequence[str], expected: str) -> P
 
 
 def read_words(path: str | None, alphabet: Alphabet) -> tuple[Path, list[str]]:
-    """Return a word list's file and its words, one per line, without repetitions.
+    """Return the file of a word list, which has one word per line, and its words without repetitions.
 
     Raises UsageError for a missing or empty list, and for words with letters outside the alphabet.
     """
@@ -57,29 +58,29 @@ def unspellable(words: Collection[str], alphabet: Alphabet) -> list[str]:
 
 
 NATS = math.log(10)  # nats per unit of log10, which ARPA files and KenLM use
-SPACE = "|"  # represents the space in a model of characters
+SPACE = "|"  # stands for the space in a model of characters
 BINARY, ARPA, RECURRENT, RECORD = "lm.binary", "lm.arpa", "lm.pt", "lm.json"
 """Files that src/lm.py writes to a model's folder: lm.binary if build_binary is installed, lm.pt for an LSTM."""
 MARKS = ("<s>", "</s>", "<unk>")
-ENOUGH = 0.9  # minimum share of a model's words that the alphabet can spell; the others are ignored
+ENOUGH = 0.9  # minimum share of words that the alphabet can spell; other words are ignored
 
 
 @dataclass(frozen=True)
 class WordModel:
-    """An n-gram model, its sorted words, and its file."""
+    """An n-gram model with its sorted words and its file."""
 
     ngrams: kenlm.Model
     words: list[str]
     file: Path
 
     def begins(self, letters: str) -> bool:
-        """Return whether a known word starts with these letters."""
+        """Return whether a word of the model starts with these letters."""
         index = bisect.bisect_left(self.words, letters)
         return index < len(self.words) and self.words[index].startswith(letters)
 
 
 def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
-    """Load a model of words. Raises UsageError if it is missing, damaged, or has other letters or another case."""
+    """Load a model of words. Raises UsageError if it is missing, damaged, or cannot be spelled with the alphabet."""
     model = load(path)
     odd = unspellable(model.words, alphabet)
     if not model.words or len(odd) > (1 - ENOUGH) * len(model.words):
@@ -95,7 +96,7 @@ def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
 
 
 def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
-    """Load a model of characters. Raises UsageError like load_words, and for a model of words."""
+    """Load a model of characters. Raises UsageError like `load_words`, and for a model of words."""
     model = load(path)
     if any(len(word) > 1 for word in model.words):
         raise UsageError(f"decoder.lm={path}: a model of words; use decoder=beam_lm, or estimate a model of characters "
@@ -108,14 +109,14 @@ def load_characters(path: str | None, alphabet: Alphabet) -> WordModel:
 
 
 def load(path: str | None) -> WordModel:
-    """Load a model with any unit, in a folder the file that loads faster. Raises UsageError if missing or damaged."""
+    """Load a model of words or characters, preferably a KenLM binary. Raises UsageError if missing or damaged."""
     file = locate("lm", path, [BINARY, ARPA], "an ARPA file, a KenLM binary, or a folder written by src/lm.py")
     return _read(file, file.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=8)
 def _read(file: Path, changed: int) -> WordModel:
-    """Read a model once for all decoders. changed: the file's time, so that a changed file is read again."""
+    """Read a model once for all decoders. changed: the file's modification time, so that changes are noticed."""
     with file.open("rb") as opened:
         is_binary = opened.read(len(MAGIC)) == MAGIC
     vocabulary = read_binary_words(file) if is_binary else read_unigrams(file)
@@ -125,7 +126,7 @@ def _read(file: Path, changed: int) -> WordModel:
         try:
             ngrams = kenlm.Model(str(file), config)
         except (OSError, RuntimeError, MemoryError, UnicodeDecodeError) as error:
-            reason = " ".join(str(error).split())[-200:]  # the beginning quotes lines of KenLM's source
+            reason = " ".join(str(error).split())[-200:]  # KenLM begins with lines of its source code
             raise UsageError(f"{file}: KenLM cannot read it: {reason}") from error
     words = sorted(word for word in vocabulary if word.lower() not in MARKS)
     if any(word not in ngrams for word in words):
@@ -135,7 +136,7 @@ def _read(file: Path, changed: int) -> WordModel:
 
 @contextmanager
 def _silence_stderr() -> Iterator[None]:
-    """Discard output to the file descriptor of stderr, to which KenLM writes advice without using Python."""
+    """Discard output to the file descriptor of stderr, because KenLM writes advice there without using Python."""
     stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)
@@ -146,8 +147,40 @@ def _silence_stderr() -> Iterator[None]:
         os.close(stderr)
 
 
+def units(words: Sequence[str], unit: str) -> list[str]:
+    """Split a sentence of words into the units of a model, words or characters."""
+    return list(words) if unit == "word" else [SPACE if c == " " else c for c in " ".join(words)]
+
+
+Fit: TypeAlias = dict[str, float]
+"""Numbers of sentences and words, and measures of fit. oov_rate is the share of words that the model does not know."""
+
+
+def fit(ngrams: kenlm.Model, sentences: Iterable[Sequence[str]], unit: str) -> Fit:
+    """Measure how well a model fits sentences. The perplexity is over words and sentence ends, as in KenLM's `query`,
+    with and without unknown words. The entropy is in bits per word.
+    """
+    total = without_oov = 0.0
+    words = unknown = ends = 0
+    for sentence in sentences:
+        ends += 1
+        for score, _, oov in ngrams.full_scores(" ".join(units(sentence, unit))):
+            total += score
+            without_oov += 0.0 if oov else score
+            words, unknown = words + 1, unknown + oov
+    counted = max(1, words)  # including sentence ends
+    return {
+        "sentences": ends,
+        "words": words - ends,
+        "oov_rate": unknown / max(1, words - ends),
+        "perplexity": 10 ** (-total / counted),
+        "perplexity_without_oov": 10 ** (-without_oov / max(1, words - unknown)),
+        "bits_per_word": -total * math.log2(10) / max(1, words - ends),
+    }
+
+
 def install(file: Path, folder: Path, language: str) -> dict[str, object]:
-    """Write the lower-case copy of a model and its word list, and return its record. Raises UsageError."""
+    """Write a lower-case copy of a model and its word list into a folder, and return the record. Raises UsageError."""
     lower_case(file, folder / ARPA, language)
     words = sorted(set(read_unigrams(folder / ARPA)) - set(MARKS))
     write(folder / WORDS, "".join(f"{word}\n" for word in words))
@@ -156,12 +189,12 @@ def install(file: Path, folder: Path, language: str) -> dict[str, object]:
 
 MAGIC = b"mmap lm"  # the beginning of every KenLM binary; other files are read as ARPA
 FORMAT = MAGIC + b" http://kheafield.com/code format version 5\n"
-HAS_WORDS = 100  # header byte that is not 0 if the words are stored at the end of the file
+HAS_WORDS = 100  # place of the header's byte that is not 0 if the words are stored at the end of the file
 FIRST = b"<unk>\0"  # the first word; each word ends with a zero byte
 
 
 def read_binary_words(file: Path) -> list[str]:
-    """Return the words of a KenLM binary, <unk> first. Raises UsageError for other formats, and without words."""
+    """Return the words of a KenLM binary, <unk> first. Raises UsageError for other formats and missing words."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content[: len(FORMAT)] != FORMAT or len(content) <= HAS_WORDS:
             raise UsageError(f"{file}: a damaged KenLM binary, or one of another format than 5")

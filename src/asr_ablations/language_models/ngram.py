@@ -1,11 +1,15 @@
-"""ARPA files: n-grams with log10 probabilities and back-off weights, as written by SRILM, KenLM and others."""
+"""N-gram models in ARPA files: reading, converting, and estimating them in Python or with KenLM's program lmplz."""
 
 import gzip
 import math
+import shutil
+import subprocess
+import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from asr_verdicts.errors import UsageError
@@ -13,23 +17,19 @@ from asr_verdicts.files import whole_file
 from asr_verdicts.text import clean, decode, lower
 
 Entry = tuple[tuple[str, ...], float, float | None]
-"""Words, log10 probability, and log10 back-off weight, which is None for the highest order."""
+"""An n-gram's words, log10 probability, and log10 back-off weight. The weight is None for the highest order."""
 
 
 def read_unigrams(file: Path) -> list[str]:
-    """Return the words of an ARPA file, including <s> and other marks. Raises UsageError if it has none."""
-    words = []
+    """Return the words of an ARPA file, including <s> and other marks. Raises UsageError if there are none."""
+    words: list[str] = []
     with open_text(file) as lines:
-        inside = False
-        for line in lines:
-            if line.startswith("\\"):
-                if inside:
-                    break
-                inside = line.startswith("\\1-grams:")
-            elif inside and line.strip():
-                if len(columns := line.split()) < 2:
-                    raise UsageError(f"{file}: not an n-gram: {line.strip()[:80]!r}")
-                words.append(columns[1])
+        section = dropwhile(lambda line: not line.startswith("\\1-grams:"), lines)
+        next(section, None)
+        for line in takewhile(lambda line: not line.startswith("\\"), section):
+            if len(columns := line.split()) == 1:
+                raise UsageError(f"{file}: not an n-gram: {line.strip()[:80]!r}")
+            words += columns[1:2]
     if not words:
         raise UsageError(f"{file}: not an ARPA file (\\1-grams: is missing)")
     return words
@@ -37,7 +37,7 @@ def read_unigrams(file: Path) -> list[str]:
 
 @contextmanager
 def open_text(file: Path) -> Iterator[Iterable[str]]:
-    """Open a text file for reading lines, compressed (.gz) or not. Raises UsageError if it is damaged or not UTF-8."""
+    """Open the lines of a text file, plain or .gz. Raises UsageError if it is damaged or not UTF-8."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as content:
             lines = enumerate(content, start=1)
@@ -47,42 +47,38 @@ def open_text(file: Path) -> Iterator[Iterable[str]]:
 
 
 def write_arpa(file: Path, orders: Sequence[Sequence[Entry]]) -> None:
-    """Write n-grams, with a sequence of entries per order. The file appears when it is complete."""
+    """Write an ARPA file of n-grams, given the entries of each order. The file appears when it is complete."""
     with whole_file(file) as temporary, temporary.open("w", encoding="utf-8") as output:
         output.write("\\data\\\n")
         output.writelines(f"ngram {n}={len(entries)}\n" for n, entries in enumerate(orders, start=1))
         for n, entries in enumerate(orders, start=1):
             output.write(f"\n\\{n}-grams:\n")
-            output.writelines(_format_line(entry) for entry in entries)
+            for words, probability, backoff in entries:
+                weight = "" if backoff is None else f"\t{backoff:.7g}"
+                output.write(f"{probability:.7g}\t{' '.join(words)}{weight}\n")
         output.write("\n\\end\\\n")
 
 
-def _format_line(entry: Entry) -> str:
-    words, probability, backoff = entry
-    weight = "" if backoff is None else f"\t{backoff:.7g}"
-    return f"{probability:.7g}\t{' '.join(words)}{weight}\n"
-
-
 def lower_case(source: Path, target: Path, language: str) -> None:
-    """Write a copy in lower case and NFC, like transcripts. Raises UsageError if two words would become equal."""
+    """Write a copy of an ARPA file in lower case and NFC. Raises UsageError if two words would become equal."""
     originals: dict[str, str] = {}
     for word in read_unigrams(source):
         if (lowered := lower(clean(word), language)) in originals:
             raise UsageError(f"{source}: {originals[lowered]!r} and {word!r} are the same word in lower case")
         originals[lowered] = word
     with open_text(source) as lines, whole_file(target) as temporary, temporary.open("w", encoding="utf-8") as output:
-        # numbers contain only the letter e, as in 1e-05; \data\ and other marks are already in lower case
+        # the only letter in numbers is e, as in 1e-05; \data\ and other marks are already in lower case
         output.writelines(lower(clean(line), language) for line in lines)
 
 
 Gram = tuple[str, ...]
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 FALLBACK = (0.0, 0.5, 1.0, 1.5)
-"""lmplz's --discount_fallback for counts of 0, 1, 2, 3 and more, used if a corpus is too small to estimate them."""
+"""Discounts for counts of 0, 1, 2, and 3 or more in a corpus too small to estimate them, as in lmplz."""
 
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> list[list[Entry]]:
-    """Return the entries of an ARPA file by order, 2 or more. prune: largest count that each order leaves out."""
+    """Estimate the entries of each order, 2 or more. prune: n-grams up to this count are left out, for each order."""
     raw = _count(sentences, order)
     adjusted = [_adjust(raw[n], raw[n + 1]) for n in range(order - 1)] + [dict(raw[-1])]
     adjusted[0].pop((BEGIN,), None)
@@ -97,7 +93,7 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
 
 
 def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]]:
-    """Count each n-gram in the sentences, with a counter per order."""
+    """Count the n-grams of the sentences, with one counter for each order."""
     counts: list[Counter[Gram]] = [Counter() for _ in range(order)]
     for sentence in sentences:
         padded = (BEGIN, *sentence, END)
@@ -107,14 +103,14 @@ def _count(sentences: Iterable[Sequence[str]], order: int) -> list[Counter[Gram]
 
 
 def _adjust(raw: Counter[Gram], longer: Counter[Gram]) -> dict[Gram, int]:
-    """Return the number of different words before each n-gram, or its count if it starts a sentence."""
+    """Return the number of different words that precede each n-gram, or its count if it starts a sentence."""
     preceding = Counter(gram[1:] for gram in longer)
     return {gram: count if gram[0] == BEGIN else preceding[gram] for gram, count in raw.items()}
 
 
 def _count_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[str, int]) -> Counter[int]:
-    """Return the number of n-grams with each count. lmplz uses the raw count for the n-gram that is last in its order,
-    sorted by number of the last word, then of the word before it, … In a small corpus this changes the discounts.
+    """Return the number of n-grams with each count. Like lmplz, use the raw count of one n-gram: the last one, sorted
+    by the number of its last word, then of the word before it, and so on. This changes discounts in a small corpus.
     """
     counted = Counter(adjusted.values())
     last = max(adjusted, key=lambda gram: [numbers[word] for word in reversed(gram)])
@@ -124,7 +120,7 @@ def _count_counts(adjusted: dict[Gram, int], raw: Counter[Gram], numbers: dict[s
 
 
 def _compute_discounts(counts_of_counts: Counter[int]) -> Sequence[float]:
-    """Return the discounts for counts of 0, 1, 2, 3 and more (Chen and Goodman, equation 26)."""
+    """Return the discounts for counts of 0, 1, 2, and 3 or more (Chen and Goodman, equation 26)."""
     t1, t2, t3, t4 = (counts_of_counts[k] for k in (1, 2, 3, 4))
     if not (t1 and t2 and t3):
         return FALLBACK
@@ -140,8 +136,8 @@ def _weigh(
     probabilities: dict[Gram, float],
     backoffs: dict[Gram, float],
 ) -> None:
-    """Add the probabilities of one order, interpolated with the order below, and its contexts' back-off weights. The
-    whole count of a pruned n-gram goes to the back-off.
+    """Add the probabilities of one order, interpolated with the order below, and the back-off weights of its contexts.
+    The whole count of a pruned n-gram goes to the back-off.
     """
     totals: dict[Gram, int] = defaultdict(int)
     freed: dict[Gram, float] = defaultdict(float)
@@ -162,7 +158,7 @@ def _weigh(
 def _list_entries(
     n: int, used: set[Gram], probabilities: dict[Gram, float], backoffs: dict[Gram, float], last: bool
 ) -> list[Entry]:
-    """Return the sorted entries of the n-grams with n + 1 words, in log10. last: without back-off weights."""
+    """Return the sorted entries of the n-grams with n + 1 words. The last order has no back-off weights."""
 
     def entry(gram: Gram) -> Entry:
         backoff = None if last else math.log10(backoffs.get(gram, 1.0)) + 0.0
@@ -172,3 +168,24 @@ def _list_entries(
     if n == 0:  # a sentence's start is never predicted
         special = [entry((UNKNOWN,)), ((BEGIN,), 0.0, math.log10(backoffs.get((BEGIN,), 1.0)))]
     return special + [entry(gram) for gram in sorted(used)]
+
+
+def find_program(name: str) -> Path | None:
+    """Return the path of a program on the PATH or next to Python (see `make lmplz`), or None if it is missing."""
+    program = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    return Path(program) if program else None
+
+
+def run_lmplz(program: Path, text: Path, arpa: Path, order: int, prune: Sequence[int]) -> None:
+    """Write an ARPA file from a text with one sentence per line. Raises UsageError with the end of lmplz's output."""
+    options = ["-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%", "-T", f"{arpa.parent}/"]
+    run_program(arpa, program, *options, "--prune", *map(str, prune), "--text", text, "--arpa")
+
+
+def run_program(target: Path, *command: str | Path) -> None:
+    """Run a program with the file to write as its last argument. Raises UsageError with the end of its output."""
+    with whole_file(target) as output:
+        process = subprocess.run([*command, output], capture_output=True, text=True, check=False)
+        if process.returncode:
+            lines = [line for line in process.stderr.splitlines() if line.strip()]
+            raise UsageError(f"{command[0]} failed: {' '.join(lines[-2:]) or f'exit code {process.returncode}'}")

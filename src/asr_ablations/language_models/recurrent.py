@@ -1,6 +1,6 @@
-"""A recurrent language model over letters: an LSTM that predicts each letter of a sentence and its end.
+"""A recurrent language model over letters: an LSTM that predicts each letter of a sentence, and the end.
 
-It gives any text a probability, even unknown words (for words Mikolov et al. 2010, for letters Sutskever et al. 2011).
+It gives any text a probability, even unknown words (Sutskever et al. 2011; for models over words, Mikolov et al. 2010).
 """
 
 import math
@@ -12,17 +12,16 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from asr_ablations.language_models.lmplz import Fit
-from asr_ablations.language_models.model import RECURRENT, locate
-from asr_ablations.runs.checkpoint import read_checkpoint
+from asr_ablations.language_models.model import RECURRENT, Fit, locate
+from asr_ablations.runs.reader import read_checkpoint
 from asr_verdicts.errors import UsageError
 
 END = 0  # the symbol at the start and end of a sentence; letters are numbered from 1
-IGNORED = -100
+IGNORED = -100  # marks padding among the targets
 
 
 class LetterLSTM(nn.Module):
-    """letters: all known letters, including the space. width: of embedding and layers. dropout: between them."""
+    """An LSTM over `letters`, which include the space. width: units of each layer. dropout: rate between layers."""
 
     def __init__(self, letters: str, *, width: int, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -34,7 +33,7 @@ class LetterLSTM(nn.Module):
         self.output = nn.Linear(width, len(letters) + 1)
 
     def forward(self, texts: Sequence[str]) -> torch.Tensor:
-        """Return log P of each text with its end, (B,) in nats."""
+        """Return log P (B,) in nats of each text, including its end."""
         codes = [torch.tensor([END, *(self.numbers[letter] for letter in text), END]) for text in texts]
         padded = pad_sequence(codes, batch_first=True, padding_value=IGNORED).to(self.output.weight.device)
         inputs, targets = padded[:, :-1].clamp(min=END), padded[:, 1:]
@@ -45,7 +44,7 @@ class LetterLSTM(nn.Module):
 
     @torch.no_grad()
     def scores(self, texts: Sequence[str], batch: int = 256) -> list[float]:
-        """Return log P of each text in nats, without dropout and gradients."""
+        """Return log P of each text in nats, computed without dropout and gradients."""
         self.eval()
         return [score for i in range(0, len(texts), batch) for score in self(texts[i : i + batch]).tolist()]
 
@@ -60,7 +59,7 @@ def train(
     seed: int,
     advance: Callable[[float], None],
 ) -> None:
-    """Train with Adam and a rate that falls linearly to 0. advance: called with each step's number of sentences."""
+    """Train with Adam; the learning rate falls linearly to 0. `advance` is called with the sentences of each step."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     steps = epochs * math.ceil(len(sentences) / batch)
@@ -80,7 +79,7 @@ def train(
 
 
 def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
-    """Measure the fit like `lmplz.fit`, leaving out sentences with unknown letters."""
+    """Measure how well the model fits sentences, as `model.fit` does, leaving out sentences with unknown letters."""
     letters = set(model.letters)
     texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)
@@ -96,13 +95,13 @@ def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
 
 
 def save(model: LetterLSTM, folder: Path) -> None:
-    """Write the model to a folder."""
+    """Write the model into a folder."""
     sizes = {"letters": model.letters, "width": model.width, "layers": model.layers}
     torch.save({**sizes, "state_dict": model.state_dict()}, folder / RECURRENT)
 
 
 def load(path: str | None) -> tuple[LetterLSTM, Path]:
-    """Load a model of src/lm.py lm=lstm from a folder or file, without executing anything. Raises UsageError."""
+    """Load a model of src/lm.py lm=lstm from a folder or file, without executing its content. Raises UsageError."""
     file = locate("lm", path, [RECURRENT], f"a folder with {RECURRENT}: src/lm.py lm=lstm writes one")
     read = read_checkpoint(file)
     try:

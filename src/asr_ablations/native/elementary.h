@@ -1,4 +1,4 @@
-// Functions of one number that the compiler vectorises, and tasks on several threads.
+// Functions of one number that the compiler vectorises, aligned memory, and tasks on several threads.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -16,7 +16,7 @@
 // A loop with independent iterations.
 #define EACH _Pragma("omp simd")
 
-// e^x within 2 units in the last place; 0 below -87, finite above 88. NaN stays NaN: comparisons keep the second value.
+// e^x within 2 units in the last place; 0 below -87, finite above 88. NaN stays NaN, because its comparisons are false.
 static inline float exponential(float x) {
   float clamped = x < -87.0f ? -87.0f : x;
   clamped = clamped > 88.0f ? 88.0f : clamped;
@@ -39,7 +39,7 @@ static inline float exponential(float x) {
 
 static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// tanh x with a relative error below 2e-7: a series is used if 1 - 2 / (e^2x + 1) would lose digits (Cephes, tanhf).
+// tanh x with a relative error below 2e-7. A series is used where 1 - 2 / (e^2x + 1) would lose digits (Cephes, tanhf).
 static inline float hyperbolic_tangent(float x) {
   float far = 1.0f - 2.0f / (1.0f + exponential(x + x));
   float z = x * x;
@@ -52,7 +52,7 @@ static inline float hyperbolic_tangent(float x) {
   return z < 0.390625f ? near : far;
 }
 
-// ln x for 1 ≤ x ≤ 3, the range of sums of up to three powers.
+// ln x for 1 ≤ x ≤ 3, the range of e^a + e^b + e^c if the largest exponent is 0.
 static inline float logarithm(float x) {
   bool large = x > 1.41421356f, larger = x > 2.82842712f;
   float m = x * (larger ? 0.25f : large ? 0.5f : 1.0f);
@@ -72,7 +72,7 @@ static inline float logarithm(float x) {
 
 static inline long rounded_up(long n, long to) { return (n + to - 1) / to * to; }
 
-// Uninitialised memory on cache lines.
+// Uninitialised memory, aligned to cache lines.
 template <class T>
 struct Buffer {
   T* data;
@@ -86,8 +86,8 @@ struct Buffer {
   void zero(long count) { std::memset(data, 0, count * sizeof(T)); }
 };
 
-// Calls task(0) to task(count - 1) on `threads` threads. Results do not depend on their number: no two tasks write to
-// the same place, and sums over tasks are computed afterwards, in the order of the tasks.
+// Calls task(0) to task(count - 1) on `threads` threads. Results do not depend on the number of threads, because no two
+// tasks write to the same place, and sums over tasks are computed afterwards, in the order of the tasks.
 template <class Task>
 static void in_parallel(long threads, long count, const Task& task) {
   std::atomic<long> next{0};
@@ -99,7 +99,7 @@ static void in_parallel(long threads, long count, const Task& task) {
     try {
       helpers.emplace_back(work);
     } catch (const std::system_error&) {
-      break;  // the limit on threads is reached: the existing ones do the work
+      break;  // the system allows no more threads, so the existing ones do the work
     }
   }
   work();

@@ -1,6 +1,6 @@
-"""The native library: its instruction set and its file, compiled once per machine.
+"""Choose, compile and load the native library of C++ code, which is compiled once per machine.
 
-The key `native` chooses: auto uses the best target of this processor, or PyTorch's operations without a compiler.
+The key `native` chooses the target: `auto` is the best for this processor, or PyTorch's operations without a compiler.
 """
 
 import ctypes
@@ -28,10 +28,9 @@ TARGETS = {
     "avx512": _AVX512,
     "avx2": _AVX2,
 }
-"""Instruction sets, best first, each with its flags in /proc/cpuinfo."""
+"""Instruction sets, best first, each with the flags that /proc/cpuinfo lists for it."""
 MULTIPLY_BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""Targets with an instruction for bfloat16 products; the others round operands to bfloat16 and multiply in float32."""
-CHOICES = (AUTO, False, *TARGETS)  # values of the key `native`
+"""Targets with an instruction for bfloat16 products. Others round operands to bfloat16 and multiply in float32."""
 MACHINES = {
     "amx_bf16": "-march=x86-64-v4 -mamx-tile -mamx-bf16",
     "avx512_bf16": "-march=x86-64-v4 -mavx512bf16",
@@ -42,40 +41,40 @@ FLAGS = (
     *("-std=c++17", "-O3", "-shared", "-fPIC", "-pthread", "-fopenmp-simd", "-mprefer-vector-width=512"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 )
-"""None of these flags lets the compiler rule out NaNs, or change the order of sums."""
-EXTRA: tuple[str, ...] = ()  # additional flags, for a sanitizer
+"""Compiler flags. None of them lets the compiler ignore NaNs or change the order of sums."""
+EXTRA: tuple[str, ...] = ()  # additional flags, for sanitizers
 COMPILERS = ("g++", "c++", "clang++")
 SOURCES = sorted([*Path(__file__).parent.glob("*.cpp"), *Path(__file__).parent.glob("*.h")])
 
 
 class NativeError(Exception):
-    """The library is not available here; the message gives the reason."""
+    """The library is not available on this machine; the message gives the reason."""
 
 
 _active: tuple[str, ctypes.CDLL] | None = None
 
 
 def active() -> ctypes.CDLL | None:
-    """Return the library that this process uses; None for PyTorch's operations."""
+    """Return the library that this process uses, or None if it uses PyTorch's operations."""
     return None if _active is None else _active[1]
 
 
 def resolved() -> str:
-    """Return the target that this process uses, as runs record it; "none" for PyTorch's operations."""
+    """Return the target that this process uses, as runs record it, or "none" if it uses PyTorch's operations."""
     return NONE if _active is None else _active[0]
 
 
 def check(value: object) -> None:
     """Raise UsageError if the key `native` cannot have this value."""
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in CHOICES):
+    if value is not False and value not in (AUTO, *TARGETS):
         raise choices("native", value, [AUTO, "false", *TARGETS])
 
 
 def use(value: str | bool) -> str:
-    """Apply a value of the key `native` from now on, and return the target, or "none".
+    """Apply a value of the key `native` to this process, and return the target, or "none".
 
-    auto never fails: if the library is not available, it prints the reason. Raises UsageError if this machine cannot
-    run or compile the given target.
+    auto never fails: it prints the reason if the library is not available. Raises UsageError if this machine cannot
+    run or compile a given target.
     """
     global _active
     check(value)
@@ -92,7 +91,7 @@ def use(value: str | bool) -> str:
 
 @cache
 def _say(line: str) -> None:
-    """Print a line once per process."""
+    """Print a line to stderr, only once per process."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -110,7 +109,7 @@ def load_best() -> tuple[str, ctypes.CDLL]:
 
 @cache
 def processor_words() -> frozenset[str]:
-    """Read the processor's flags from /proc/cpuinfo; empty on other systems than Linux."""
+    """Read the processor's flags from /proc/cpuinfo; empty on systems other than Linux."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -120,11 +119,11 @@ def processor_words() -> frozenset[str]:
 
 @cache
 def load(target: str) -> ctypes.CDLL:
-    """Load the library for a target, and compile it on first use. Raises NativeError."""
+    """Load the library for a target, compiled on first use. Raises NativeError."""
     if not processor_words().issuperset(TARGETS[target]):
         raise NativeError(f"this processor lacks {target}")
-    if target == "amx_bf16":  # Linux grants tiles on request
-        arch_prctl, request, tile_data = 158, 0x1023, 18  # numbers of Linux on x86-64
+    if target == "amx_bf16":  # a process must ask Linux for AMX tiles
+        arch_prctl, request, tile_data = 158, 0x1023, 18  # ARCH_REQ_XCOMP_PERM, on x86-64
         if ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) != 0:
             raise NativeError(f"the system does not grant {target}")
     try:
@@ -135,13 +134,8 @@ def load(target: str) -> ctypes.CDLL:
         raise NativeError(" ".join(str(error).split())) from error
 
 
-def folder() -> Path:
-    """Return the folder of compiled libraries, which all checkouts of a user share."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "asr-ablations" / "native"
-
-
 def compiler() -> list[str]:
-    """Find the command of the C++ compiler: CXX if it is set. Raises NativeError if there is none."""
+    """Return the command of the C++ compiler, which is CXX if set. Raises NativeError if there is no compiler."""
     words = shlex.split(os.environ.get("CXX", ""))
     for name in words[:1] or COMPILERS:
         if path := shutil.which(name):
@@ -150,13 +144,16 @@ def compiler() -> list[str]:
 
 
 def build(target: str) -> Path:
-    """Return the library file of a target, named by a hash of sources, flags and compiler. If several processes need it
-    at once, one compiles and the others wait. A damaged file is compiled again. Raises NativeError or OSError.
+    """Return the library file of a target, whose name has a hash of sources, flags and compiler.
+
+    If several processes need it, one compiles and the others wait. A damaged file is compiled again. Raises
+    NativeError or OSError.
     """
     command = compiler()
     sources = {source.name: sha256(source) for source in [*SOURCES, Path(command[0]).resolve()]}
     key = content_key(command=command, flags=[*FLAGS, *EXTRA, MACHINES[target]], sources=sources)
-    path = folder() / f"{target}-{key}.so"
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    path = caches / "asr-ablations" / "native" / f"{target}-{key}.so"  # all checkouts of a user share it
     if _is_whole(path):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +167,7 @@ def build(target: str) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether a library matches the hash in its .sha256 file; a truncated one kills the process (SIGBUS)."""
+    """Return whether a library matches the hash in its .sha256 file. Loading a truncated one raises SIGBUS."""
     try:
         return path.with_suffix(".sha256").read_text(encoding="utf-8") == sha256(path)
     except (OSError, UnicodeDecodeError):
@@ -178,7 +175,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def compile_to(path: Path, command: list[str], options: list[str]) -> None:
-    """Compile the library. Raises NativeError with the compiler's first error."""
+    """Compile the library into a file. Raises NativeError with the first error of the compiler."""
     source = next(source for source in SOURCES if source.suffix == ".cpp")
     line = [*command, *FLAGS, *EXTRA, *options, str(source), "-o", str(path)]
     result = subprocess.run(line, capture_output=True, text=True)
@@ -187,5 +184,5 @@ def compile_to(path: Path, command: list[str], options: list[str]) -> None:
         raise NativeError(f"{command[0]} failed: {errors[0]}")
 
 
-if __name__ == "__main__":  # `make install` compiles before the first run
+if __name__ == "__main__":  # `make install` compiles the library before the first run
     use(AUTO)

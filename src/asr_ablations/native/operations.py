@@ -1,7 +1,7 @@
-"""The native library's operations under autograd: each replaces a part of a training step in PyTorch.
+"""The operations of the native library, with gradients. Each one replaces a part of a training step in PyTorch.
 
-They are for training on a CPU in float32 or with bfloat16 products. If `usable` is false (evaluation, export, other
-devices and types, function transforms), PyTorch's operations are used.
+They serve training on a CPU, in float32 or with bfloat16 products. If `usable` is false (evaluation, export, other
+devices and types, function transforms), callers use PyTorch's operations.
 """
 
 import ctypes
@@ -18,12 +18,15 @@ from asr_ablations.native.extension import active
 
 _long, _pointer, _double = ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
 KINDS = {"lstm": (0, 4), "gru": (1, 3), "tanh": (2, 1), "clipped": (3, 1)}
-"""The number in recurrence.h of each kind of cell, and its number of gates."""
+"""For each kind of cell: its number in recurrence.h, and its number of gates."""
 
 
 class Cell(NamedTuple):
-    """A recurrent layer of one direction, for the native library. kind: of KINDS; weights: input and recurrent weights,
-    and their biases, as torch.nn stacks them; ceiling: of `clipped`.
+    """A recurrent layer of one direction.
+
+    - kind: a key of KINDS
+    - weights: input weights, recurrent weights, input bias and recurrent bias, stacked as in torch.nn
+    - ceiling: upper bound of the output of a `clipped` cell
     """
 
     kind: str
@@ -63,7 +66,7 @@ class _Paths(ctypes.Structure):
 
 
 def usable(*tensors: torch.Tensor) -> bool:
-    """Return whether the library can process these tensors: plain float32 on a CPU, with gradients, not traced."""
+    """Return whether the library can process these tensors: float32 on a CPU, with gradients enabled, not traced."""
     return (
         active() is not None
         and torch.is_grad_enabled()
@@ -81,7 +84,7 @@ def usable(*tensors: torch.Tensor) -> bool:
 
 def _call(name: str, *arguments: object) -> None:
     library = active()
-    assert library is not None, "usable() must be true"
+    assert library is not None, "callers must check usable()"
     if getattr(library, name)(*arguments):
         raise MemoryError(f"native {name}: out of memory")
 
@@ -98,19 +101,13 @@ def _lengths(lengths: torch.Tensor) -> torch.Tensor:
     return lengths.to("cpu", torch.int64).contiguous()
 
 
-def fits(cells: Sequence[Cell | None], x: torch.Tensor) -> bool:
-    """Return whether `recurrence` can process these cells of one layer and x; see `usable`."""
-    present = [cell for cell in cells if cell is not None]
-    return len(present) == len(cells) and x.dim() == 3 and usable(x, *(w for cell in present for w in cell.weights))
-
-
 def recurrence(
     x: torch.Tensor, lengths: torch.Tensor, cells: Sequence[Cell], *, concatenate: bool, bfloat16: bool
 ) -> torch.Tensor:
     """(x (B, T, D), lengths (B,)) → (B, T, H), the sum of one or two cells; (B, T, 2 H) if concatenated.
 
-    The second cell reads each utterance from its end. The output is 0 past a length. bfloat16: the factors of products
-    are rounded to bfloat16 and summed in float32; weights and states stay float32.
+    The second cell reads each utterance from its end. The output is 0 past a length. With `bfloat16`, the factors of
+    products are rounded to bfloat16 and their sums are float32; weights and states stay float32.
     """
     first = cells[0]
     settings = first.kind, first.ceiling, concatenate, bfloat16, (x.shape, first.weights[1].shape[1])
@@ -170,7 +167,7 @@ def batch_norm(
 ) -> torch.Tensor:
     """Normalise x (B, T, …, D) over valid positions, clip it to low..high, and set padding to 0.
 
-    Updates the running mean and variance. Needs two or more valid positions.
+    This also updates the running mean and variance. x must have two or more valid positions.
     """
     return _BatchNorm.apply(x, weight, bias, _lengths(lengths), running, (momentum, epsilon, low, high))
 
@@ -219,8 +216,9 @@ def _norm(saved: Sequence[torch.Tensor], rest: Sequence[float]) -> _Norm:
 
 
 def dropout(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """Set each number of x to 0 with probability `rate` and multiply the others by 1 / (1 - rate). One number from
-    torch's global generator seeds all masks of the call.
+    """Set each number of x to 0 with probability `rate` and multiply the others by 1 / (1 - rate).
+
+    One number from torch's global generator seeds the mask.
     """
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
     return _Dropout.apply(x, rate, seed)
@@ -249,8 +247,8 @@ def _drop(x: torch.Tensor, rate: float, seed: int) -> torch.Tensor:
 def ctc(log_probs: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     """Compute the CTC loss (B,) in nats of log_probs (B, T, V) for concatenated targets; blank is 0.
 
-    counts (B,): labels of each utterance. The loss is infinite if the labels do not fit into the frames. Raises
-    ValueError for a label outside 1 to V - 1, and if the counts do not add up to the number of targets.
+    counts (B,): number of labels of each utterance. The loss is infinite if the labels do not fit into the frames.
+    Raises ValueError for a label outside 1 to V - 1, and if the counts do not add up to the number of targets.
     """
     if int(counts.sum()) != len(targets) or bool((counts < 0).any()):
         raise ValueError(f"{len(targets)} targets: expected {int(counts.sum())}, the sum of the counts")

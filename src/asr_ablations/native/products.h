@@ -1,4 +1,5 @@
-// Matrix products: the left operand unchanged or transposed in blocks, the right one in panels that fill the registers.
+// Matrix products. The left operand is read as it is or transposed into blocks; the right one is packed into panels that
+// fill the registers.
 //
 // A core with two units for float32 computes 2 · LANES multiply-adds per cycle, and would need an operand from memory for
 // each if none were reused. So a tile of ROWS × 3 vectors stays in registers: a step of k loads 3 vectors of the right
@@ -17,7 +18,7 @@ constexpr long LANES = 8, ROWS = 4;  // 12 of 16
 constexpr long PANEL = 3 * LANES;
 constexpr long DEPTH = 128;  // words of k at a time: this part of a panel, 24 KB, stays in the first-level cache
 #ifdef __AMX_BF16__
-constexpr long PAD = 32;  // numbers: a row of a tile of bfloat16
+constexpr long PAD = 32;  // a row of a tile has 32 bfloat16 numbers
 #else
 constexpr long PAD = 16;
 #endif
@@ -64,7 +65,7 @@ struct BFloat16 {
 #endif
 };
 #else
-// Without the instruction, numbers are rounded to bfloat16 and multiplied in float32. Products of two are exact, so only
+// Without the instruction, numbers are rounded to bfloat16 and multiplied in float32. These products are exact, so only
 // the order of the sums differs.
 struct BFloat16 : Float32 {
   static inline float narrow(float x) {
@@ -85,7 +86,7 @@ static void narrow_row(const float* from, typename Op::Number* to, long count, l
   for (long i = count; i < width; i++) to[i] = 0;
 }
 
-// Gates of `size` units each, `stride` apart in a padded row; rows of a padded matrix without a unit are 0.
+// Gates of `size` units each, which begin every `stride` rows of a padded matrix. Its other rows are 0.
 struct Gates {
   long count, size, stride;
   long padded() const { return count * stride; }
@@ -103,7 +104,7 @@ struct Panels {  // the right operand (k, n): [panel][word of k][PANEL]
   uint32_t* panel(long p) const { return buffer.data + p * deep * PANEL; }
 };
 
-// Rows of the source are columns of the operand: source (gates.count · gates.size, k) float32.
+// Packs a source (gates.count · gates.size, k) in float32, whose rows become columns of the operand.
 template <class Op>
 static void pack_transposed(const float* source, const Gates& gates, Panels<Op>& to) {
   Buffer<typename Op::Number> row(to.deep * Op::PER_WORD);
@@ -120,7 +121,7 @@ static void pack_transposed(const float* source, const Gates& gates, Panels<Op>&
   }
 }
 
-// Rows of the source are rows of the operand. row(k): where row k begins, or null for zeros.
+// Packs a source whose rows are rows of the operand. row(k) points to row k; null stands for zeros.
 template <class Op, class Row>
 static void pack_rows(const Row& row, Panels<Op>& to) {
   using Number = typename Op::Number;
@@ -146,8 +147,8 @@ static void pack_rows(const Row& row, Panels<Op>& to) {
   }
 }
 
-// The left operand: number (m, k) is in word at + m * by_row + (word of k) * by_word; in blocks, block b begins at
-// b * by_block instead.
+// The left operand. Number (m, k) is in word at + m * by_row + (word of k) * by_word. If by_block is not 0, blocks of ROWS
+// rows begin every by_block words, and m counts from the first row of a block.
 struct Left {
   const uint32_t* at;
   long by_row, by_word, by_block;
@@ -161,7 +162,7 @@ struct Transposed {
   Buffer<uint32_t> buffer;
   Transposed(const typename Op::Number* source, long k, long m, long stride)
       : deep(rounded_up(words<Op>(k), Op::DEEP)), buffer(deep * rounded_up(m, ROWS)) {
-    const long group = BLOCKS ? 1 : Op::DEEP;  // a cache line of each row at a time
+    const long group = BLOCKS ? 1 : Op::DEEP;  // one cache line of each row at a time
     for (long word = 0; word < deep; word += group)
       for (long first = 0; first < m; first += ROWS)
         for (long w = word; w < word + group; w++) put(source, k, w, first, std::min(ROWS, m - first), stride);
@@ -212,7 +213,8 @@ static inline void tile_of(long m, long deep, const uint32_t* a, const Left& lef
   if constexpr (M > 1) tile_of<Op, M - 1>(m, deep, a, left, b, sums, stride, add);
 }
 
-// If a panel is wider than the rest of a row, sums go through a copy, so that nothing is written past the end.
+// Where sums of a tile are kept. If a panel is wider than the rest of a row, sums go through a copy, so that nothing is
+// written past the end.
 struct Sums {
   float *place, *at;
   long stride, rows, width, step;  // step: from row to row of `at`
@@ -227,13 +229,13 @@ struct Sums {
   }
 };
 
-// to (m, right.n) = left · right, or to += left · right if add. Each number is a sum in the order of k for any m, so an
-// utterance's result does not depend on others in the batch.
+// Computes to (m, right.n) = left · right, or to += left · right with `add`. Each number is summed in the order of k for
+// any m, so the result of an utterance does not depend on other utterances in the batch.
 template <class Op>
 static void multiply(long m, const Left& left, const Panels<Op>& right, float* to, long stride, bool add) {
   float copy[ROWS * PANEL] = {};
   for (long k = 0; k < right.deep || k == 0; k += DEPTH)  // once if k is 0: the sums are 0
-    for (long n = 0; n < right.n; n += PANEL)             // inside, so that this part of the left operand stays in a cache
+    for (long n = 0; n < right.n; n += PANEL)             // inner loop, so that this part of the left operand stays in a cache
       for (long row = 0; row < m; row += ROWS) {
         long rows = std::min(ROWS, m - row), block = left.by_block ? row / ROWS * left.by_block : row * left.by_row;
         Sums sums(to + row * stride + n, stride, rows, std::min(PANEL, right.n - n), copy, add || k > 0);
@@ -243,13 +245,13 @@ static void multiply(long m, const Left& left, const Panels<Op>& right, float* t
 }
 
 #ifdef __AMX_BF16__
-// With tiles: 16 rows of 32 numbers of the left operand times 16 words of 16 columns of a panel are 16 · 16 · 32
-// multiply-adds in 16 cycles, 16 times as many per cycle as in float32. Six tiles of sums use each tile of a panel twice.
+// With AMX, one tile product takes 16 rows of 32 numbers from the left operand and 16 words of 16 columns from a panel: 16 ·
+// 16 · 32 multiply-adds in 16 cycles, 16 times the rate of float32. Six tiles of sums use each tile of a panel twice.
 struct alignas(64) TileShapes {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t bytes[16] = {};
   uint8_t rows[16] = {};
-  explicit TileShapes(long left) {  // sums 0 to 2 and 3 to 5, the left operand 6, a part of a panel 7
+  explicit TileShapes(long left) {  // tiles 0 to 5: sums; 6: left operand; 7: part of a panel
     for (int tile = 0; tile < 8; tile++) bytes[tile] = 64, rows[tile] = uint8_t(tile < 7 ? left : 16);
   }
 };
@@ -282,7 +284,7 @@ template <>
 void multiply<BFloat16>(long m, const Left& left, const Panels<BFloat16>& right, float* to, long stride, bool add) {
   alignas(64) float copy[32 * PANEL] = {};
   for (long row = 0, shaped = 0, rows; row < m; row += rows) {
-    // 32 rows at once, or 16, or the rest alone: no tile reads or writes a missing row
+    // 32 rows at once, or 16, or the remaining ones, so that no tile reads or writes a missing row
     const bool two = m - row >= 32;
     const long shape = std::min(16L, m - row);
     rows = two ? 32 : shape;

@@ -1,13 +1,13 @@
 // A recurrent layer of one or two directions over utterances of any length, and its gradient.
 //
-// Only valid frames are processed. Utterances are sorted from the longest to the shortest, so that utterances that reach
-// a step are the first rows of its product. The rows of an utterance are contiguous: row(u, frame) = begin[u] + frame.
+// Only valid frames are processed. Utterances are sorted from the longest to the shortest, so that the utterances that
+// reach a step are the first rows of its product. Rows of an utterance are contiguous: row(u, frame) = begin[u] + frame.
 #pragma once
 #include "products.h"
 
 enum Cell { LSTM, GRU, PLAIN, CLIPPED };  // CLIPPED: min(max(x, 0), ceiling)
 
-// As in operations.py. The order of the gates is torch's: LSTM i, f, g, o; GRU r, z, n.
+// The fields are those of _Layer in operations.py. Gates have torch's order: LSTM i, f, g, o; GRU r, z, n.
 struct Layer {
   int64_t cell, directions, concatenated, batch, frames, inputs, units, threads;
   double ceiling;
@@ -15,7 +15,7 @@ struct Layer {
   const float* x;                                     // (batch, frames, inputs)
   const float *input[2], *hidden[2], *input_bias[2], *hidden_bias[2];
   float* output;                                      // (batch, frames, units, or twice as many if concatenated)
-  float* saved;                                       // recurrence_floats() numbers, from the forward to the backward pass
+  float* saved;                                       // recurrence_floats() numbers that the backward pass needs
   const float* by_output;                             // gradients
   float *by_x, *by_input[2], *by_hidden[2], *by_input_bias[2], *by_hidden_bias[2];
 };
@@ -25,12 +25,12 @@ struct Recurrence {
   using Number = typename Op::Number;
   const Layer& layer;
   long G, H, HP, N, D, DP, R;                          // gates, units, padded units, G · HP, inputs, padded inputs, rows
-  long wide;                                           // numbers in a row of gradients: the GRU has one more gate
-  std::vector<long> order, length, begin;              // by rank: utterance, frames, first row
+  long wide;                                           // numbers in a row of gradients; the GRU has one more gate
+  std::vector<long> order, length, begin;              // for each rank in the sorted order: utterance, frames, first row
   Number* x;                                           // (R, DP)
   struct Direction {
-    float *gates, *state, *other;  // (R, N); (R, HP): LSTM c and tanh c, GRU U h + b of the candidate and h before
-    Number* before;                // (R, HP): h of the step before
+    float *gates, *state, *other;  // (R, N); (R, HP): LSTM c and tanh c; GRU U h + b of the candidate and previous h
+    Number* before;                // (R, HP): h of the previous step
   } saved[2];
   long floats;
 
@@ -68,7 +68,7 @@ struct Recurrence {
     return reinterpret_cast<const uint32_t*>(numbers + row * width);
   }
   Left left(const Number* rows, long width) const { return {reinterpret_cast<const uint32_t*>(rows), width / Op::PER_WORD, 1, 0}; }
-  // Shares of the batch, one for each thread of a direction.
+  // Number of parts into which the batch is divided: one for each thread of a direction.
   long shares() const { return std::max<long>(1, std::min<long>(layer.batch, layer.threads / layer.directions)); }
 
   void forward() {
@@ -92,7 +92,7 @@ struct Recurrence {
     put_outputs(outputs.data);
   }
 
-  // Every `parts`-th utterance, so that all shares have about the same length.
+  // Every `parts`-th utterance from rank `part` on, so that all parts have about the same number of frames.
   std::vector<long> ranks(long part, long parts) const {
     std::vector<long> mine;
     for (long rank = part; rank < layer.batch && length[rank]; rank += parts) mine.push_back(rank);
@@ -103,7 +103,7 @@ struct Recurrence {
     const std::vector<long> mine = ranks(part, parts);
     const Direction& keep = saved[d];
     bool gru = layer.cell == GRU;
-    Buffer<float> bias(N + PANEL), apart(HP);  // apart: the bias of U h in the GRU's candidate, which the gate r scales
+    Buffer<float> bias(N + PANEL), apart(HP);  // apart: bias of U h in the GRU's candidate, which the gate r scales
     for (long g = 0; g < G; g++)
       for (long j = 0; j < HP; j++) {
         float other = j < H ? layer.hidden_bias[d][g * H + j] : 0.0f;
@@ -173,7 +173,7 @@ struct Recurrence {
     }
   }
 
-  // The sum or concatenation of the directions; 0 past a length.
+  // Writes the sum or concatenation of the directions, and 0 past a length.
   void put_outputs(const float* outputs) {
     long width = layer.concatenated ? layer.directions * H : H;
     in_parallel(layer.threads, layer.batch, [&](long rank) {
@@ -190,10 +190,10 @@ struct Recurrence {
     });
   }
 
-  // A row has the gradients of the sums of all gates. The GRU's candidate has two, for U h + b and for W x + b: in the
-  // order n by U h, r, z, n by W x, each product reads one contiguous piece.
+  // A row holds the gradients of all gates before activation. The GRU's candidate n has two, of U h + b and of W x + b. In
+  // the order n of U h, r, z, n of W x, each product reads one contiguous piece.
   long first_of_input() const { return layer.cell == GRU ? HP : 0; }
-  long hidden_gate(long padded_row) const {  // the gate, in torch's order, of a row of U's gradient
+  long hidden_gate(long padded_row) const {  // returns the gate, in torch's order, of a row of U's gradient
     long gate = padded_row / HP;
     return layer.cell == GRU ? (gate == 0 ? 2 : gate - 1) : gate;
   }
@@ -220,7 +220,7 @@ struct Recurrence {
       long d = task / parts;
       backward_share(d, task % parts, parts, *hidden[d], by_sums.data + d * R * wide, by_bias.data + d * B * wide);
     });
-    // all frames at once: x by utterance, the weights by gate
+    // all frames at once: gradients of x by utterance, gradients of weights by gate
     Panels<Op> entered(R, D);
     std::vector<std::unique_ptr<Panels<Op>>> before(directions);
     in_parallel(layer.threads, 1 + directions, [&](long task) {
@@ -266,8 +266,8 @@ struct Recurrence {
   void backward_share(long d, long part, long parts, const Panels<Op>& hidden, Number* by_sums, float* by_bias) const {
     const std::vector<long> mine = ranks(part, parts);
     long B = long(mine.size());
-    Buffer<Number> later(B * N);                                   // gradients of the sums of the next step, for U
-    Buffer<float> by_h(B * HP), by_state(B * HP), row_sums(wide);  // by_state: of c
+    Buffer<Number> later(B * N);                                   // gradients of the next step before activation, for U
+    Buffer<float> by_h(B * HP), by_state(B * HP), row_sums(wide);  // by_state: gradient of c
     by_h.zero(B * HP);
     by_state.zero(B * HP);
     long active = 0, width = layer.concatenated ? layer.directions * H : H;
@@ -289,7 +289,7 @@ struct Recurrence {
     }
   }
 
-  // h: gradient of the output; afterwards the part that reaches the previous output without a product, z in the GRU.
+  // h: the gradient of the output; in the GRU it becomes the part that reaches the previous output through z alone.
   void cell_backward(const Direction& keep, long at, const float* __restrict c_before, float* __restrict h, float* __restrict by_c, float* __restrict to) const {
     const float *__restrict a = keep.gates + at * N, *__restrict first = keep.state + at * HP, *__restrict second = keep.other + at * HP;
     const long P = HP;

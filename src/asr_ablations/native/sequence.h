@@ -4,16 +4,16 @@
 
 static inline long valid(int64_t length, long frames) { return std::min<long>(std::max<int64_t>(length, 0), frames); }
 
-// x (batch, frames, inner, channels). Rows of all channels are joined to long rows of `width` numbers, a multiple of
-// the channels, so that few channels also fill vectors. Sums are float32 within an utterance, float64 over utterances.
+// Batch norm of x (batch, frames, inner, channels). Several positions form a long row of `width` numbers, so that vectors
+// are full even with few channels. Sums are float32 within an utterance and float64 over utterances.
 struct Norm {
   int64_t batch, frames, inner, channels, threads;
   const int64_t* lengths;
   const float *x, *weight, *bias;
-  float *mean, *deviation;  // (channels,): of the batch; deviation: 1 / sqrt(variance + epsilon)
+  float *mean, *deviation;  // (channels,): mean of the batch; 1 / sqrt(variance + epsilon)
   double epsilon, low, high;
   float* y;
-  double* variance;         // (channels,): the sum of squares over the number of positions
+  double* variance;         // (channels,): mean of squared deviations
   const float* by_y;
   float *by_x, *by_weight, *by_bias;
 
@@ -30,12 +30,12 @@ struct Norm {
     for (long i = 0; i < width(); i++) row[i] = values[i % channels];
     return row;
   }
-  // visit(b, first number, width): the long rows of utterance b
+  // Calls visit(index of the first number, count of numbers) for each long row of utterance b.
   template <class Visit>
   void rows(long b, const Visit& visit) const {
     for (long i = 0, count = numbers(b), step = width(); i < count; i += step) visit(begin(b) + i, std::min(step, count - i));
   }
-  // sums (kinds, batch, width) to (kinds, channels)
+  // Adds up sums (kinds, batch, width) to (kinds, channels).
   std::vector<double> total(const Buffer<float>& sums, long kinds) const {
     std::vector<double> result(kinds * channels, 0.0);
     for (long kind = 0; kind < kinds; kind++)
@@ -85,7 +85,7 @@ struct Norm {
     std::vector<float> centre = repeated(mean), scale = repeated(deviation), weights = repeated(weight), offset = repeated(bias);
     const float least = float(low), most = float(high);
     const float *m = centre.data(), *s = scale.data(), *w = weights.data(), *o = offset.data();
-    // the gradient that the clipping passes, also at its bounds, with the same arithmetic as in the forward pass
+    // the gradient before clipping, which also passes at the bounds; the value is computed as in the forward pass
     auto passed = [=](float normal, long i, float gradient) {
       float value = normal * w[i] + o[i];
       return value < least || value > most ? 0.0f : gradient;
@@ -124,8 +124,8 @@ struct Norm {
   }
 };
 
-// y[i] = x[i] · factor, or 0 if the 32 bits of i are below `lowest`. These are a hash of i and a 64-bit seed (murmur3's
-// last rounds, twice), so that the backward pass draws the same mask and needs no memory.
+// y[i] = x[i] · factor, or 0 if a 32-bit hash of i and the seed is below `lowest` (the last rounds of murmur3, twice). No
+// mask is stored, because the backward pass can compute it again.
 static void dropout(long count, uint32_t lowest, uint64_t seed, float factor, const float* x, float* y) {
   const uint32_t low = uint32_t(seed), high = uint32_t(seed >> 32);
   EACH for (long i = 0; i < count; i++) {
@@ -142,14 +142,14 @@ static void dropout(long count, uint32_t lowest, uint64_t seed, float factor, co
 
 // CTC (Graves et al. 2006, §4.1) of log-probabilities (batch, frames, outputs) in nats; blank is 0.
 //
-// Logarithms of sums over paths are float64, their increments float32. A beginning that is 1e-800 as likely as another may
-// be the only one that can end, so probabilities would underflow; float32 alone would lose digits at 1,000 nats.
+// Logarithms of sums over paths are float64, their increments float32. Probabilities would underflow: a path prefix may be
+// 1e-800 times as likely as another, and yet the only one that can be completed. Float32 would lose digits at 1,000 nats.
 struct Paths {
   int64_t batch, frames, outputs, threads;
   const float* log_probs;
-  const int64_t *lengths, *targets, *counts;  // targets: concatenated, counts (batch,) of each
+  const int64_t *lengths, *targets, *counts;  // targets: concatenated; counts (batch,): targets per utterance
   float* nats;                                // (batch,); infinite if no path fits into the frames
-  float* by_log_probs;                        // of nats, 0 past a length; NaN if nats are infinite, as in torch
+  float* by_log_probs;                        // gradient; 0 past a length, NaN if nats are infinite, as in torch
 
   static constexpr double NEVER = -1e300, UNLIKELY = -1e29;
 
@@ -179,11 +179,11 @@ struct Paths {
     double check = 0;
     for (long i = 0; i < T * V; i++) check += x[i] < -1e30f ? 0.0f : x[i];
     if (std::isnan(check)) return end(check);
-    // states -2 and -1 and S to W - 2 are impossible, so that no loop has to test whether a neighbour exists
+    // states before 0 and after S - 1 are impossible padding, so that no loop has to test whether a neighbour exists
     Buffer<double> alphas(T * W), here(W), after(W), skipping(W);
     Buffer<float> emitted(T * W);
     Buffer<int32_t> label(W);
-    double* skips = skipping.data + 2;  // 0 if the second state before may come directly before, otherwise NEVER
+    double* skips = skipping.data + 2;  // skips[s]: 0 if a path may go from state s - 2 to s, otherwise NEVER
     for (long s = -2; s < W - 2; s++) {
       long state = s > 0 && s < S && s % 2 ? s / 2 : -1;
       label.data[s + 2] = state < 0 ? 0 : int32_t(labels[state]);
@@ -202,7 +202,7 @@ struct Paths {
     for (long t = 1; t < T; t++) {
       double *a = alphas.data + t * W + 2, *p = a - W;
       const float* e = emitted.data + t * W + 2;
-      const long from = std::max(0L, S - 2 * (T - t)), to = std::min(S, 2 * (t + 1));  // states that can begin and end
+      const long from = std::max(0L, S - 2 * (T - t)), to = std::min(S, 2 * (t + 1));  // states on complete paths
       EACH for (long s = from; s < to; s++) a[s] = sum(p[s], p[s - 1], p[s - 2] + skips[s]) + e[s];
     }
     const double* last = alphas.data + (T - 1) * W + 2;

@@ -1,4 +1,4 @@
-"""Curves of runs over epochs, steps, audio or time, and bands over several seeds."""
+"""Curves of runs over epochs, steps, audio or time, and bands that span the curves of several seeds."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -9,28 +9,27 @@ from numpy.typing import ArrayLike, NDArray
 
 from asr_ablations.runs.metrics_files import by_second, read_utilisation
 from asr_ablations.runs.reader import read_gradient_norms, read_losses
-from asr_verdicts.arms import Arm
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.record import Record
 
 Values = NDArray[np.float64]
 
 AXES = {"epoch": "epochs", "step": "steps", "audio": "hours of audio trained", "time": "time in seconds"}
-"""The axes of a curve, with units."""
+"""Possible x axes of a curve, with their labels."""
 COLUMNS = {"audio": "time/audio_hours", "time": "time/seconds"}
-"""Columns of metrics.csv whose names differ from the axis."""
+"""Columns of metrics.csv for the axes that have another name there."""
 SMOOTHED_STEPS = 10
 """Standard deviation of the Gaussian filter over steps, as in Baunsgaard2020 figure 7a."""
 SMOOTHED_SAMPLES = 3
-"""Standard deviation of the filter over utilisation samples, which are about a second apart."""
+"""Standard deviation of the Gaussian filter over utilisation samples, which are about a second apart."""
 POINTS = 2000
 """Maximum number of points of a line, because a run may have 100,000 steps."""
 STRETCHES = 500
-"""Maximum number of points of a gradient line. Each is the largest norm in a group of steps, so peaks stay visible."""
+"""Maximum number of points of a gradient curve. A point is the largest norm in a group of steps, so peaks are kept."""
 
 
 class Curve(NamedTuple):
-    """Points x (N,), y (N,), sorted by x and without gaps."""
+    """Points of a curve: x (N,) in ascending order, and y (N,)."""
 
     x: Values
     y: Values
@@ -40,7 +39,7 @@ EMPTY = Curve(np.zeros(0), np.zeros(0))
 
 
 class Band(NamedTuple):
-    """Mean and range of several curves, point by point (N,); x is averaged as well."""
+    """Mean and range of several curves at each point (N,). x is a mean, too."""
 
     x: Values
     mean: Values
@@ -49,30 +48,28 @@ class Band(NamedTuple):
 
 
 def curve(run: Record, metric: str, axis: str) -> Curve:
-    """Return a metric over one of AXES; empty if the run did not record the metric or the axis."""
+    """Return the curve of a metric over one of AXES. Empty if the run did not record the metric or the axis."""
     logged = [(row, value) for row in run.metrics if (value := _read_number(row, metric)) is not None]
     points = [(step + 1, value) for row, value in logged if (step := _read_number(row, "step")) is not None]
     return _place(run, axis, np.array([step for step, _ in points], float), [value for _, value in points])
 
 
 def loss_curve(run: Record, axis: str) -> Curve:
-    """Return the training loss of every step over one of AXES; without losses.csv, as from W&B, of every tenth step."""
-    try:
-        losses = [float(loss) for loss in read_losses(run.folder)]
-    except FileNotFoundError:
+    """Return the training loss of every step. Runs from W&B have no losses.csv and give only every tenth step."""
+    if not (losses := [float(loss) for loss in read_losses(run.folder)]):
         return curve(run, "train/loss_step", axis)
     return _place(run, axis, np.arange(1, len(losses) + 1, dtype=float), losses)
 
 
 def smoothed_loss(run: Record, axis: str) -> Curve:
-    """Return the filtered training loss at up to POINTS steps."""
+    """Return the training loss, smoothed over steps, at up to POINTS steps."""
     steps = loss_curve(run, axis)
     every = np.unique(np.linspace(0, len(steps.y) - 1, min(POINTS, len(steps.y))).astype(int))
     return Curve(steps.x[every], smooth(steps.y, SMOOTHED_STEPS)[every])
 
 
 def gradient_curve(run: Record) -> Curve:
-    """Return step (from 1) and largest finite gradient norm in each of STRETCHES groups of steps."""
+    """Return the largest finite gradient norm in each of STRETCHES groups of steps, and its step, counted from 1."""
     norms = np.array(read_gradient_norms(run.folder))
     finite = np.where(np.isfinite(norms), norms, -np.inf)
     stretches = [part for part in np.array_split(np.arange(len(norms)), STRETCHES) if len(part)]
@@ -82,8 +79,9 @@ def gradient_curve(run: Record) -> Curve:
 
 
 def throughput_curve(run: Record) -> Curve:
-    """Return the seconds of audio trained per second, for each second before the final evaluation. Empty if the run has
-    no utilisation samples.
+    """Return the seconds of audio trained per second, for each second before the final evaluation.
+
+    Empty if the run has fewer than two utilisation samples.
     """
     samples = by_second(read_utilisation(run.folder))
     rows = [r for r in samples if r["audio_hours"] is not None and r["phase"] != "evaluate"]
@@ -94,7 +92,7 @@ def throughput_curve(run: Record) -> Curve:
 
 
 def band(curves: Sequence[Curve]) -> Band | None:
-    """Return the range over the curves of several seeds, epoch by epoch, each up to its end. None without points."""
+    """Return mean and range of the curves of several seeds, which may differ in length. None without points."""
     lines = [curve for curve in curves if len(curve.y)]
     if not lines:
         return None
@@ -102,20 +100,15 @@ def band(curves: Sequence[Curve]) -> Band | None:
     return Band(np.nanmean(x, 1), np.nanmean(y, 1), np.nanmin(y, 1), np.nanmax(y, 1))
 
 
-def arm_band(arm: Arm, metric: str, axis: str) -> Band | None:
-    """Return the band over an arm's seeds."""
-    return band([curve(run, metric, axis) for run in arm.runs])
-
-
 def metric_names(comparison: Comparison, prefix: str, suffix: str = "") -> list[str]:
-    """Return the columns of metrics.csv with this prefix and suffix that have a number in any run, sorted."""
+    """Return the sorted columns of metrics.csv with this prefix and suffix that have a number in at least one run."""
     rows = [row for run in comparison.runs for row in run.metrics]
     named = {key for row in rows for key in row if key.startswith(prefix) and key.endswith(suffix)}
     return sorted(key for key in named if any(_read_number(row, key) is not None for row in rows))
 
 
 def smooth(values: ArrayLike, deviation: float) -> Values:
-    """Apply a Gaussian filter with this standard deviation in points."""
+    """Apply a Gaussian filter. deviation: its standard deviation in points."""
     from scipy.ndimage import gaussian_filter1d
 
     points = np.asarray(values, float)
@@ -123,14 +116,14 @@ def smooth(values: ArrayLike, deviation: float) -> Values:
 
 
 def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Curve:
-    """Place the values of steps on an axis, interpolating between epoch ends; empty if these are unknown."""
+    """Return values over an axis, interpolated between the ends of epochs. Empty if these were not recorded."""
     if axis == "step":
         return Curve(steps, np.array(values, float))
     column = COLUMNS.get(axis, axis)
     ends: dict[float, float] = {}
     for row in run.metrics:
         position, step = _read_number(row, column), _read_number(row, "step")
-        is_within_epoch = row.get("train/loss_step") is not None  # Lightning also logs every few steps
+        is_within_epoch = row.get("train/loss_step") is not None  # Lightning also logs every tenth step
         if position is not None and step is not None and not is_within_epoch:
             ends[step + 1] = position + (axis == "epoch")
     if not ends:
@@ -140,6 +133,6 @@ def _place(run: Record, axis: str, steps: Values, values: Sequence[float]) -> Cu
 
 
 def _read_number(row: Mapping[str, float | None], key: str) -> float | None:
-    """Return the finite number in a column, or None."""
+    """Return the number in a column, or None if it is missing or not finite."""
     value = row.get(key)
     return value if value is not None and np.isfinite(value) else None

@@ -1,11 +1,11 @@
-"""Utterances in detail: the worst ones with recordings, confusions, and how the model of a single run sees them."""
+"""Utterances in detail: the worst with recordings, confusions, and features and posteriors of a single run."""
 
 import base64
 import io
 import math
 import os
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,17 +29,19 @@ from asr_verdicts.report.section import Section
 
 
 class OutsideCorpusError(UsageError):
-    """A record names a file outside its corpus."""
+    """Raised for an audio file outside the corpus of its run."""
 
 
 def recorded_audio(run: Record, row: UtteranceRow) -> Path:
-    """Return an utterance's audio file with links resolved. Raises OutsideCorpusError if it is outside data.root of the
-    run's config, or if that folder contains the user's home folder.
+    """Return the audio file of an utterance, with links resolved.
+
+    Raise OutsideCorpusError if it lies outside data.root of the run's config, or if data.root contains the user's home
+    folder: a run folder of somebody else must not copy private files into a page.
     """
     path, home = Path(row["audio"]).resolve(), Path(os.path.expanduser("~")).resolve()
     data = run.config.get("data")
     named = data.get("root") if isinstance(data, dict) else None
-    root = Path(os.path.expanduser(str(named or "."))).resolve()  # Path raises an error for an unknown ~user
+    root = Path(os.path.expanduser(str(named or "."))).resolve()  # accepts an unknown ~user
     if not path.is_relative_to(root):
         raise OutsideCorpusError(f"{path}: not read, because it is outside the run's corpus, data.root={root}")
     if home.is_relative_to(root):
@@ -48,32 +50,37 @@ def recorded_audio(run: Record, row: UtteranceRow) -> Path:
 
 
 CONFUSIONS = 15
-"""Number of confusions in a table, the most frequent first."""
+"""Number of rows in a table of confusions."""
 NOTHING, SPACE = "–", "␣"
-"""Signs for a missing word or letter, and for a space."""
+"""Symbols for a missing word or letter, and for a space."""
 
 WORST = 10
-"""Number of the worst utterances on a page."""
+"""Number of worst utterances on a page."""
 AUDIO_BYTES = 600_000
-"""Maximum size of all recordings on a page, so that it can be sent by mail; further recordings are left out."""
+"""Maximum size of all recordings on a page, so that it can be sent by mail. Further recordings are left out."""
 LONGEST = 40.0
-"""Maximum seconds of a recording, because a damaged record may contain any duration."""
+"""Maximum duration of a recording in seconds, because a damaged run folder may contain any number."""
 
 ROW = 1.8
-"""Height of a panel in inches; each utterance has two panels."""
+"""Height of a panel in inches. Each utterance has two panels."""
 LIKELY = 0.1
-"""Symbols that never reach this probability are left out of the posteriors."""
+"""Posteriors are drawn for symbols that reach this probability in some frame."""
 ERROR = "#d55e00"
-PAGE_DPI = 110
 
 Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """An utterance and the model's output. kind: why it was chosen. pairs: reference and hypothesis word by word.
-    features (T, F): normalised. log_probs (T', V): in nats, blank at index 0, then the V - 1 symbols.
-    step: seconds per frame of log_probs. spans: start and end in seconds of each word of the hypothesis."""
+    """An utterance and the output of the model.
+
+    - kind: worst, median or best
+    - pairs: words of the reference, aligned with words of the hypothesis
+    - features (T, F): normalised input of the model
+    - log_probs (T', V): in nats, with the blank at index 0 and the V - 1 symbols after it
+    - step: seconds per frame of log_probs
+    - spans: start and end of each word of the hypothesis, in seconds
+    """
 
     kind: str
     row: UtteranceRow
@@ -86,20 +93,23 @@ class Inspected:
 
 
 def choose_utterances(rows: Iterable[UtteranceRow]) -> dict[str, UtteranceRow]:
-    """Choose the utterances with the worst, median and best WER, without repetition; the longest of equal ones."""
+    """Choose the utterances with the worst, median and best WER, and the longest of those with the same WER.
+
+    An utterance is chosen only once, for the first of these reasons.
+    """
     ordered = sorted(rows, key=lambda row: (recorded_errors(row).rate, -row["words"], row["id"]))
     if not ordered:
         return {}
-    worst = max(ordered, key=lambda row: recorded_errors(row).rate)  # the first, and so longest, of equal ones
+    worst = max(ordered, key=lambda row: recorded_errors(row).rate)  # the first of equal ones is the longest
     kinds = {"worst": worst, "median": ordered[len(ordered) // 2], "best": ordered[0]}
     first_kinds = {id(row): kind for kind, row in reversed(kinds.items())}
     return {kind: row for kind, row in kinds.items() if first_kinds[id(row)] == kind}
 
 
 def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
-    """Pass the chosen utterances of these sets through the run's model.
+    """Pass the chosen utterances of these sets through the model of a run.
 
-    Raises UsageError or OSError if the checkpoint or a recording is missing or unreadable.
+    Raise UsageError or OSError if the checkpoint or a recording is missing or unreadable.
     """
     import torch
 
@@ -124,7 +134,7 @@ def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
                 align(str(row["reference"]).split(), str(row["hypothesis"]).split()),
                 features[0].numpy(),
                 log_probs[0].numpy(),
-                [SPACE if symbol == " " else symbol for symbol in task.alphabet.characters],
+                [SPACE if symbol == " " else symbol for symbol in task.alphabet.symbols],
                 step,
                 [(word.start, word.end) for word in words],
             )
@@ -133,12 +143,13 @@ def inspect(run: Record, sets: Sequence[str]) -> list[Inspected]:
 
 
 def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
-    """Return the errors in the hypothesis as spans in seconds with "reference → hypothesis". A deletion spans the time
-    between the neighbouring words.
+    """Return the errors of a hypothesis, each as a span in seconds and a text "reference → hypothesis".
+
+    A deletion spans the time between the neighbouring words.
     """
     errors, last, spans = [], 0.0, deque(seen.spans)
     for reference, hypothesis in seen.pairs:
-        if hypothesis is not None and not spans:  # a decoder may write words that the model's output does not contain
+        if hypothesis is not None and not spans:  # beam search may give words that cannot be aligned with the output
             break
         if hypothesis is None:
             following = spans[0][0] if spans else float(seen.row["duration"])
@@ -152,13 +163,13 @@ def error_spans(seen: Inspected) -> list[tuple[Span, str]]:
 
 
 def word_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
-    """Return the most frequent wrong pairs of words, with their counts."""
+    """Return the most frequent confusions of words as rows: reference, hypothesis, count."""
     pairs = (pair for row in rows for pair in align(str(row["reference"]).split(), str(row["hypothesis"]).split()))
     return _count_pairs(pair for pair in pairs if pair[0] != pair[1])
 
 
 def letter_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
-    """Return the most frequent wrong pairs of letters, with their counts."""
+    """Return the most frequent confusions of letters as rows: reference, hypothesis, count."""
     texts = [(str(row["reference"]), str(row["hypothesis"])) for row in rows]
     return _count_pairs(
         (reference[int(i)] if kind != "insert" else None, hypothesis[int(j)] if kind != "delete" else None)
@@ -168,10 +179,9 @@ def letter_confusions(rows: Iterable[UtteranceRow]) -> list[list[str]]:
 
 
 def _count_pairs(pairs: Iterable[Pair]) -> list[list[str]]:
-    frequent = sorted(Counter(pairs).items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))[
-        :CONFUSIONS
-    ]
-    return [[*map(_format_symbol, pair), str(count)] for pair, count in frequent]
+    counts = Counter(pairs)
+    frequent = sorted(counts, key=lambda pair: (-counts[pair], pair[0] or "", pair[1] or ""))[:CONFUSIONS]
+    return [[*map(_format_symbol, pair), str(counts[pair])] for pair in frequent]
 
 
 def _format_symbol(text: str | None) -> str:
@@ -179,18 +189,10 @@ def _format_symbol(text: str | None) -> str:
 
 
 def draw_inspected(inspected: Sequence[Inspected], folder: Path) -> list[Path]:
-    """Draw the figures utterance_worst, utterance_median and utterance_best."""
+    """Draw each utterance as a figure, such as utterance_worst; return the paths of the files."""
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(LOOK):
         return [path for seen in inspected for path in save(_draw_figure(seen), folder, f"utterance_{seen.kind}")]
-
-
-def as_address(seen: Inspected) -> str:
-    """Draw an utterance and return the picture as a data: address for a page."""
-    file = io.BytesIO()
-    with rc_context(LOOK):
-        _draw_figure(seen).savefig(file, dpi=PAGE_DPI, format="png")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _draw_figure(seen: Inspected) -> Figure:
@@ -211,7 +213,7 @@ def _draw_figure(seen: Inspected) -> Figure:
 
 
 def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
-    """Draw a row for each symbol that is ever likely, and a dot for each frame's best, except blanks."""
+    """Draw a row for each LIKELY symbol, and a dot at the best symbol of each frame unless it is a blank."""
     probabilities = np.exp(seen.log_probs[:, 1:])
     rows = np.flatnonzero(probabilities.max(axis=0, initial=0) >= LIKELY).tolist()
     panel.set_ylabel("posterior, best path")
@@ -227,7 +229,7 @@ def _draw_posteriors(panel: Axes, seen: Inspected, seconds: float) -> None:
 
 
 def worst(comparison: Comparison) -> list[dict[str, object]]:
-    """Return the test utterances with the highest WER over all runs; among equal rates, longer ones come first."""
+    """Return the test utterances with the highest WER over all runs. Among equal rates, longer utterances are first."""
     spoken: dict[tuple[str, str], list[tuple[Record, UtteranceRow]]] = defaultdict(list)
     for run in comparison.runs:
         for row in run.utterances:
@@ -251,14 +253,15 @@ def _describe(row: UtteranceRow) -> dict[str, object]:
 
 
 def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
-    """Return an utterance's recording: `audio` is a data: address with MP3, which every browser plays. It is None if
-    the file is missing or not audio, or if the address exceeds `limit` characters. `silent` is the reason if the file
-    is outside the run's corpus.
+    """Return the recording of an utterance.
+
+    `audio` is a data: address with MP3, which every browser plays. It is None if the file is missing or not audio, or
+    if the address has more than `limit` characters. If the file is outside the corpus of the run, `silent` says so.
     """
     try:
         path, offset = recorded_audio(run, row), float(row.get("offset") or 0)
-        whole, rate = audio.header(path)  # refuses pipes, from which reading might never end
-        to_the_end = math.isinf(duration := float(row["duration"]))  # manifests of other toolkits may omit it
+        whole, rate = audio.header(path)  # refuses pipes, because reading from them might never end
+        to_the_end = math.isinf(duration := float(row["duration"]))  # manifests of other toolkits may have no duration
         seconds = min(whole / rate - offset if to_the_end else duration, LONGEST)
         samples = audio.read(path, offset, seconds, row.get("channel", audio.AVERAGED))
         file = io.BytesIO()
@@ -272,7 +275,7 @@ def recording(run: Record, row: UtteranceRow, limit: int) -> dict[str, object]:
 
 
 def _align_hypothesis(arm: Arm, set_: str, id_: str) -> dict[str, object] | None:
-    """Return the hypothesis of the arm's first seed, word by word; None if it lacks the utterance."""
+    """Return the hypothesis of the arm's first seed, aligned with the reference; None without such an utterance."""
     for run in arm.runs[:1]:
         for row in run.utterances:
             if (row["set"], row["id"]) == (set_, id_):
@@ -282,7 +285,7 @@ def _align_hypothesis(arm: Arm, set_: str, id_: str) -> dict[str, object] | None
 
 
 def confusion_sections(comparison: Comparison) -> list[Section]:
-    """Return tables of confused words and letters if the comparison has a single run."""
+    """Return tables of confused words and letters if there is only one run, otherwise nothing."""
     rows = [row for run in comparison.runs for row in run.utterances if row["set"] in comparison.sets]
     if len(comparison.runs) != 1 or not rows:
         return []
@@ -294,15 +297,17 @@ def confusion_sections(comparison: Comparison) -> list[Section]:
     ]
 
 
-def inspected_utterances(comparison: Comparison, inspected: Sequence[Inspected]) -> list[dict[str, object]]:
-    """Return the utterances of a single run that its model has seen, with their pictures."""
+def inspected_utterances(
+    comparison: Comparison, inspected: Sequence[Inspected], figures: Mapping[str, str]
+) -> list[dict[str, object]]:
+    """Return the inspected utterances of a single run for a page. figures: data: addresses by name of the figure."""
     return [
         {
             **_describe(seen.row),
             "kind": seen.kind,
             "rate": recorded_errors(seen.row).rate,
             "pairs": seen.pairs,
-            "picture": as_address(seen),
+            "picture": figures.get(f"utterance_{seen.kind}"),
             **recording(comparison.runs[0], seen.row, AUDIO_BYTES),
         }
         for seen in inspected

@@ -1,10 +1,11 @@
-"""The report on trainings: tables with titled columns, and the content of comparison.json and timing.json."""
+"""The report on trained runs: its tables, and the contents of comparison.json and timing.json."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
 from asr_ablations.comparison.arm_differences import differences_of_arms
+from asr_ablations.comparison.data_scale import ScalePoint, crossings, data_scale
 from asr_ablations.comparison.derived_tables import (
     BANDS,
     gradients,
@@ -42,15 +43,15 @@ from asr_verdicts.report.sections import (
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows
 
 TRAINING_LOSS = "train/loss_epoch"
-"""A column of metrics.csv: the mean over an epoch's batches, in nats."""
+"""Column of metrics.csv with the mean loss over the batches of an epoch, in nats."""
 TRAIN_SECONDS = "train_seconds"
 TIMES = (TRAIN_SECONDS, f"{TRAIN_SECONDS}_sd")
-"""Columns that depend on the machine and its load."""
+"""Columns of times, which depend on the machine and its load."""
 SPENT_TIMES = ("hours", "untimed", "hours_saved", "hours_taken_over")
 
 
 def training_loss(run: Record) -> float | None:
-    """Return the mean training loss of the last epoch, in nats; None if it was not recorded."""
+    """Return the mean training loss of the last epoch in nats, or None if it was not recorded."""
     return _take_last([value for row in run.metrics if (value := row.get(TRAINING_LOSS)) is not None])
 
 
@@ -75,17 +76,11 @@ TRAINING_COLUMNS = (
     _mean_column("best_validation_loss", "best validation", LOSS, lambda run: lowest_validation(run, LOSS)),
     _mean_column("last_validation_loss", "last validation", LOSS, lambda run: _take_last(validation_values(run, LOSS))),
 )
-"""Columns in file order; the losses are shown if any run has them."""
-
-
-def keys_section(comparison: Comparison) -> Section:
-    """List the keys in which each arm differs from the baseline."""
-    differences = differences_of_arms(comparison.design, comparison.arms)
-    return Section("Keys that differ", lines=[difference.text for difference in differences])
+"""Columns on training, in the order of the files. The losses are shown only if a run recorded them."""
 
 
 def noise_section(comparison: Comparison) -> Section:
-    """Show the deviation caused by each source of chance alone, and its share of the variance of all together."""
+    """Show the noise of each source of chance alone, and its share of the variance that all sources cause together."""
     return tabulate(
         "Sources of noise",
         noise_sources(comparison),
@@ -96,16 +91,36 @@ def noise_section(comparison: Comparison) -> Section:
             "share (95 %)": lambda row: "1" if row.share is None else ratio_text(row.share),
         },
         [
-            f"The last weights on {comparison.set}. Share: of the variance of {comparison.baseline}, with a 95 % "
-            "interval. Shares need not add up to 1, because sources interact."
+            f"WER of the last weights on {comparison.set}. Shares are parts of the variance of {comparison.baseline}, "
+            "with 95 % intervals. They need not add up to 1, because the sources interact."
         ],
     )
 
 
+def data_scale_section(comparison: Comparison) -> Section:
+    """Show the error rate against hours of training speech, with slopes and crossings."""
+    rows, metric = data_scale(comparison), comparison.design.metric
+    lines = [
+        "per doubling: change for each doubling of the hours since the row above, from means over runs and without an "
+        "interval. The verdicts judge the differences.",
+        *(
+            f"On {name} the curves of {first} and {second} cross at about {hours:.3g} hours."
+            for name, first, second, hours in crossings(rows)
+        ),
+    ]
+    columns: dict[str, Callable[[ScalePoint], str]] = {
+        "set": lambda row: row.set,
+        "arms": lambda row: row.series,
+        "hours": lambda row: f"{row.hours:.3g}",
+        "n": lambda row: str(row.n),
+        metric.heading: lambda row: metric.spread(row.mean, row.deviation),
+        "per doubling": lambda row: "" if row.doubling is None else metric.text(row.doubling, sign=True),
+    }
+    return tabulate(f"{metric.label} against hours of training speech", rows, columns, lines)
+
+
 def search_section(comparison: Comparison) -> Section:
-    """Rank the runs by the metric that a search minimised, with the varied values. Empty unless a search proposed all
-    runs.
-    """
+    """Rank the runs of a search by the metric that it minimised. Empty unless a search proposed all runs."""
     tried = ranked(comparison.arms) if is_search(comparison.arms) else []
     keys = [key for key in comparison.design.layout.factor if len({arm.levels.get(key) for arm, _ in tried}) > 1]
     metric, name = find_metric(comparison.metric), comparison.set
@@ -118,18 +133,18 @@ def search_section(comparison: Comparison) -> Section:
         ]
         for arm, run in tried
     ]
-    note = f" {name}: {metric.heading} of the last weights." if name else ""
+    note = f" The column {name} has the {metric.heading} of the last weights." if name else ""
     lines = [
-        f"Validation: the best {WER.heading}, which the search minimises.{note}",
-        "No verdicts: each choice has one run, and a search prefers lucky runs. To find out whether the best is "
-        "better, run it with fresh seeds in a separate sweep.",
+        f"The column validation has the best {WER.heading} of all validations, which the search minimises.{note}",
+        "There are no verdicts, because each choice has one run and a search prefers lucky runs. To find out whether "
+        "the best choice is better, train it with fresh seeds in a separate sweep.",
     ]
     head = list(dict.fromkeys([*keys, "validation", *([name] if name else []), "epochs"]))
     return Section("Runs of the search", head, rows, lines if rows else [])
 
 
 def _round(value: str) -> str:
-    """Format a number with four digits, because a search samples it with sixteen."""
+    """Round a number to four significant digits, because a search samples it with sixteen. Keep other texts."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -137,24 +152,20 @@ def _round(value: str) -> str:
 
 
 def training_section(comparison: Comparison) -> Section:
-    """Show parameters, epochs, times and validation results of each arm; empty for systems trained elsewhere."""
+    """Show parameters, epochs, times and validation results of each arm. Empty for systems trained elsewhere."""
     measured = [*{row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}.values()]
     if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
         return Section("Training")
     columns, timed = shown_columns(TRAINING_COLUMNS, measured), ran_together(comparison.arms)
-    cells: dict[str, Callable[[TableRow], str]] = {
-        column.heading: partial(cell_text, column=column) if timed or column.key != TRAIN_SECONDS else lambda _: "–"
-        for column in columns
-    }
-    identity: dict[str, Callable[[TableRow], str]] = {
-        "arm": lambda row: str(row["arm"]),
-        "n": lambda row: str(row["n"]),
-    }
-    return tabulate("Training", measured, identity | cells, [] if timed else [f"train s: {WARNING}."])
+    cells: dict[str, Callable[[TableRow], str]] = {"arm": lambda row: str(row["arm"]), "n": lambda row: str(row["n"])}
+    for column in columns:
+        is_comparable = timed or column.key != TRAIN_SECONDS
+        cells[column.heading] = partial(cell_text, column=column) if is_comparable else lambda _: "–"
+    return tabulate("Training", measured, cells, [] if timed else [f"train s: {WARNING}."])
 
 
 def frequency_section(comparison: Comparison) -> Section:
-    """Show wrong words by their frequency in training, with a row per arm and set (Ambroszczyk2019 §2.2)."""
+    """Show the share of wrong words by their frequency in training (Ambroszczyk2019 §2.2)."""
     rows = [
         [
             row.arm,
@@ -166,13 +177,13 @@ def frequency_section(comparison: Comparison) -> Section:
         ]
         for row in word_frequencies(comparison.arms, comparison.sets)
     ]
-    note = "The share of the references' words that is wrong or missing, and their number; means over runs."
+    note = "Share of the reference words that are wrong or missing, and number of reference words; means over runs."
     heading = "Wrong words by how often training has them"
     return Section(heading, ["arm", "set", *BANDS], rows, [note] if rows else [])
 
 
 def loss_section(comparison: Comparison) -> Section:
-    """Show Spearman's rank correlation over all runs (Ambroszczyk2019 §2.1)."""
+    """Show the rank correlation (Spearman) of validation loss and WER over all runs (Ambroszczyk2019 §2.1)."""
     return tabulate(
         "Validation loss against WER",
         [(each, each.correlation) for each in loss_against_wer(comparison.arms, comparison.sets)],
@@ -183,8 +194,8 @@ def loss_section(comparison: Comparison) -> Section:
             "95 %": lambda row: "NA" if row[1] is None else f"{row[1].low:.2f} to {row[1].high:.2f}",
         },
         [
-            "Over all runs of all arms. Near 1, validation loss ranks the runs like WER. The interval treats runs as "
-            "independent, although seeds of one arm are similar."
+            "The correlation is over all runs of all arms. Near 1, the validation loss ranks the runs like the WER. "
+            "The interval treats runs as independent, although seeds of one arm are similar."
         ],
     )
 
@@ -209,7 +220,7 @@ def gradient_section(comparison: Comparison) -> Section:
 
 
 def time_to_accuracy_section(comparison: Comparison) -> Section:
-    """Show means over an arm's seeds and ratios to the baseline's; NA if a seed did not reach the target."""
+    """Show what training up to each target costs: the mean over seeds, or NA if a seed did not reach the target."""
     metric, reached = comparison.design.metric, times_to_accuracy(comparison)
     timed = ran_together(comparison.arms)
     pairs = dict.fromkeys((time.arm, time.target) for time in reached)
@@ -232,8 +243,8 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
     if any(time.cost is not None for time in reached):
         columns["cost"] = lambda times: mean([time.cost for time in times], 4)
     chosen = (
-        "The targets were chosen from these curves: every run reached the first, half of the runs the second, only the "
-        "best run the last. They were not declared in advance, so they describe but do not confirm."
+        "The targets were chosen from these curves: every run reached the first, half of the runs reached the second, "
+        "only the best run reached the last. They were not declared in advance, so they describe but do not confirm."
     )
     notes = [chosen] if any(time.chosen for time in reached) else []
     notes += [] if timed else [f"time /: {WARNING}."]
@@ -241,11 +252,11 @@ def time_to_accuracy_section(comparison: Comparison) -> Section:
 
 
 UNITS = {"steps": (0, "steps"), "audio_hours": (2, "hours of audio"), "seconds": (0, "seconds")}
-"""Decimals and unit of each axis of a budget."""
+"""Number of decimals and unit of each kind of training budget."""
 
 
 def equal_cost_section(comparison: Comparison) -> Section:
-    """Show the validation metric at the largest budget spent by every run; seconds only if times are comparable."""
+    """Show the validation metric at the largest budget that every run spent. Seconds only if times are comparable."""
     metric, timed = find_metric(comparison.metric), ran_together(comparison.arms)
     return tabulate(
         f"At equal cost, validation {metric.label}",
@@ -259,7 +270,7 @@ def equal_cost_section(comparison: Comparison) -> Section:
 
 
 def epochs_section(comparison: Comparison) -> Section:
-    """Show mean and deviations of seconds per epoch, and ratios to the baseline (Ambroszczyk2019 §2.1, §2.5)."""
+    """Show seconds per epoch: mean, standard deviations, ratio to the baseline (Ambroszczyk2019 §2.1, §2.5)."""
     columns: dict[str, Callable[[EpochTimes], str]] = {
         "arm": lambda times: times.arm,
         "n": lambda times: str(times.runs),
@@ -271,14 +282,14 @@ def epochs_section(comparison: Comparison) -> Section:
         f"time / {comparison.baseline} (95 %)": lambda times: ratio_text(times.ratio),
     }
     note = (
-        "Training batches only, without validation and checkpoints. The first epoch fills caches and tunes kernels, so "
-        "means and deviations exclude it. In brackets: 95 % over seeds."
+        "The times cover training batches only, without validation and checkpoints. The first epoch fills caches and "
+        "tunes kernels, so means and deviations exclude it. Brackets contain 95 % intervals over seeds."
     )
     return tabulate("Seconds per epoch", epoch_times(comparison.arms, comparison.baseline), columns, [note])
 
 
 def scaling_section(comparison: Comparison) -> Section:
-    """Show epochs, speed and price over the number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2."""
+    """Show time, speed-up and price of an epoch by number of processes, as in Ambroszczyk2019 tables 2.1 and 2.2."""
     rows = scaling(comparison.arms)
     processes = "GPUs" if all(row.device == "GPU" for row in rows) else "processes"
     columns: dict[str, Callable[[Scaling], str]] = {
@@ -296,16 +307,16 @@ def scaling_section(comparison: Comparison) -> Section:
         del columns["runs"]
     if all(row.price is None for row in rows):
         del columns["price of an epoch"]
-    note = "Speed-up: over the fewest processes in otherwise equal runs. Efficiency: speed-up as a share of its ideal."
+    note = "The speed-up is over the fewest processes of otherwise equal runs. Efficiency is its share of the ideal."
     if len({(row.series, row.batch) for row in rows}) == len({row.series for row in rows}):
         note += " Each process keeps its batch size, so the batch of an update grows with their number."
     else:
-        note += " The batch of a process varies, so its effect on time cannot be separated from the number's effect."
+        note += " The batch of a process varies, so the times do not show the effect of the number of processes alone."
     return tabulate("Scaling over processes that train together", rows, columns, [note])
 
 
 def report_comparison(comparison: Comparison) -> Report:
-    """Build the report: verdicts only for systems given as hypotheses, everything for runs."""
+    """Return the report of a comparison. For systems given as hypotheses it contains only verdicts."""
     if comparison.scored:
         return report_verdicts(comparison)
     noise, ranking = noise_section(comparison), search_section(comparison)
@@ -316,13 +327,15 @@ def report_comparison(comparison: Comparison) -> Report:
 
 
 def sections(comparison: Comparison) -> list[Section]:
-    """Return all sections that are not empty, in reading order."""
+    """Return the sections of the report in reading order, without empty ones."""
+    differences = differences_of_arms(comparison.design, comparison.arms)
     every = [
         *opening_sections(comparison),
-        keys_section(comparison),
+        Section("Keys that differ", lines=[difference.text for difference in differences]),
         noise_section(comparison),
         search_section(comparison),
         *rate_sections(comparison),
+        data_scale_section(comparison),
         training_section(comparison),
         evidence_section(comparison),
         frequency_section(comparison),
@@ -338,8 +351,9 @@ def sections(comparison: Comparison) -> list[Section]:
 
 
 def _build_contents(comparison: Comparison, rows: Sequence[TableRow]) -> tuple[Json, Json]:
-    """Return the contents of comparison.json, which excludes times, and of timing.json: times and values derived from
-    them, such as costs, ratios, and rates at equal seconds.
+    """Return the contents of comparison.json and of timing.json.
+
+    All times, and values derived from times, such as costs and rates at equal seconds, are in timing.json.
     """
     spent = spent_by(comparison)
     reached = [asdict(time) for time in times_to_accuracy(comparison)]
@@ -352,6 +366,7 @@ def _build_contents(comparison: Comparison, rows: Sequence[TableRow]) -> tuple[J
         "reached": [_without(("seconds", "cost"), time) for time in reached],
         "equal": [row for row in equal if row["axis"] != "seconds"],
         "noise_sources": [asdict(row) for row in noise_sources(comparison)],
+        "data_scale": [asdict(row) for row in data_scale(comparison)],
         "loss_against_wer": [asdict(each) for each in loss_against_wer(comparison.arms, comparison.sets)],
         "gradient_norm": [asdict(row) for row in gradients(comparison.arms)],
         "spent": None if spent is None else _without((*SPENT_TIMES, "plan"), vars(spent)),

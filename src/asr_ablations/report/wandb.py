@@ -1,4 +1,4 @@
-"""Comparisons, evaluations and reproductions at Weights & Biases, as runs in the group of the training."""
+"""Log comparisons, evaluations and reproductions to Weights & Biases, in the same group as the trained runs."""
 
 import re
 import sys
@@ -19,15 +19,13 @@ from asr_verdicts.record import Rates
 if TYPE_CHECKING:
     import wandb
 
-RATES = ("wer", "cer", "cer_longer")
-
 
 def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
-    """Log a run with job type `comparison` in the sweep's group. Returns lines about the result.
+    """Log a comparison as a W&B run with job type `comparison`, and return lines to print.
 
-    The run has the report's tables and the page in `folder`, if it exists. For a planned sweep, its summary also has
-    the latest look and the state of each question. If W&B's server fails before receiving everything, the whole run is
-    stored in a file to be sent later. Raises UsageError for a value that W&B refuses.
+    The W&B run has the tables of the report, and the page if `folder` has one. For a sweep with planned looks, its
+    summary also has the number of looks so far and the state of each question. If the server of W&B fails, everything
+    is stored in a file to be sent later. Raise UsageError for a value that W&B refuses.
     """
     name = f"comparison-{comparison.title}"
     options: Json = {"project": project, "group": comparison.title, "job_type": "comparison", "name": name}
@@ -42,8 +40,9 @@ def log_comparison(comparison: Comparison, project: str, folder: Path) -> str:
 
 
 def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run", bool]:
-    """Log in a W&B run with these options, and again in a file if its server has not received everything. `log` returns
-    whether the server took it. Return the first run, and whether the server has received it.
+    """Log in a W&B run with these options; return it, and whether the server has received everything.
+
+    If the server has not, log again into a file. `log` returns whether the server accepted its data.
     """
     run = begin(**options)
     received = log(run)
@@ -56,7 +55,7 @@ def _send(options: Json, log: Callable[["wandb.Run"], bool]) -> tuple["wandb.Run
 
 
 def _log(run: "wandb.Run", comparison: Comparison, folder: Path) -> bool:
-    """Log a comparison. Return whether W&B received it: tables are artifacts, which its server confirms."""
+    """Log a comparison, and return whether the server of W&B has confirmed the tables."""
     import wandb
 
     try:
@@ -84,11 +83,14 @@ def log_afterwards(
     more: Json,
     decoder: Json | None = None,
 ) -> str | None:
-    """Log results as a separate W&B run in the group of their run, if that was logged. W&B's errors are only printed,
-    because the results are already written.
+    """Log results about a run as a separate W&B run in the same group, if the run itself was logged to W&B.
 
-    run: its folder; more: additional config keys; decoder: replaces the run's decoder in the config. Returns the
-    command that sends the results later, if W&B is offline.
+    - run: folder of the run
+    - more: additional keys of the logged config
+    - decoder: replaces the decoder in the logged config
+
+    Return the command that sends the results later if W&B is offline. Errors of W&B are only printed, because the
+    results are in files already.
     """
     config = read_config(run)
     logger = find_logger(config.get("logger"))
@@ -118,7 +120,7 @@ def log_afterwards(
 
 
 def find_logger(node: object) -> Json | None:
-    """Return the W&B logger in a config, or None."""
+    """Return the node of the W&B logger in a config, or None without one."""
     if not isinstance(node, dict):
         return None
     if node.get("_target_") == LOGGER:
@@ -127,10 +129,10 @@ def find_logger(node: object) -> Json | None:
 
 
 def final_rates(sets: Mapping[str, Rates]) -> dict[str, float]:
-    """Return rates by set, under the names used in training."""
+    """Return the error rates of each set, under the same names as in training."""
     return {
         f"final/{name}/{rate}": value
         for name, result in sets.items()
-        for rate in RATES
+        for rate in ("wer", "cer", "cer_longer")
         if (value := getattr(result, rate)) is not None
     }

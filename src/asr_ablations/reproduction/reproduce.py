@@ -1,4 +1,4 @@
-"""Load a finished run with its recorded code, run it again, and judge the result."""
+"""Run a finished run again with its recorded code, unchanged to judge the result, or with some overrides changed."""
 
 import itertools
 import os
@@ -6,49 +6,52 @@ import re
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+from omegaconf.resolvers import oc
 
+from asr_ablations.config.build import one_line
 from asr_ablations.config.compose import compose
 from asr_ablations.config.plain_keys import check
-from asr_ablations.reproduction.verdict import ReproductionVerdict, compare_bits, find_causes, judge, measure_noise
-from asr_ablations.runs.checkpoint import weights_hash
-from asr_ablations.runs.identity import fill
-from asr_ablations.runs.layout import (
-    CONFIG,
-    ENVIRONMENT,
-    REPRODUCTION,
-    REQUEST,
-    STATUS,
-    is_run,
-    last_checkpoint,
-    runs_in,
+from asr_ablations.reproduction.verdict import (
+    ReproductionVerdict,
+    compare_bits,
+    find_causes,
+    judge,
+    measure_noise,
+    weights_hash,
 )
+from asr_ablations.runs import layout
+from asr_ablations.runs.identity import content, fill
+from asr_ablations.runs.layout import CONFIG, REPRODUCTION, REQUEST, runs_in
 from asr_ablations.runs.lease import Lease, LeaseHeldError, owner
 from asr_ablations.runs.process import child_environment, command, load_frozen, wait_for
-from asr_ablations.runs.reader import read_status
+from asr_ablations.runs.reader import UnreadableFileError, read_status, read_sweep
 from asr_ablations.runs.records import read_run
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES, STOPPING
-from asr_verdicts.config import ranks
+from asr_verdicts.config import MACHINE_KEYS, determining, differences, ranks
 from asr_verdicts.errors import UsageError
 from asr_verdicts.files import Json, write, write_json
 from asr_verdicts.record import Code, Record
 
 
 def load_original(folder: Path) -> Record:
-    """Read a finished run. Raise UsageError for any other folder; the message explains what the folder is."""
+    """Read a finished run. Raise UsageError for any other folder; the message explains what the folder contains."""
     folder = folder.resolve()
     example = "expected a run folder, like outputs/<sweep>/<run>-<hash>"
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; {example}")
-    if not is_run(folder):
+    if not layout.is_run(folder):
         if runs := runs_in(folder):
             raise UsageError(f"{folder}: this is a sweep's folder; expected one of its runs, like {runs[0].name}")
-        raise UsageError(f"{folder}: not a run folder (it has no {STATUS}); {example}")
+        raise UsageError(f"{folder}: not a run folder (it has no {layout.STATUS}); {example}")
     if reason := why_unfinished(folder):
         raise UsageError(f"{folder}: not finished ({reason}); the command that started it continues it")
     return read_run(folder)
@@ -57,12 +60,12 @@ def load_original(folder: Path) -> Record:
 def announce(original: Record, repository: Path, *, trust: bool) -> None:
     """Print which code `--checkout` will run. Raise UsageError for an untrusted folder of another user or machine."""
     commit, diff = _read_code(original.environment.code)
-    # git quotes the names; nothing is applied
+    # git quotes the names of the files; --numstat does not apply the changes
     listed = _git(repository, "apply", "--numstat", "-", text=diff)[0] if diff else ""
     files = ", ".join(line.split("\t", 2)[-1] for line in listed.split("\n") if line)
     print(f"--checkout runs commit {commit}" + (f", with uncommitted changes of {files}" if diff else ""), flush=True)
     folder, host = original.folder, read_status(original.folder).host
-    paths = (folder, folder / CONFIG, folder / ENVIRONMENT, folder / STATUS)
+    paths = (folder, *(folder / name for name in (CONFIG, layout.ENVIRONMENT, layout.STATUS)))
     reason = "it belongs to another user" if any(path.stat().st_uid != os.getuid() for path in paths) else ""
     if host != socket.gethostname():
         reason = f"written on the machine {host!r}"
@@ -71,7 +74,7 @@ def announce(original: Record, repository: Path, *, trust: bool) -> None:
 
 
 def _read_code(code: Code) -> tuple[str, str]:
-    """Return commit and uncommitted changes. Raise UsageError for anything else, which git might take for an option."""
+    """Return commit and uncommitted changes. Raise UsageError for a commit that git might take for an option."""
     commit, diff = code.commit or "", code.dirty_diff or ""
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
         raise UsageError("--checkout: the run's environment.json names no commit: it did not run from a git checkout")
@@ -80,15 +83,14 @@ def _read_code(code: Code) -> tuple[str, str]:
 
 @contextmanager
 def checked_out(repository: Path, code: Code) -> Iterator[Path]:
-    """Yield a folder with the recorded commit and its uncommitted changes; it is removed afterwards.
+    """Yield a temporary folder with the recorded commit and its uncommitted changes.
 
-    Raise UsageError outside git, for an unknown commit, and for changes that do not apply.
+    Raise UsageError outside a git checkout, for an unknown commit, and for changes that do not apply.
     """
     commit, diff = _read_code(code)
     with tempfile.TemporaryDirectory(prefix="reproduce-") as temporary:
         tree = Path(temporary) / commit[:8]
-        error = _git(repository, "worktree", "add", "--detach", str(tree), commit)[1]
-        if error:
+        if error := _git(repository, "worktree", "add", "--detach", str(tree), commit)[1]:
             raise UsageError(f"--checkout: {repository} cannot give commit {commit[:8]} ({error})")
         try:
             if diff and (error := _git(tree, "apply", "--whitespace=nowarn", "-", text=diff)[1]):
@@ -99,9 +101,9 @@ def checked_out(repository: Path, code: Code) -> Iterator[Path]:
 
 
 def _git(folder: Path, *arguments: str, text: str = "") -> tuple[str, str]:
-    """Return the output of git, and the last line of its error if it fails."""
+    """Return git's output, and the last line of its error message, or "" if it succeeds. text: standard input."""
     command = ["git", "-C", str(folder), "-c", "safe.directory=*", *arguments]
-    given = text.encode(errors="surrogateescape")  # as bytes: text would lose a diff's carriage returns
+    given = text.encode(errors="surrogateescape")  # as bytes, because text mode would drop a diff's carriage returns
     done = subprocess.run(command, input=given, capture_output=True, check=False)
     output, errors = (stream.decode(errors="backslashreplace") for stream in (done.stdout, done.stderr))
     return output, (errors.strip().splitlines() or ["git failed"])[-1] if done.returncode else ""
@@ -109,14 +111,14 @@ def _git(folder: Path, *arguments: str, text: str = "") -> tuple[str, str]:
 
 @contextmanager
 def open_attempt(original: Record, reproductions: Path, *, checkout: bool) -> Iterator[Path]:
-    """Open the next free folder under `reproductions`, or an interrupted attempt's, for this process only.
+    """Yield a folder under `reproductions` for this process only: the first unused or interrupted one.
 
-    checkout: whether the recorded code runs; such attempts are numbered separately.
+    checkout: whether the recorded code runs; these attempts are numbered separately.
     """
     parent = reproductions / original.folder.parent.name / original.folder.name
     for number in itertools.count(1):
         home = parent / f"{number}{'-checkout' if checkout else ''}"
-        lease = Lease(home / REQUEST, lost=lambda reason: None)  # the run in it has another lease
+        lease = Lease(home / REQUEST, lost=lambda reason: None)  # the run in this folder has a separate lease
         with suppress(LeaseHeldError):
             lease.take()
             try:
@@ -133,7 +135,7 @@ def open_attempt(original: Record, reproductions: Path, *, checkout: bool) -> It
 
 
 def format_request(original: Record, home: Path) -> str:
-    """Return the original's config as YAML with a new folder, the original's threads, and no W&B run."""
+    """Format the original's config as YAML, with the folder `home`, the original's threads, and no W&B run."""
     cfg = OmegaConf.create(original.config)
     machine: Json = {
         "outputs": str(home.parent),
@@ -144,8 +146,8 @@ def format_request(original: Record, home: Path) -> str:
         "threads": original.environment.hardware.threads,
     }
     if not original.environment.hardware.gpus and cfg.get("gpus") == "auto":
-        machine["gpus"] = 0  # this machine may have GPUs although the original's had none
-    for key in machine.keys() & cfg.keys():  # records of other code may lack some keys
+        machine["gpus"] = 0  # this machine may have GPUs although the original's machine had none
+    for key in machine.keys() & cfg.keys():  # configs of other versions may lack some keys
         cfg[key] = machine[key]
     make_absolute(cfg)
     return OmegaConf.to_yaml(cfg)
@@ -156,10 +158,11 @@ def reproduce(
 ) -> tuple[ReproductionVerdict, Path, Path]:
     """Run the original's config again; return the verdict, the new run's folder, and the file with the verdict.
 
-    source: the folder of the checkout whose code runs; with `checkout`, its repository's recorded commit runs.
-    Raise UsageError if the run is refused, RunFailedError if it fails, KeyboardInterrupt if it is interrupted.
+    source: a checkout of this project. checkout: whether to run the commit that the original recorded, from this
+    checkout's repository. Raise UsageError if the run is refused, RunFailedError if it fails, and KeyboardInterrupt if
+    it is interrupted.
     """
-    weights_hash(last_checkpoint(original.folder))  # refuses a damaged checkpoint before training again
+    weights_hash(original.folder)  # refuses a damaged checkpoint before training again
     code = checked_out(source, original.environment.code) if checkout else nullcontext(source)
     with code as tree:
         if not checkout:
@@ -176,7 +179,7 @@ def reproduce(
 
 
 def check_trusted(original: Record, source: Path) -> None:
-    """Check a config that may be a stranger's. Raise UsageError for a wrong value, and for a config of other code."""
+    """Check a config that a stranger may have written. Raise UsageError for a wrong value or missing keys."""
     path = original.folder / CONFIG
     defaults = compose(source / "conf", [], name="config", folder=None)
     if missing := [str(key) for key in defaults if key not in original.config]:
@@ -190,11 +193,14 @@ def check_trusted(original: Record, source: Path) -> None:
 
 
 class RunFailedError(Exception):
-    """A run that finished before did not finish this time."""
+    """A new run of the original's config did not finish."""
 
 
 def make_absolute(cfg: DictConfig) -> None:
-    """Make data.root and weights absolute, because the run starts in another folder. A null root is this folder."""
+    """Make the paths data.root and weights absolute, because the run starts in another folder.
+
+    If data.root is null, it becomes the current folder.
+    """
     if cfg.get("weights"):
         cfg.weights = str(Path(cfg.weights).absolute())
     data = cfg.get("data")
@@ -207,9 +213,8 @@ def run_frozen(source: Path, config: Path) -> None:
 
     Raise KeyboardInterrupt for an interrupted run, UsageError for a refused one, RunFailedError for a failed one.
     """
-    cfg = load_frozen(config)
-    line = command(source / "src" / "train.py", config.absolute(), ranks(cfg))
-    # not in the user's folder: if it is a src/, Python would import from it
+    line = command(source / "src" / "train.py", config.absolute(), ranks(load_frozen(config)))
+    # started in `source`, because Python would import from the user's folder if it contains a src/
     exit_code = wait_for(line, child_environment(source / "src"), source)
     if exit_code in STOPPED_EXIT_CODES or -exit_code in STOPPING:
         raise KeyboardInterrupt
@@ -217,3 +222,108 @@ def run_frozen(source: Path, config: Path) -> None:
         raise UsageError("the run was refused (reason above); --checkout runs the recorded code")
     if exit_code:
         raise RunFailedError(f"the run did not finish this time: exit code {exit_code}")
+
+
+def run_variation(
+    original: Record, changes: Sequence[str], source: Path, outputs: Path | None, *, checkout: bool
+) -> None:
+    """Train a new run in the original's sweep, with the overrides `changes` applied to the original's config.
+
+    source, checkout: as for `reproduce`. Raise UsageError if the run is refused, or if conf/ no longer gives the
+    original's config.
+    """
+    code = checked_out(source, original.environment.code) if checkout else nullcontext(source)
+    with code as tree:
+        cfg = vary(original, changes, tree, source)
+        cfg.outputs = str(outputs.absolute() if outputs else original.folder.parents[1])
+        for key, old, new in differences(determining(original.config), content(cfg)):
+            print(f"the new run differs in {key}: {new!r} instead of {old!r}", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / CONFIG
+            path.write_text(OmegaConf.to_yaml(cfg, resolve=True), encoding="utf-8")
+            run_frozen(tree, path)
+
+
+def vary(original: Record, changes: Sequence[str], tree: Path, source: Path) -> DictConfig:
+    """Apply the overrides `changes` to the original's config, and check the result. tree: the code's checkout."""
+    changed = parse_overrides(changes)
+    now = content(compose_like(original, original.overrides, tree, source))
+    if drift := differences(determining(original.config), now):
+        listed = "; ".join(f"{key}: {old!r} then, {new!r} now" for key, old, new in drift)
+        raise UsageError(
+            f"conf/ no longer gives the config of {original.folder.name} ({listed}); "
+            "--checkout uses the conf/ of the original"
+        )
+    cfg = compose_like(original, list({**parse_overrides(original.overrides), **changed}.values()), tree, source)
+    kept = {*MACHINE_KEYS} - {"overrides", *(key.split(".")[0] for key in changed)}
+    with open_dict(cfg):
+        for key in kept & original.config.keys() & cfg.keys():
+            cfg[key] = original.config[key]
+        cfg.update(force=False, plan=False, sweep=original.folder.parent.name)
+        if cfg.threads is None:
+            cfg.threads = original.environment.hardware.threads
+    check(cfg)
+    make_absolute(cfg)
+    return cfg
+
+
+def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
+    """Map keys and groups to their overrides. Raise UsageError for invalid overrides and for lists of values."""
+    for line in overrides:
+        if "=" not in line and not line.startswith("~"):
+            raise UsageError(f"{line}: expected KEY=VALUE after the folder of one run")
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise UsageError(" ".join(str(error).split())) from error
+    for override in parsed:
+        if override.is_sweep_override():
+            raise UsageError(f"{override.input_line}: expected one value; src/train.py -m runs several")
+    return {override.key_or_group: str(override.input_line) for override in parsed}
+
+
+TRUSTED_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJECT")
+"""Environment variables that conf/ reads, for the folders of corpora and for the W&B project."""
+
+
+@contextmanager
+def restrict_environment() -> Iterator[None]:
+    """Let ${oc.env:…} read only TRUSTED_VARIABLES in this context, so that a stranger's config cannot copy others."""
+
+    def read_variable(name: str, *default: str | None) -> str | None:
+        if name not in TRUSTED_VARIABLES:
+            raise UsageError(f"${{oc.env:{name}}}: a config from elsewhere reads {', '.join(TRUSTED_VARIABLES)} only")
+        return oc.env(name, *default)
+
+    OmegaConf.register_new_resolver("oc.env", read_variable, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
+
+
+def compose_like(original: Record, overrides: Sequence[str], tree: Path, source: Path) -> DictConfig:
+    """Compose overrides with the original's config file and the conf/ of `tree`, and resolve the result."""
+    name, folder = find_config_file(original)
+    if folder is not None and folder.is_relative_to(source):
+        folder = tree / folder.relative_to(source)
+    cfg = compose(tree / "conf", overrides, name=name, folder=folder)
+    with open_dict(cfg):
+        cfg.overrides = list(overrides)
+    try:
+        with restrict_environment():  # the folder of configs comes from a record, which a stranger may have written
+            OmegaConf.resolve(cfg)
+    except OmegaConfBaseException as error:
+        raise UsageError(one_line(error)) from error
+    return cfg
+
+
+def find_config_file(original: Record) -> tuple[str, Path | None]:
+    """Return the name of the file from which the original's config was composed, and its folder if given with -cd."""
+    if recorded := original.environment.composed:
+        return str(recorded.config_name), Path(recorded.config_dir) if recorded.config_dir else None
+    with suppress(FileNotFoundError, UnreadableFileError):
+        manifest = read_sweep(original.folder.parent)
+        folders = manifest.get("config_folders", [])[1:]
+        return str(manifest.get("config_name", "config")), Path(folders[0]) if folders else None
+    return "config", None

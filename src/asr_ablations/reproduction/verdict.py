@@ -1,16 +1,17 @@
-"""Compare a run with its reproduction bit for bit, find all other differences, and judge the result."""
+"""Compare a run with its reproduction bit for bit, find the possible causes of differences, and judge the result."""
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
+from pathlib import Path
 
 from rich.table import Column, Table
 
-from asr_ablations.runs.checkpoint import read_checkpoint, weights_hash
 from asr_ablations.runs.layout import CHECKPOINTS, LAST, LOSSES, last_checkpoint
-from asr_ablations.runs.reader import read_losses
+from asr_ablations.runs.reader import read_checkpoint, read_losses
 from asr_ablations.runs.records import load
 from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.config import determining, differences
@@ -22,12 +23,12 @@ from asr_verdicts.statistics.sample import mean_and_deviation
 from asr_verdicts.terminal import console
 
 NUMBERS = ("epoch", "step", "validation/", "train/loss", "train/gradient_norm", "train/learning_rate")
-"""Prefixes of the keys of metrics.csv that do not depend on the machine's speed."""
+"""Prefixes of the columns of metrics.csv that do not depend on the machine's speed."""
 
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first step, from 1, whose losses (nats) differ. A loss is None if the run ended before this step."""
+    """The first step, counted from 1, whose losses (in nats) differ. A loss is None if the run ended earlier."""
 
     step: int
     steps_per_epoch: int
@@ -37,12 +38,13 @@ class FirstDifference:
 
 @dataclass(frozen=True)
 class BitComparison:
-    """The compared files of two runs, and the differences.
+    """The amount of compared data of two runs, and all differences.
 
-    first_difference: None if all losses are equal. metrics, hypotheses: differences, as "key, epoch" and "set/id".
-    weights: SHA-256 of the last weights of original and reproduction, "" without a checkpoint. rates: WER (fraction) of
-    original and reproduction, by test set. missing: files that the original's folder no longer has, so that they could
-    not be compared. exact: whether equal inputs must give equal bits, which not every GPU does.
+    - first_difference: None if all losses are equal; metrics, hypotheses: differences, as "key, epoch" and "set/id"
+    - weights: SHA-256 of the last weights of original and reproduction, "" without a checkpoint
+    - rates: WER of original and reproduction as fractions, by test set
+    - missing: files that cannot be compared because the original's folder lacks them
+    - exact: whether equal inputs must give equal bits, which GPUs do not guarantee
     """
 
     steps: int
@@ -57,15 +59,15 @@ class BitComparison:
 
     @property
     def equal(self) -> bool:
-        """Whether everything that could be compared is equal bit for bit."""
+        """Return whether all compared data are equal bit for bit."""
         return not (self.first_difference or self.metrics or self.hypotheses) and len({*filter(None, self.weights)}) < 2
 
 
 def compare_bits(original: Record, reproduction: Record) -> BitComparison:
     """Compare the records of two finished runs."""
-    losses, new_losses = _losses(original), _losses(reproduction)
+    losses, new_losses = read_losses(original.folder), read_losses(reproduction.folder)
     epochs = original.summary.epochs or 1
-    weights = weights_hash(last_checkpoint(original.folder)), weights_hash(last_checkpoint(reproduction.folder))
+    weights = weights_hash(original.folder), weights_hash(reproduction.folder)
     compared = {LOSSES: losses, f"{CHECKPOINTS}/{LAST}": weights[0]}
     sets, new_sets = original.measured, reproduction.measured
     names = [name for name in original.summary.test_sets if name in sets and name in new_sets]
@@ -82,9 +84,17 @@ def compare_bits(original: Record, reproduction: Record) -> BitComparison:
     )
 
 
-def _losses(run: Record) -> list[str]:
-    """Read the losses of every step; empty if the folder lacks the table."""
-    return read_losses(run.folder) if (run.folder / LOSSES).exists() else []
+def weights_hash(folder: Path) -> str:
+    """Return a SHA-256 over names, types, shapes and bytes of a run's last weights; "" without a checkpoint."""
+    import torch
+
+    if not (path := last_checkpoint(folder)).exists():
+        return ""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(read_checkpoint(path)["state_dict"].items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _first_difference(original: list[str], reproduction: list[str], epochs: int) -> FirstDifference | None:
@@ -114,12 +124,17 @@ def _differing_hypotheses(original: Record, reproduction: Record) -> list[str]:
 
 
 DETERMINING = ("config", "data", "code")
-"""Kinds that make another experiment. Other kinds belong to the machine, and change only the last bits."""
+"""Kinds of causes that make it another experiment. The other kinds belong to the machine and change only last bits."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One difference. kind: config, data, code, versions or hardware. what: a key, set, file or package."""
+    """A possible cause of different results.
+
+    - kind: config, data, code, versions or hardware
+    - what: the key, data set, source file or package that differs
+    - original, reproduction: its value in each run
+    """
 
     kind: str
     what: str
@@ -128,11 +143,11 @@ class Cause:
 
 
 ANY_ORDER = Cause("hardware", "sums on a GPU", *["in any order: cuDNN may add up gradients by atomics"] * 2)
-"""Two runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
+"""Equal runs on one GPU may differ in their last bits (cuDNN's documentation, "Reproducibility (Determinism)")."""
 
 
 def find_causes(original: Record, reproduction: Record) -> list[Cause]:
-    """Find all differences besides the results; config, data and code come first."""
+    """Return all differences between two runs except in their results. Config, data and code come first."""
     result = [
         *find_edits(original),
         *_differing("config", determining(original.config), determining(reproduction.config)),
@@ -147,7 +162,7 @@ def find_causes(original: Record, reproduction: Record) -> list[Cause]:
 
 
 def find_edits(original: Record) -> list[Cause]:
-    """Find edits of config.yaml since the run, by the config in its last checkpoint, whose texts are not resolved."""
+    """Return the differences between the config in the last checkpoint and config.yaml, which may have been edited."""
     path = last_checkpoint(original.folder)
     run = read_checkpoint(path).get("run") if path.exists() else None
     config = run.get("config") if isinstance(run, dict) else None
@@ -155,13 +170,13 @@ def find_edits(original: Record) -> list[Cause]:
 
 
 def _describe_data(data: DataRecord) -> dict[str, object]:
-    """Return the content of each set, and the letters."""
+    """Return the content of each data set, and the alphabet."""
     sets = {name: as_json(content) for name, content in data.sets.items()}
     return {**sets, "alphabet": data.alphabet, "separation": data.separation}
 
 
 def compare_environments(original: Environment, other: Environment) -> list[Cause]:
-    """Compare two environment.json: code by its files, versions, hardware with its threads."""
+    """Return the differences in code (by source file), package versions, and hardware including threads."""
     return [
         *_differing("code", {"behaviour": original.behaviour}, {"behaviour": other.behaviour}),
         *_differing("code", original.code.files or {}, other.code.files or {}),
@@ -175,18 +190,19 @@ def _differing(kind: str, original: Mapping[str, object], reproduction: Mapping[
 
 
 FEWEST_SEEDS = 4
-"""With three seeds the limit would be 6 standard deviations, with two 18, so nearly every result would be drift."""
+"""With three seeds the limit would be 6 standard deviations, and with two 18, so it would exclude almost nothing."""
 
 ALPHA = 0.05
-"""The probability that seed noise alone exceeds the limit on at least one test set."""
+"""Probability that seed noise alone exceeds the limit on at least one test set."""
 
 
 @dataclass(frozen=True)
 class SeedTolerance:
-    """The seed noise of one test set, WER as fractions.
+    """The seed noise of one test set, with WERs as fractions.
 
-    limit: the largest difference of two runs that counts as noise; None with too few seeds.
-    deviation: the standard deviation over seeds; None for one. seeds: of the run's sweep.
+    - limit: the largest difference between two runs that counts as noise; None with too few seeds
+    - deviation: the standard deviation over seeds; None for a single seed
+    - seeds: the number of seeds in the original's sweep with its config
     """
 
     limit: float | None
@@ -195,10 +211,10 @@ class SeedTolerance:
 
 
 def measure_noise(original: Record) -> dict[str, SeedTolerance]:
-    """Measure the seed noise of every test set from the siblings of the original. The sets share ALPHA (Bonferroni)."""
+    """Measure the seed noise of each test set on the runs of the original's sweep that differ only in the seed."""
     try:
         siblings = [run for run in load([original.folder.parent]).runs if run.content == original.content]
-    except UsageError:  # a damaged sibling must not prevent the reproduction
+    except UsageError:  # damaged other runs must not prevent the reproduction
         siblings = []
     runs = {run.seed: run for run in [*siblings, original]}
     sets = original.summary.test_sets
@@ -211,11 +227,11 @@ def measure_noise(original: Record) -> dict[str, SeedTolerance]:
 
 
 def estimate_from_seeds(rates: Sequence[float], grain: float, sets: int = 1) -> SeedTolerance:
-    """Estimate seed noise. In at least 95 of 100 pairs of runs, the differences on all `sets` test sets are within the
-    limits. With fewer than FEWEST_SEEDS seeds the limit is None.
+    """Estimate the seed noise of one of `sets` test sets from a WER per seed.
 
-    The limit is t · √2 · sd, with Student's t for the number of seeds (ISO 5725-6's repeatability limit, for few runs).
-    grain: the WER of a single error; rates are rounded to it, which bounds their precision.
+    With probability 1 − ALPHA, two runs that differ only in the seed are within the limits on all test sets
+    (Bonferroni). The limit is t · √2 · sd, with Student's t for the number of seeds (repeatability limit of ISO 5725-6,
+    for few runs). grain: the WER of a single error; the deviation counts as at least the rounding error of the WER.
     """
     deviation = mean_and_deviation(rates)[1] if rates else None
     if deviation is None or len(rates) < FEWEST_SEEDS:
@@ -229,7 +245,11 @@ MATCH, DRIFT, DIFFERS, CANNOT_TELL = "match", "drift within noise", "differs", "
 
 @dataclass(frozen=True)
 class ReproductionVerdict:
-    """A verdict. name: MATCH, DRIFT, DIFFERS or CANNOT_TELL. why: the reason in one sentence. noise: by test set."""
+    """A verdict with its evidence.
+
+    - name: MATCH, DRIFT, DIFFERS or CANNOT_TELL; why: the reason in one sentence
+    - noise: the seed noise, by test set
+    """
 
     name: str
     why: str
@@ -251,9 +271,10 @@ class ReproductionVerdict:
 
 
 def judge(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str, SeedTolerance]) -> ReproductionVerdict:
-    """Judge a reproduction: equal bits are a match, and differences within the seed noise are drift.
+    """Judge a reproduction.
 
-    With another config, data or code it is never drift. If the noise is unknown, the verdict is CANNOT_TELL.
+    Equal bits are a match. Different bits are drift if the WER is within the seed noise, and config, data and code are
+    equal. If the seed noise is unknown, the verdict is CANNOT_TELL.
     """
     return ReproductionVerdict(*_decide(evidence, causes, noise), evidence, causes, noise)
 
@@ -286,12 +307,11 @@ def _decide(evidence: BitComparison, causes: Sequence[Cause], noise: Mapping[str
     return DRIFT, f"{difference}, and the WER on {', '.join(measured)} differs by no more than the seed noise{rest}"
 
 
-HEADS = ("original WER %", "reproduction WER %", "difference")
-LONGEST = 60  # most characters to print of a value
+LONGEST = 60  # maximum number of characters of a printed value
 
 
 def describe(difference: FirstDifference | None) -> str:
-    """Describe the first step at which the losses differ, with its epoch and both losses."""
+    """Describe the first step at which the losses differ, with its epoch, its batch and both losses."""
     if difference is None:
         return "the losses are equal at every step, but later results differ"
     epoch, batch = divmod(difference.step - 1, difference.steps_per_epoch)
@@ -305,9 +325,10 @@ def describe(difference: FirstDifference | None) -> str:
 
 
 def print_verdict(verdict: ReproductionVerdict) -> None:
-    """Print the error rates side by side, the seed noise, all differences, and finally the verdict."""
+    """Print the error rates in a table, then the seed noise, the causes of differences, and finally the verdict."""
     terminal = console()
-    table = Table("set", *(Column(name, justify="right") for name in HEADS))
+    numbers = ("original WER %", "reproduction WER %", "difference")
+    table = Table("set", *(Column(name, justify="right") for name in numbers))
     for name, (old, new) in verdict.evidence.rates.items():
         table.add_row(name, f"{100 * old:.2f}", f"{100 * new:.2f}", f"{100 * (new - old):+.2f}")
     terminal.print(table)
@@ -319,15 +340,15 @@ def print_verdict(verdict: ReproductionVerdict) -> None:
 
 
 def noise_line(name: str, noise: SeedTolerance) -> str:
-    """Format a test set's seed noise as a line, in percent."""
+    """Format the seed noise of a test set as a line, in percentage points of WER."""
     deviation = "" if noise.deviation is None else f"sd {100 * noise.deviation:.2f}, "
     limit = "too few to tell" if noise.limit is None else f"two runs differ by up to {100 * noise.limit:.2f}"
     return f"seed noise on {name}: {deviation}{limit} (seeds in this run's sweep: {noise.seeds})"
 
 
 def cause_line(cause: Cause) -> str:
-    """Format a difference as a line. Long values, such as hashes, are cut; reproduction.json has all of them."""
-    if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # omits hashes of files
+    """Format a cause as a line. Long values, such as hashes, are cut; reproduction.json has the full values."""
+    if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # without the hashes of the file
         fate = "is new" if cause.original is None else "is gone" if cause.reproduction is None else "has changed"
         return f"code: {cause.what} {fate}"
     texts = (value if isinstance(value, str) else json.dumps(value) for value in (cause.original, cause.reproduction))

@@ -1,6 +1,7 @@
-"""The environment of a run: versions, hardware, command and code."""
+"""Record the environment of a run: versions, hardware, command and code."""
 
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -29,36 +30,27 @@ PACKAGES = (
 
 def environment() -> Environment:
     """Return the versions, hardware, command and code of this process."""
+    composed = None  # for a frozen config
+    if HydraConfig.initialized():
+        hydra = HydraConfig.get()
+        folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+        composed = Composed(config_name=hydra.job.config_name, config_dir=folders[0] if folders else None)
+    versions = {"python": platform.python_version(), **dict.fromkeys(PACKAGES, "not installed")}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
     return Environment(
         started=iso(time.time()),
         command=list(sys.argv),
-        composed=composed(),
-        versions=versions(),
+        composed=composed,
+        versions=versions,
         hardware=hardware(),
         code=code(),
     )
 
 
-def composed() -> Composed | None:
-    """Return the name of the composed config file and the folder given with -cd; None for a frozen config."""
-    if not HydraConfig.initialized():
-        return None
-    hydra = HydraConfig.get()
-    folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
-    return Composed(config_name=hydra.job.config_name, config_dir=folders[0] if folders else None)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of all packages that may affect results."""
-    installed = {"python": platform.python_version(), **dict.fromkeys(PACKAGES, "not installed")}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):
-            installed[package] = version(package)
-    return installed
-
-
 def hardware() -> Hardware:
-    """Return the machine's processor, cores, torch threads, native library, GPUs and their links."""
+    """Return the processor, cores, GPUs and their links, with PyTorch's threads and the native library in use."""
     import torch
 
     gpus, processor = gpu_names(), platform.processor()
@@ -79,8 +71,9 @@ def hardware() -> Hardware:
 
 
 def code() -> Code:
-    """Return commit and uncommitted changes (empty outside a git checkout), and a hash of each source file. Names are
-    relative to asr_ablations, or begin with asr_verdicts.
+    """Return the commit and its uncommitted changes, and a hash of each source file.
+
+    Names of files are relative to the package asr_ablations, or begin with asr_verdicts.
     """
     verdicts = Path(asr_verdicts.__file__).parent
     named = {str(path.relative_to(PACKAGE)): path for path in [*PACKAGE.rglob("*.py"), *native.SOURCES]}
@@ -95,22 +88,23 @@ NEW_FILES = (
     *(f"src/asr_ablations/*.{ending}" for ending in ("py", "cpp", "h")),
     "conf/*.yaml",
 )
-"""New files that are recorded together with changes to existing ones."""
+"""Files that are recorded with the uncommitted changes although git does not track them."""
 DIFF = (
     *("diff", "HEAD", "--binary", "-U3", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--src-prefix=a/", "--dst-prefix=b/"),
 )
-"""Options for a diff that `git apply` accepts, regardless of the user's settings."""
+"""Arguments of git for a diff that `git apply` accepts, regardless of the user's settings."""
 
 
 def commit(repository: Path) -> dict[str, str]:
-    """Return a checkout's commit and uncommitted changes; bytes that are not UTF-8 become surrogates. Empty outside a
-    checkout, or with a printed warning if git fails.
+    """Return the commit and the uncommitted changes of a checkout. Bytes that are not UTF-8 become surrogates.
+
+    The result is empty outside a checkout, and if git fails, which prints a warning.
     """
     if not (repository / ".git").exists():
         return {}
     with tempfile.TemporaryDirectory() as temporary:
-        # a separate index and object folder: the checkout may belong to another user and is not changed
+        # with a separate index and object folder, because the checkout may belong to another user
         variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         variables["GIT_INDEX_FILE"] = f"{temporary}/index"
 
@@ -132,11 +126,11 @@ def commit(repository: Path) -> dict[str, str]:
             return {}
 
 
-SECONDS = 20  # for one answer, so that a driver that hangs does not block a run
+SECONDS = 20  # time limit for git and nvidia-smi, so that a driver that hangs does not block a run
 
 
 def topology() -> tuple[list[str], dict[str, str]]:
-    """Return the bus of each GPU and the link of each pair; empty if nvidia-smi is missing or fails."""
+    """Return the bus of each GPU, and the link of each pair of GPUs; empty if nvidia-smi is missing or fails."""
     bus = ("--query-gpu=pci.bus_id,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
     try:
         answers = [
@@ -149,19 +143,19 @@ def topology() -> tuple[list[str], dict[str, str]]:
 
 
 def buses(answer: str) -> list[str]:
-    """Return each GPU's bus, such as `PCIe 3 x16 at 00000000:06:00.0`, or only its address if the bus is hidden."""
+    """Return the bus of each GPU, such as `PCIe 3 x16 at 00000000:06:00.0`, or only the address if it is hidden."""
     rows = [re.split(r",\s*", line) for line in answer.splitlines()]
     return [f"PCIe {row[1]} x{row[2]} at {row[0]}" if row[1].isdecimal() else row[0] for row in rows]
 
 
 def links(answer: str) -> dict[str, str]:
-    """Return the link of each pair of GPUs as in `nvidia-smi topo -m`. NV2 means two NVLinks; PIX, PXB, PHB, NODE and
-    SYS mean ever longer routes over PCIe. Empty for a single GPU.
+    """Return the link of each pair of GPUs, named as in `nvidia-smi topo -m`; empty for a single GPU.
+
+    NV2 means two NVLinks. PIX, PXB, PHB, NODE and SYS mean increasingly long routes over PCIe.
     """
     rows = [line.split() for line in re.sub(r"\x1b\[[\d;]*m", "", answer).splitlines()]
     cells = {row[0]: row[1:] for row in rows if len(row) > 1 and re.fullmatch(r"GPU\d+", row[0]) and "X" in row}
     return {
         f"{first}-{second}": cells[first][place]
-        for number, first in enumerate(cells)
-        for place, second in list(enumerate(cells))[number + 1 :]
+        for (_, first), (place, second) in itertools.combinations(enumerate(cells), 2)
     }

@@ -28,18 +28,18 @@ from asr_verdicts.files import folder_name, write, write_json
 
 
 class Run:
-    """The folder of a run as a context manager. It takes the lease and records the status: running, then done, pruned
-    or failed with a reason. Only the first of several ranks writes.
+    """The folder of a run, as a context manager that holds the lease and records the status.
 
-    fingerprint: of the data, "" if unknown. constant: overrides shared by all runs of the sweep, which the folder's
-    name omits; None outside a sweep.
+    The status is running, then done, pruned, or failed with a reason. Only rank 0 writes. fingerprint: a hash of the
+    data, "" if unknown. constant: overrides shared by all runs of the sweep, which the folder's name omits; None
+    outside a sweep.
     """
 
     def __init__(self, cfg: DictConfig, fingerprint: str = "", constant: Collection[str] | None = None) -> None:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
-        # the folder's name differs if overrides were typed in another order, or differ only in keys for the machine
+        # an existing folder has another name if its overrides have another order or other keys for the machine
         existing = (path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir())
         self.folder = next(existing, sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
         self.name = self.folder.name.removesuffix(f"-{self.id}")
@@ -54,7 +54,7 @@ class Run:
         self._lease = Lease(self.folder, lost=stop)
 
     def status(self) -> str | None:
-        """Return running, done, pruned or failed; None before the first start. Raises UsageError for other content."""
+        """Return the recorded status; None before the first start. Raises UsageError if the recorded config differs."""
         if (status := status_of(self.folder)) is None:
             return None
         with suppress(FileNotFoundError):
@@ -68,7 +68,10 @@ class Run:
         return status.status
 
     def keep_previous(self) -> Path | None:
-        """Rename an earlier run to <folder>.1, .2, … and return it. Raises LeaseHeldError if it is in use."""
+        """Rename the folder of an earlier run to <folder>.1, .2, … and return it; None if there is no earlier run.
+
+        Raises LeaseHeldError if a process is working on it.
+        """
         if not self.folder.exists():
             return None
         if holder := owner(self.folder):
@@ -102,7 +105,7 @@ class Run:
         return isinstance(error, Pruned)
 
     def _record_environment(self) -> None:
-        """Record the environment in which this run starts, or to which it moves when resumed."""
+        """Record the environment in which this run starts or is resumed."""
         current = replace(environment(), behaviour=BEHAVIOUR, id=self.id)
         try:
             recorded = read_environment(self.folder)
@@ -129,7 +132,7 @@ class Run:
 
 
 def _list_overrides(cfg: DictConfig) -> list[str]:
-    """Return a run's overrides. For an arm from a list: its name, and overrides not in the name."""
+    """Return a run's overrides. An arm of a list has its name first, then the overrides that the name lacks."""
     arm = [] if cfg.get("arm") is None else [str(cfg.arm)]
     choices = arm[0].split(", ") if arm else []
     return [*arm, *(override for override in cfg.overrides if override not in choices)]

@@ -22,17 +22,17 @@ BEHAVIOUR = 4
 
 
 def content(cfg: DictConfig) -> Config:
-    """Return the part of the config that can change the result."""
+    """Return the part of a config that can change results."""
     return determining(cast(Config, OmegaConf.to_container(cfg, resolve=True)))
 
 
 def identity(cfg: DictConfig, fingerprint: str = "") -> str:
-    """Return eight hexadecimal digits of a hash over config, data and the code's behaviour."""
+    """Return eight hexadecimal digits of a hash over a config, its data and the code's behaviour."""
     return identity_of(content(cfg), fingerprint)
 
 
 def identity_of(content: Config, fingerprint: str) -> str:
-    """Return the identity of a run with this `determining` content."""
+    """Return the identity of a run. content: the part of its config that can change results."""
     return content_key(8, config=_normalise_numbers(content), data=fingerprint, behaviour=BEHAVIOUR)
 
 
@@ -46,20 +46,19 @@ def _normalise_numbers(value: Any) -> Any:
 
 
 def of_the_experiment(overrides: Iterable[str]) -> list[str]:
-    """Return the overrides that concern the experiment rather than the machine or the location of files."""
+    """Return the overrides that affect the experiment, without those for the machine or the location of files."""
     keys = (*(key for key in MACHINE_KEYS if key != "weights"), *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
     machine = (*(f"{key}{mark}" for key in keys for mark in "=.@"), "hydra")
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
 
 
-LONGEST = 80  # characters of a run's name
+LONGEST = 80  # maximum number of characters of a run's name
 
 
 def short_name(overrides: Iterable[str], constant: Collection[str] | None = None) -> str:
-    """Shorten the experiment's overrides to a readable name; the identity distinguishes runs.
+    """Shorten overrides to a readable name, which need not be unique. The seed comes last and is never cut off.
 
-    constant: overrides shared by all runs of a sweep, which are omitted; None outside a sweep. The seed comes last and
-    is never cut off.
+    constant: overrides shared by all runs of a sweep, which are omitted; None outside a sweep.
     """
     words = of_the_experiment(overrides)
     if constant is None:
@@ -73,21 +72,17 @@ def short_name(overrides: Iterable[str], constant: Collection[str] | None = None
 
 
 def without_folder(override: str) -> str:
-    """Shorten the path in an override of `weights` to its last part, which is enough to recognise it."""
+    """Shorten the path in an override of `weights` to its last part."""
     key, _, value = override.partition("=")
     return f"{key}={Path(value).name}" if key == "weights" else override
 
 
-NOT_FILLED = ("defaults", "hydra", "overrides")
-
-
 def fill(cfg: DictConfig) -> None:
-    """Add default values for plain keys that configs of earlier versions lack; the native library is off."""
+    """Add the default values of plain keys that a config of an earlier version lacks. The native library stays off."""
     if "native" not in cfg:
         cfg.native = False
-    content = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
-    for key, value in content.items():
-        if key in NOT_FILLED or value == "???":
+    for key, value in yaml.safe_load(DEFAULTS.read_text(encoding="utf-8")).items():
+        if key in ("defaults", "hydra", "overrides") or value == "???":
             continue
         if key not in cfg:
             cfg[key] = value
@@ -96,25 +91,27 @@ def fill(cfg: DictConfig) -> None:
 
 
 REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*\w)\}")
-"""A key referenced by a value; with a leading dot, a key at the same level."""
+"""An interpolation of another key. A leading dot means a key at the same level."""
 
 
 def derived_keys(config: Config) -> dict[str, list[str]]:
-    """Return a resolved config's derived keys, by the current conf/, each with the keys and groups it depends on."""
+    """Return the keys that a config derives from others, according to conf/, each with the keys and groups it uses."""
     keys = flatten(config)
     return {key: sources for key, sources in _read_references().items() if key in keys}
 
 
 @functools.cache
 def _read_references() -> dict[str, list[str]]:
-    """Return the interpolated keys of conf/. Keys that a group sets outside itself depend on the choice of option."""
+    """Return the interpolated keys of conf/ with their sources. A key set by an option of another group has that group
+    as a source.
+    """
     references: dict[str, list[str]] = {}
     for path in sorted(CONF.rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         group = ".".join(path.parent.relative_to(CONF).parts)
         everywhere = "@package _global_" in text
         if "${" not in text and not everywhere:
-            continue  # parsing all files would take longer
+            continue  # because parsing all files would take longer
         for key, value in flatten(load_yaml(text) or {}).items():
             place = key if everywhere or not group else f"{group}.{key}"
             names = REFERENCE.findall(value) if isinstance(value, str) else []
@@ -126,7 +123,7 @@ def _read_references() -> dict[str, list[str]]:
 
 
 def weights_file(path: str) -> Path:
-    """Return the checkpoint file for the key `weights`. Raises UsageError if it is missing."""
+    """Return the checkpoint file that a value of the key `weights` names. Raises UsageError if it is missing."""
     given = expanded(path, "weights")
     file = last_checkpoint(given) if given.is_dir() else given
     if not file.is_file():
@@ -135,18 +132,19 @@ def weights_file(path: str) -> Path:
 
 
 def sha256_of_weights(path: str | None) -> str | None:
-    """The resolver ${sha256_of_weights:…}: the SHA-256 of the checkpoint, or None without weights."""
+    """Resolve ${sha256_of_weights:…} to the SHA-256 of the checkpoint; None without weights."""
     return None if path is None else hash_file(weights_file(str(path)))
 
 
 RECORDS = (CONFIG, ENVIRONMENT, OVERRIDES, STATUS, "lm.json")
-"""Files in a folder that only describe how and when the others were created."""
+"""Files that only describe how and when the other files of a folder were created."""
 
 
 def sha256_of(path: object) -> str | None:
-    """The resolver ${sha256_of:…}: the SHA-256 of a file, a run, or a folder without hidden files and RECORDS.
+    """Resolve ${sha256_of:…} to the SHA-256 of a file, a run, or a folder without hidden files and RECORDS.
 
-    A run means its last checkpoint and its config. None for a missing file, so that its reader can raise the error.
+    The hash of a run covers its last checkpoint and its config. None for a missing file, so that its reader can raise
+    the error.
     """
     if not isinstance(path, str) or not path:
         return None
@@ -162,7 +160,7 @@ def sha256_of(path: object) -> str | None:
 
 
 def refuse_changed_files(node: object, place: str = "") -> None:
-    """Raise UsageError if a file or folder in a resolved config has changed since the config was composed."""
+    """Raise UsageError if a file or folder that a resolved config names has changed since the config was composed."""
     if isinstance(node, list):
         node = dict(enumerate(node))
     if not isinstance(node, dict):

@@ -1,47 +1,44 @@
-"""The names of all files under outputs/, defined in one place.
+"""The names of all files and folders under outputs/.
 
-A run's folder is outputs/<sweep>/<overrides>-<identity>/. SWEEP and ARMS are next to the folders of a sweep's runs.
+A run's folder is outputs/<sweep>/<overrides>-<identity>/.
 """
 
 from pathlib import Path
 
-# in the folder of a run
+# in the folder of a run, outputs/<sweep>/<run>/
 CONFIG = "config.yaml"  # the resolved config
-OVERRIDES = "overrides"  # the overrides that the user typed, a line each
-ENVIRONMENT = "environment.json"
-"""Versions, hardware, command, commit and uncommitted changes; later sessions under `resumed`."""
-STATUS = "status.json"  # running, done, failed or pruned, with reason, and the step at which the run diverged
-DATA = "data.json"  # content and hash of each set, and the utterances left out
+OVERRIDES = "overrides"  # the overrides that the user typed, one per line
+ENVIRONMENT = "environment.json"  # versions, hardware, command and code, also of each session that resumed the run
+STATUS = "status.json"  # running, done, failed or pruned, with the reason and the step at which the run diverged
+DATA = "data.json"  # content and hash of each data set, and utterances left out
 MODEL = "model.txt"  # the model's layers with shapes and parameters
 METRICS = "metrics.csv"  # all values logged in training and validation
 LOSSES = "losses.csv"  # exact training loss of every step, and the gradient norm before clipping
 TRANSCRIPTS = "transcripts.csv"  # transcripts of training utterances, every few batches
-UTILISATION = "utilisation.csv"  # the use of the machine, sampled over time
-PROFILE, TRACE = "profile.txt", "profile.json"
-"""The time of some steps by operation (debug=profile), as a table and as a trace for a viewer."""
-PROGRESS = "progress.json"  # the latest epoch, loss and WER, for the live table of a sweep
+UTILISATION = "utilisation.csv"  # use of processor, memory and GPUs, sampled over time
+PROFILE, TRACE = "profile.txt", "profile.json"  # times of operations in some steps: a table, and a trace for viewers
+PROGRESS = "progress.json"  # latest epoch, loss and WER, for the live table of a sweep
 UTTERANCES = "utterances.csv"  # reference, hypothesis and error counts of every utterance of the final evaluation
-SUMMARY = "summary.json"  # the final rates, sizes and times
-OUTPUT_LOG = "output.log"  # the output of an arm's process
+SUMMARY = "summary.json"  # final error rates, sizes and times
+OUTPUT_LOG = "output.log"  # output of an arm's process
 CHECKPOINTS = "checkpoints"
 LAST = "last.ckpt"
 BEST = "best.ckpt"
-LOG_PROBS = "logprobs"  # model outputs for whole sets, which any decoder can use
-ACTIVATIONS = "activations"  # outputs of hidden layers for whole sets, as HDF5
+LOG_PROBS = "logprobs"  # log-probabilities of whole data sets, for decoders
+ACTIVATIONS = "activations"  # outputs of hidden layers for whole data sets, as HDF5
 EVALUATIONS = "evaluations"
-TIMING = "timing"
-"""The times of evaluations, or timing.json in a comparison's folder. They differ between measurements."""
-TUNING = "tuning"  # tried weights of the language model
-RESULT, REPORT = "result.json", "report.md"  # the result of a measurement without error rates
+TIMING = "timing"  # times of evaluations, which vary; in a comparison's folder, timing.json
+TUNING = "tuning"  # language model weights that were tried, with their results
+RESULT, REPORT = "result.json", "report.md"  # results of a benchmark, which has no error rates
 
-ALONE = "single"  # the folder of runs that do not belong to a sweep
+ALONE = "single"  # name of the sweep for runs outside a sweep
 
-# in the folder of a sweep
-SWEEP = "sweep.json"  # the latest launch, the arms of all launches under this name, and the runs of each launch
-ARMS = "arms"  # the frozen configs of the arms, <folder of the run>.yaml
+# in the folder of a sweep, outputs/<sweep>/
+SWEEP = "sweep.json"  # the manifest: the latest launch, the arms of all launches, and the runs of each launch
+ARMS = "arms"  # frozen configs of the arms, <folder of the run>.yaml
 COMPARISON = "comparison"
-LOOKS = "looks.json"  # every look of a comparison at the results so far; also next to a run's evaluations
-STANDING = "verdict.json"  # the state of each arm of a planned sweep: its look, and its questions' intervals
+LOOKS = "looks.json"  # every time that a comparison looked at the results; also next to a run's evaluations
+STANDING = "verdict.json"  # state of each arm of a planned sweep after its latest look, with intervals
 LEASES = ".leases"  # one lease file for each run with a process
 
 # in the folder of a reproduction
@@ -64,5 +61,5 @@ def runs_in(folder: Path) -> list[Path]:
 
 
 def frozen_config(folder: Path) -> Path:
-    """Return the path of the frozen config of the arm whose run has this folder."""
+    """Return the path of the arm's frozen config, given its run folder."""
     return folder.parent / ARMS / f"{folder.name}.yaml"

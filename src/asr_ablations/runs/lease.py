@@ -1,14 +1,14 @@
-"""The lease of a run, held by one process at a time on any machine that sees the folder.
+"""The lease of a run, which only one process at a time can hold, on any machine that shares the folder.
 
 The lease file with the highest number identifies the holder. A lease is created by linking a complete file to a new
 name, which is atomic on local disks and NFS. If a lease was released or its holder is dead, other processes try to
 create the next number, and one succeeds. A holder that was suspended notices the higher number and stops. It also
 stops after half of EXPIRY without a heartbeat.
 
-Processes of other containers or users may be invisible, zombies look alive, and clocks may be set. Therefore the holder
-locks its lease file, and the system releases the lock when the process ends. The lock decides if both processes use
-the same kernel. On other machines, which may have separate locks, or if the file system lacks locks, the heartbeat
-decides: the holder touches its lease every few seconds.
+The holder locks its lease file, and the system releases the lock when the process ends. Process ids would not show this
+reliably: processes of other containers or users may be invisible, and zombies look alive. The lock decides if both
+processes run on the same kernel. On another machine, whose locks may be separate, or if the file system lacks locks,
+the heartbeat decides: the holder touches its lease file every few seconds.
 """
 
 import fcntl
@@ -30,17 +30,17 @@ from asr_ablations.tools.files import read_json
 from asr_verdicts.files import write_json
 
 HEARTBEAT = 5.0  # seconds between two heartbeats
-EXPIRY = 60.0  # seconds without a heartbeat until a holder on another machine counts as dead
+EXPIRY = 60.0  # seconds without a heartbeat after which a holder on another machine counts as dead
 LEASE_HELD_EXIT_CODE = 75
-"""Exit code of a process whose run is leased to another process (EX_TEMPFAIL in sysexits.h)."""
+"""Exit code of a process if another process holds the lease of its run (EX_TEMPFAIL in sysexits.h)."""
 
 
 class LeaseHeldError(Exception):
-    """Another process is working on this run."""
+    """Another process holds the lease of this run."""
 
 
 class Lease:
-    """The right to write to a run's folder. lost: called with the reason if this process loses that right."""
+    """The right to write to a run's folder. lost: a function called with the reason if this process loses the lease."""
 
     def __init__(self, folder: Path, lost: Callable[[str], None]) -> None:
         self._home, self._name, self._lost = folder.parent / LEASES, folder.name, lost
@@ -72,7 +72,7 @@ class Lease:
             self._content = json.dumps({**_describe_process(), "locked": _lock_file(self._lock)}).encode()
             os.write(self._lock, self._content)
             os.link(temporary, path)
-            if newest(self._home, self._name)[1] != path:  # others took, released and removed leases meanwhile
+            if newest(self._home, self._name)[1] != path:  # other processes took, released and removed leases meanwhile
                 path.unlink(missing_ok=True)
                 raise FileExistsError
         except BaseException as error:
@@ -85,7 +85,7 @@ class Lease:
         self._path = path
 
     def release(self) -> None:
-        """Release the run for other processes."""
+        """Release the lease, so that other processes can take it."""
         self._stop.set()
         if self._heartbeat.is_alive():
             self._heartbeat.join()
@@ -96,7 +96,7 @@ class Lease:
         self._forget()
 
     def _forget(self) -> None:
-        """Close the lease file. The lock ends when all processes have closed it."""
+        """Close the lease file. The lock ends when every process that inherited it has closed it, too."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -121,20 +121,20 @@ class Lease:
 
 
 def newest(home: Path, name: str) -> tuple[int, Path | None]:
-    """Return number and file of the valid lease, or 0 and None. Raises OSError if the folder cannot be read."""
+    """Return the number and file of the newest lease; 0 and None without one. Raises OSError for unreadable folders."""
     names = os.listdir(home) if home.exists() else []
     numbers = [entry.rpartition(".")[2] for entry in names if re.fullmatch(rf"{re.escape(name)}\.\d+", entry)]
     return (int(max(numbers)), home / f"{name}.{max(numbers)}") if numbers else (0, None)
 
 
 def owner(folder: Path) -> str | None:
-    """Describe the process that holds this run; None if it is free."""
+    """Describe the process that holds the lease of the run in this folder; None if the lease is free."""
     _, lease = newest(folder.parent / LEASES, folder.name)
     return _describe(lease) if lease is not None else None
 
 
 def _describe(lease: Path) -> str | None:
-    """Describe the holder; None if it is gone."""
+    """Describe the holder of a lease; None if it has ended or released the lease."""
     try:
         try:
             holder = read_json(lease)
@@ -151,7 +151,7 @@ def _describe(lease: Path) -> str | None:
 
 
 def _lock_file(file: int) -> bool:
-    """Lock an open file for this process, and return whether the file system supports that."""
+    """Lock an open file, and return whether the file system supports this."""
     with suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -170,9 +170,10 @@ def _is_locked(lease: Path) -> bool:
 
 
 def _has_heartbeat(lease: Path) -> bool:
-    """Return whether the last heartbeat is younger than EXPIRY by the file system's clock, which all machines share.
+    """Return whether the last heartbeat is younger than EXPIRY.
 
-    After a clock was set, a living holder may look dead; it then notices the higher number and stops.
+    The file system's clock decides, because all machines share it. If it is set, a living holder may look dead. It then
+    notices the higher number of the next lease and stops.
     """
     probe = lease.with_name(f".now.{uuid.uuid4().hex}")
     try:
@@ -185,7 +186,7 @@ def _has_heartbeat(lease: Path) -> bool:
 
 
 def _read_boot() -> str:
-    """Identify the running kernel, which a machine's containers share and which changes at each boot."""
+    """Return an id of the running kernel, which changes at each boot. The containers of a machine share it."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {psutil.boot_time():.0f}"

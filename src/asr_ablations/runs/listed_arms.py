@@ -1,4 +1,4 @@
-"""Arms as a list, `arms` in a sweep file. Each entry contains its changes to the full model."""
+"""Arms given as a list, with the key `arms` of a sweep file. Each entry contains an arm's changes to the full model."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,37 +13,36 @@ from asr_verdicts.record import AnyRun, ConfiguredRun
 
 NAME = "name"
 FULL = "full"  # default name of the arm without changes
-
 FORM = "a list such as [{}, {norm: none}, {rnn: gru, width: 256}]"
 NOT_VARIED = ("seed", "hydra", "defaults", *MACHINE_KEYS)
-"""Keys that cannot distinguish arms: seeds are repeated for every arm, and the others do not change results."""
+"""Keys that cannot distinguish arms. Each arm repeats all seeds, and the other keys do not change results."""
 
 
 @dataclass(frozen=True)
 class ListedArm:
-    """An arm. changes: values by dotted keys; empty for the full model."""
+    """One arm of a list of arms. changes: the config values it changes, by dotted key; empty for the full model."""
 
     name: str
     changes: dict[str, object]
 
     @property
     def keys(self) -> list[str]:
-        """The changed keys, without the + of added ones."""
+        """Return the changed keys, without the + before keys that are added."""
         return [key.lstrip("+~") for key in self.changes]
 
     @property
     def overrides(self) -> list[str]:
-        """The overrides for runs of this arm: its name, then its changes."""
+        """Return the overrides for runs of this arm: first its name, then its changes."""
         return [f"{key}={format_override_value(value)}" for key, value in {OWN: self.name, **self.changes}.items()]
 
     @property
     def text(self) -> str:
-        """The arm's changes as readable text."""
+        """Return the arm's changes as readable text."""
         return " ".join(self.overrides[1:]) or "nothing"
 
 
 def read_arms(node: object) -> list[ListedArm]:
-    """Read a list of arms; null has none. Raises UsageError for other forms and for repeated arms."""
+    """Read a list of arms; null is an empty list. Raises UsageError for other values and for repeated arms."""
     if node is None:
         return []
     if not isinstance(node, Sequence) or isinstance(node, str) or len(node) < 2:
@@ -88,14 +87,8 @@ def format_override_value(value: object) -> str:
     return format_override("", value)[1:] if isinstance(value, str) else str(value)
 
 
-def find_arm_name(config: Config) -> str | None:
-    """Return the name of a run's arm from its config; None for a sweep without a list."""
-    name = config.get(OWN)
-    return None if name is None else str(name)
-
-
 def merged(lists: Iterable[object]) -> list[ListedArm]:
-    """Merge the records of a list that grew, in the order of the longest one. Raises UsageError for ambiguous names."""
+    """Merge the versions of a list that grew, in the order of the longest. Raises UsageError for ambiguous names."""
     arms: dict[str, ListedArm] = {}
     for listed in sorted((read_arms(node) for node in lists), key=len, reverse=True):
         for arm in listed:
@@ -106,7 +99,7 @@ def merged(lists: Iterable[object]) -> list[ListedArm]:
 
 
 def check_arm(config: Mapping[str, object]) -> None:
-    """Raise UsageError for a run outside its list of arms, and for an arm without a list."""
+    """Raise UsageError if a run's arm is not in its list of arms, or if it has an arm but no list."""
     arms = read_arms(config.get(LIST))
     if not arms and config.get(OWN) is not None:
         raise choices(OWN, config.get(OWN), f"null, or the name of one of the arms in {LIST}, which a sweep sets")
@@ -118,15 +111,16 @@ def check_arm(config: Mapping[str, object]) -> None:
 
 
 def name_in(overrides: Iterable[str]) -> str | None:
-    """Return the arm's name in a run's overrides; None for a sweep without a list."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser  # compare would load it for nothing
+    """Return the name of the arm in a run's overrides; None for a sweep without a list."""
+    # imported late, because `compare` does not need Hydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
 
     word = next((word for word in overrides if word.startswith(f"{OWN}=")), None)
     return None if word is None else str(OverridesParser.create().parse_override(word).value())
 
 
 def listed_arms(runs: Sequence[ConfiguredRun]) -> list[ListedArm]:
-    """Return the list from which the runs were made, if any. Raises UsageError for contradictory lists."""
+    """Return the list of arms in the runs' configs; empty without one. Raises UsageError for contradictory lists."""
     return merged(run.config[LIST] for run in runs if run.config.get(LIST))
 
 
@@ -137,9 +131,9 @@ def find_extra_keys(
     factor: Sequence[str],
     allowed: Sequence[str],
 ) -> Differing:
-    """Return the allowed keys in which an arm differs from the baseline beyond the changes of both.
+    """Return the keys in which arms differ from the baseline although the list does not change them.
 
-    factor: keys in which all arms may differ. Raises ConfoundedError for keys that are not allowed.
+    factor: keys in which all arms may differ. Raises ConfoundedError for keys that are not in `allowed`.
     """
     changes = {entry.name: entry.keys for entry in listed}
     seed_keys = replicated([run for arm in arms for run in arm.runs])
@@ -158,13 +152,13 @@ def find_extra_keys(
 
 
 def collect_listed_keys(configs: Mapping[str, Config]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the keys in each arm's name, and the keys changed by any arm. configs: one for each arm, by name."""
+    """Return the keys that each arm's name mentions, and the keys that any arm changes. configs: a config per arm."""
     lists = {name: read_arms(config.get(LIST)) for name, config in configs.items()}
     named = {
         name: [
             key
             for arm in listed
-            if arm.name == find_arm_name(configs[name])
+            if arm.name == configs[name].get(OWN)
             for key in arm.keys
             if len(arm.keys) == 1 or f"{key}=" in arm.name
         ]

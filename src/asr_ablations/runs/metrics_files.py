@@ -1,4 +1,4 @@
-"""The columns of metrics.csv, and tables that grow in training and are cut back to the state of a checkpoint."""
+"""Tables that grow during training: cut them back to the state of a checkpoint, and read the use of the machine."""
 
 import csv
 import itertools
@@ -10,11 +10,11 @@ from asr_ablations.runs.layout import UTILISATION
 from asr_verdicts.files import Json, write_csv
 
 FIGURES = ("loss", "wer", "cer", "cer_longer")
-"""The values logged for every validation set, in the columns validation/<set>/<value> of metrics.csv."""
+"""Values logged for every validation set, in the columns validation/<set>/<value> of metrics.csv."""
 
 
 def keep_batches(path: Path, batches: int) -> None:
-    """Keep the rows of a table whose column `batches` has at most this value. An empty table is removed."""
+    """Keep the first rows of a table, up to this value in the column `batches`. An empty table is removed."""
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -40,14 +40,14 @@ COLUMNS = (
 )  # fmt: skip
 TEXTS = ("phase", "gpu_percents", "part")
 MEANS = ("cpu_percent", "gpu_percent", "gpu_power_watts")
-"""Columns with a mean over the time since the previous sample."""
+"""Columns whose values are means over the time since the previous sample."""
 ALMOST_A_SECOND = 0.9
 
 
 def read_utilisation(folder: Path) -> list[Json]:
-    """Read the utilisation samples of a run, skipping invalid lines; empty without the file.
+    """Read the utilisation samples of a run. Invalid lines are skipped; without the file the list is empty.
 
-    Unknown numbers are None. part: of a training step; gpu_percents: one number per GPU.
+    Unknown numbers are None. gpu_percents has a number per GPU, and part is the current part of the training step.
     """
     try:
         with (folder / UTILISATION).open(newline="", encoding="utf-8") as file:
@@ -57,7 +57,7 @@ def read_utilisation(folder: Path) -> list[Json]:
 
 
 def by_second(samples: Sequence[Json]) -> list[Json]:
-    """Average consecutive samples of one phase over almost a second each."""
+    """Combine consecutive samples of the same phase within almost a second into one."""
     groups: list[list[Json]] = []
     for sample in samples:
         first = groups[-1][0] if groups else None
@@ -69,7 +69,7 @@ def by_second(samples: Sequence[Json]) -> list[Json]:
 
 
 def _join(group: list[Json]) -> Json:
-    """Combine samples: means and sums over all, other values from the last."""
+    """Combine samples into one: means of percentages and power, the sum of reads, and the last of other values."""
     means = {key: _mean([sample[key] for sample in group]) for key in MEANS}
     read = [sample["disk_read_mib"] for sample in group if sample["disk_read_mib"] is not None]
     each = [_mean(percents) for percents in zip(*(sample["gpu_percents"] for sample in group), strict=False)]

@@ -1,4 +1,4 @@
-"""The process that runs a frozen config."""
+"""Start processes that run a frozen config, and stop them when their launcher ends."""
 
 import os
 import runpy
@@ -19,17 +19,17 @@ from asr_ablations.tools.signals import start_of, stopping_signals, when_gone
 from asr_verdicts.errors import UsageError
 
 LAUNCHER = "ASR_ABLATIONS_LAUNCHER"
-"""Environment variable with the launcher's process id and start time."""
-GRACE = 60.0  # seconds for an arm to write its checkpoint when it has to stop
+"""Environment variable with the process id and start time of the launcher."""
+GRACE = 60.0  # seconds that an arm has for writing its checkpoint before it is killed
 
 
 def announce_launcher() -> str:
-    """Return the launcher's process in the form that `follow_launcher` reads."""
+    """Return a value of LAUNCHER that names this process."""
     return f"{os.getpid()}:{start_of(os.getpid())}"
 
 
 def follow_launcher() -> None:
-    """Stop this process when the launcher named in the environment has ended: first by a signal, then by force."""
+    """Stop this process once the launcher named in the environment has ended: by a signal, and later by force."""
 
     def stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -45,8 +45,9 @@ LAUNCHED = "ASR_ABLATIONS_LAUNCHED"  # environment variable with an arm's start 
 
 
 def command(script: Path, config: Path, devices: int = 1, threads: int | None = None) -> list[str]:
-    """Return the command line for a frozen config. torchrun starts several ranks: a relaunch would repeat a sweep."""
-    # without a log folder, torchrun would create one in the temporary folder
+    """Return the command line that runs a frozen config. torchrun starts the ranks if there are several devices."""
+    # Lightning would start ranks by repeating the user's command, which may be a whole sweep. Without a log folder,
+    # torchrun would create one in the temporary folder.
     options = ["--standalone", f"--nproc-per-node={devices}", f"--log-dir={os.devnull}"]
     torchrun = ["-m", "asr_ablations.runs.torchrun", *options] if devices > 1 else []
     limit = [str(threads)] if threads else []
@@ -54,13 +55,14 @@ def command(script: Path, config: Path, devices: int = 1, threads: int | None = 
 
 
 def child_environment(source: Path = SOURCE) -> dict[str, str]:
-    """Return this process's environment with the package in `source` on the path."""
+    """Return the environment variables of this process, with the folder `source` first on Python's path."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(source), os.environ.get("PYTHONPATH")]))}
 
 
 def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
-    """Run a command in a new session that ends with this process, and return its exit code. Stop signals are passed on,
-    so that a run writes its checkpoint and torchrun stops its ranks.
+    """Run a command in a new session, and return its exit code. It stops when this process ends.
+
+    Stop signals are passed on, so that a run writes its checkpoint and torchrun stops its ranks.
     """
     variables = {**(environment or child_environment()), LAUNCHER: announce_launcher()}
     process = subprocess.Popen(words, env=variables, cwd=cwd, start_new_session=True)
@@ -78,7 +80,7 @@ def wait_for(words: Sequence[str], environment: Mapping[str, str] | None = None,
 
 
 def load_frozen(path: Path) -> DictConfig:
-    """Load a config that this or an earlier version has frozen."""
+    """Load a frozen config. Keys that an earlier version lacked are filled with their defaults."""
     cfg = OmegaConf.load(path)
     assert isinstance(cfg, DictConfig), f"{path} does not contain keys and values"
     if (key := interpolation_in(OmegaConf.to_container(cfg))) is not None:
@@ -94,7 +96,7 @@ def main(script: str, config: str, threads: int | None = None) -> None:
     cfg = load_frozen(Path(config))
     if cfg.get("threads", "") is None:
         cfg.threads = threads
-    sys.argv = [script, *cfg.overrides]  # shown in the record, and used when torchrun starts ranks
+    sys.argv = [script, *cfg.overrides]  # for the recorded command, and for the ranks that torchrun starts
     runpy.run_path(script, run_name="arm")["main"](cfg)
 
 

@@ -1,31 +1,36 @@
-"""The only readers of the files in a run's folder. It may come from strangers, so nothing in it is executed.
+"""The only readers of the files in a run's folder. A stranger may have written them, so nothing in them is executed.
 
-Every function takes a run's folder. It raises FileNotFoundError, or UnreadableFileError for a damaged file.
+Functions take the run's folder unless they say otherwise. They raise FileNotFoundError for a missing file, and
+UnreadableFileError for a damaged one.
 """
 
 import csv
 import errno
+import pickle
 import re
+import warnings
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import IO, Any, ClassVar, TypeVar, cast
 
 import yaml
 
 from asr_ablations.runs import layout
+from asr_ablations.tools.errors import is_lack_of_memory
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.typed_json import parse
 from asr_verdicts.config import Config
 from asr_verdicts.errors import UsageError
-from asr_verdicts.files import is_regular
+from asr_verdicts.files import Json, is_regular
 from asr_verdicts.record import DataRecord, Environment, SetResult, Summary, UtteranceRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """The progress of a run in status.json. diverged: the first step, from 1, with a loss that is not finite."""
+    """The content of status.json. diverged: the first step, counted from 1, whose loss was not finite."""
 
     status: str
     pid: int | None = None
@@ -36,12 +41,12 @@ class Status:
     diverged: int | None = None
 
 
-TRAINING, EVALUATING = "training", "evaluating"  # phases of a run in progress
+TRAINING, EVALUATING = "training", "evaluating"  # values of Progress.phase
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The latest epoch, loss and WER of a running run, and its phase, in progress.json."""
+    """The content of progress.json: the phase of a run in progress, and its latest epoch, loss and WER."""
 
     null: ClassVar = ("loss", "wer")
 
@@ -57,9 +62,12 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRecord:
-    """The result of a decoder on a trained run: the keys of <run>/evaluations/<name>.json needed by comparisons.
+    """The keys of <run>/evaluations/<name>.json that comparisons need: the results of a decoder on a trained model.
 
-    files: name and sha256 of each file that the decoder reads. tuning: the set, trials, and chosen values, if any.
+    - files: name and sha256 of each file that the decoder reads
+    - tuning: set, trials and chosen values, if it was tuned
+    - condition: options and seed of each condition in which sets were heard
+    - corpora: number of utterances and hash of the content of each set of another corpus
     """
 
     name: str
@@ -70,11 +78,13 @@ class EvaluationRecord:
     tuning: Config | None
     test_sets: list[str]
     ablation: Config | None = None
+    condition: dict[str, Config] = field(default_factory=dict)
+    corpora: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogProbsRecord:
-    """The record next to a file of log-probabilities. lengths: in frames, by utterance."""
+    """The record next to a file of log-probabilities. lengths: the number of frames of each utterance."""
 
     lengths: list[int]
     seconds: float
@@ -83,7 +93,7 @@ class LogProbsRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """The keys of a frozen config that are read back."""
+    """The keys of an arm's frozen config that this program reads."""
 
     overrides: list[str] = field(default_factory=list)
     ablation: Config | None = None
@@ -91,7 +101,7 @@ class Declared:
 
 @dataclass(frozen=True, kw_only=True)
 class Seeded(Declared):
-    """The keys of a run's config that are read back."""
+    """The keys of a run's config that this program reads."""
 
     seed: int
     ranks: int | None = None
@@ -104,7 +114,7 @@ class Seeded(Declared):
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One start of a sweep: time, command line, ids of its runs, and whether a search proposes them."""
+    """One launch of a sweep. arms: the ids of its runs. search: whether a search proposes the runs."""
 
     started: str
     command: list[str]
@@ -114,7 +124,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepManifest:
-    """The keys of a sweep's manifest that are read back."""
+    """The keys of a sweep's manifest that this program reads."""
 
     arms: list[Config] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
@@ -126,7 +136,7 @@ T = TypeVar("T")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads 1e-3 as a number and dates as text, like OmegaConf, which wrote the file; YAML 1.1 does the opposite."""
+    """Reads 1e-3 as a number and dates as text, as OmegaConf does; YAML 1.1 does the opposite."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -139,7 +149,7 @@ _Loader.add_implicit_resolver(
 
 
 def load_yaml(text: str) -> Any:
-    """Parse YAML, with numbers as in OmegaConf. Raises ValueError and yaml.YAMLError."""
+    """Parse YAML, with numbers as in OmegaConf. Raises ValueError or yaml.YAMLError."""
     return yaml.load(text, _Loader)
 
 
@@ -149,7 +159,7 @@ NEEDED_COLUMNS = (*TEXT_COLUMNS[:5], "words", "substitutions", "deletions", "ins
 
 
 class UnreadableFileError(UsageError):
-    """A file in a run's folder is damaged or must not be read."""
+    """A file in a run's folder is damaged, or it must not be read."""
 
     def __init__(self, path: Path, reason: object) -> None:
         self.path, self.reason = path, " ".join(str(reason).split())
@@ -162,10 +172,10 @@ def read_config(folder: Path) -> Config:
 
 
 def read_recorded(path: Path, kind: type = Declared) -> Config:
-    """Return a resolved config as plain values. Interpolations are refused: a stranger's config could use them to copy
-    data of this machine, such as environment variables, into files.
+    """Return a resolved config as plain values. kind: a dataclass with the required keys and their types.
 
-    kind: a dataclass with the required keys and their types.
+    Interpolations are refused, because a stranger's config could use them to copy data of this machine, such as
+    environment variables, into files.
     """
     with readable(path):
         content: Config = load_yaml(path.read_text(encoding="utf-8"))
@@ -176,7 +186,7 @@ def read_recorded(path: Path, kind: type = Declared) -> Config:
 
 
 def interpolation_in(content: object, place: str = "") -> str | None:
-    """Return the dotted key of the first interpolation in the keys or values of a config; None without any."""
+    """Return the dotted key of the first interpolation in a config's keys or values; None if there is none."""
     if not isinstance(content, (dict, list)):
         return place if "${" in str(content) else None
     for name, part in content.items() if isinstance(content, dict) else enumerate(content):
@@ -196,27 +206,27 @@ def read_overrides(folder: Path) -> list[str]:
 
 
 def read_status(folder: Path) -> Status:
-    """Return a run's status with reason, process, host, start and seconds."""
+    """Return a run's status, such as running, with its reason and process."""
     return read_record(folder / layout.STATUS, Status)
 
 
 def read_summary(folder: Path) -> Summary:
-    """Return a run's final rates, sizes and times."""
+    """Return a run's final error rates, sizes and times."""
     return read_record(folder / layout.SUMMARY, Summary)
 
 
 def read_environment(folder: Path) -> Environment:
-    """Return a run's machine, code and versions."""
+    """Return the machine, code and package versions of a run."""
     return read_record(folder / layout.ENVIRONMENT, Environment)
 
 
 def read_data(folder: Path) -> DataRecord:
-    """Return the content of each set of a run's corpus."""
+    """Return a description of each data set of a run."""
     return read_record(folder / layout.DATA, DataRecord)
 
 
 def read_model(folder: Path) -> str | None:
-    """Return the text diagram of a run's model; None if the run has none, as from W&B."""
+    """Return the text diagram of a run's model; None if there is no such file, as for runs read from W&B."""
     path = folder / layout.MODEL
     with suppress(FileNotFoundError), readable(path):
         return path.read_text(encoding="utf-8")
@@ -224,22 +234,22 @@ def read_model(folder: Path) -> str | None:
 
 
 def read_progress(folder: Path) -> Progress:
-    """Return the latest epoch, loss and WER of a running run."""
+    """Return the progress of a run that has not ended."""
     return read_record(folder / layout.PROGRESS, Progress)
 
 
 def read_sweep(folder: Path) -> Config:
-    """Return a sweep's manifest with its launches and arms. folder: the sweep's."""
+    """Return the manifest of the sweep in this folder, with its launches and arms."""
     return _read_object(folder / layout.SWEEP, SweepManifest)
 
 
 def read_standing(folder: Path) -> Config:
-    """Return the state of each arm of a planned sweep after its latest look. folder: the sweep's."""
+    """Return the state of each arm after the latest planned look at the sweep in this folder."""
     return _read_object(folder / layout.STANDING)
 
 
 def read_metrics(folder: Path) -> list[dict[str, float | None]]:
-    """Return the rows of metrics.csv, with None for values that were not logged."""
+    """Return the rows of metrics.csv; values that were not logged are None."""
     path = folder / layout.METRICS
     with readable(path):
         rows = _read_rows(path, ("epoch", "step"))
@@ -247,29 +257,28 @@ def read_metrics(folder: Path) -> list[dict[str, float | None]]:
 
 
 def _read_steps(folder: Path) -> list[tuple[str, float]]:
-    """Return the training loss of every step as text, and the gradient norm, nan if not recorded."""
+    """Return the training loss of every step as text, and its gradient norm; no steps without losses.csv."""
     path = folder / layout.LOSSES
-    with readable(path):
+    with suppress(FileNotFoundError), readable(path):
         steps = [(row["loss"], float(row.get("gradient_norm") or "nan")) for row in _read_rows(path, ("loss",))]
         for loss, _ in steps:
             float(loss)
         return steps
+    return []
 
 
 def read_losses(folder: Path) -> list[str]:
-    """Return the training loss of every step as text, which is exact."""
+    """Return the training loss of every step as text, which is exact; empty if they were not recorded."""
     return [loss for loss, _ in _read_steps(folder)]
 
 
 def read_gradient_norms(folder: Path) -> list[float]:
-    """Return the gradient norm at every step, nan if not recorded; empty without the file, as from W&B."""
-    with suppress(FileNotFoundError):
-        return [norm for _, norm in _read_steps(folder)]
-    return []
+    """Return the gradient norm at every step, nan if it was not recorded; empty for runs read from W&B."""
+    return [norm for _, norm in _read_steps(folder)]
 
 
 def read_utterances(path: Path) -> list[UtteranceRow]:
-    """Return the rows of an utterance table: utterances.csv, or an evaluation's table. Counts are whole numbers."""
+    """Return the rows of an utterance table. path: utterances.csv, or the table of an evaluation."""
     with readable(path):
         rows = [
             {column: KINDS.get(column, int)(value) for column, value in row.items()}
@@ -278,24 +287,14 @@ def read_utterances(path: Path) -> list[UtteranceRow]:
     return cast(list[UtteranceRow], rows)
 
 
-def read_evaluation(path: Path) -> EvaluationRecord:
-    """Return the record of an evaluation, <run>/evaluations/<name>.json."""
-    return read_record(path, EvaluationRecord)
-
-
-def read_log_probs(path: Path) -> LogProbsRecord:
-    """Return the record next to a file of log-probabilities, <run>/logprobs/<set>-<key>.json."""
-    return read_record(path, LogProbsRecord)
-
-
 def read_record(path: Path, kind: type[T]) -> T:
-    """Return the object in a JSON file as a dataclass."""
+    """Return the object in a JSON file as a dataclass of this kind."""
     with readable(path):
         return parse(kind, read_json(path))
 
 
 def _read_object(path: Path, kind: type = dict) -> Config:
-    """Return the whole object in a file that has the required keys."""
+    """Return the object in a JSON file. kind: a dataclass with the required keys and their types."""
     with readable(path):
         content = read_json(path)
         parse(kind, content)
@@ -303,7 +302,7 @@ def _read_object(path: Path, kind: type = dict) -> Config:
 
 
 def _read_rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Yield the rows of a table that has these columns."""
+    """Yield the rows of a CSV file. columns: the required columns."""
     with path.open(newline="", encoding="utf-8") as file:
         lines = csv.reader(file)
         head = next(lines, [])
@@ -315,14 +314,55 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Raise UnreadableFileError for all errors in the block, except for a missing file."""
+    """Raise UnreadableFileError for every error while this file is read, except if it is missing."""
     try:
         if not is_regular(path):
             raise ValueError("it is not a regular file")
         yield
     except FileNotFoundError:
         raise
-    except NotADirectoryError as error:  # the record describes a hypothesis file instead of a run's folder
+    except NotADirectoryError as error:  # the record's folder is a hypothesis file
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
     except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError, RecursionError) as error:
         raise UnreadableFileError(path, getattr(error, "strerror", None) or error) from error
+
+
+def read_checkpoint(path: Path) -> Json:
+    """Read the tensors of a checkpoint, to the CPU, and its plain values. path: the checkpoint.
+
+    Raises UsageError if it is damaged or has other content, and OSError or MemoryError if it cannot be read now.
+    """
+    import torch
+
+    if not is_regular(path):
+        raise UsageError(f"{path}: refused; it is not a regular file")
+    try:
+        with path.open("rb") as file, warnings.catch_warnings():  # opened once, as a running run replaces its last.ckpt
+            _check_sums(file)
+            file.seek(0)
+            warnings.simplefilter("ignore")  # about unusual pickles, which are refused below
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, MemoryError):
+        raise
+    except pickle.UnpicklingError as error:
+        raise UsageError(f"{path}: refused; it is damaged or holds more than weights and plain values") from error
+    except Exception as error:  # torch may raise anything for bytes that are not a checkpoint
+        if is_lack_of_memory(error):
+            raise MemoryError(first_line(error)) from error
+        raise UsageError(f"{path}: damaged and cannot be read: {first_line(error)}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("state_dict"), dict):
+        raise UsageError(f"{path}: not a run's checkpoint (it lacks state_dict)")
+    return content
+
+
+def _check_sums(file: IO[bytes]) -> None:
+    """Raise BadZipFile if the content does not match its checksums, which torch does not check."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            if (name := archive.testzip()) is not None:
+                raise zipfile.BadZipFile(f"wrong checksum of {name}")
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error message that is not empty, because some libraries append pages of text."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""The records of runs, which comparisons are based on."""
+"""Read runs from their folders as records for comparisons, and find damaged or edited files."""
 
 import csv
 import os
@@ -14,7 +14,6 @@ from rich.progress import track
 
 from asr_ablations.runs import layout
 from asr_ablations.runs.identity import BEHAVIOUR, identity_of
-from asr_ablations.runs.layout import LOOKS
 from asr_ablations.runs.reader import (
     EvaluationRecord,
     Seeded,
@@ -23,11 +22,11 @@ from asr_ablations.runs.reader import (
     read_config,
     read_data,
     read_environment,
-    read_evaluation,
     read_losses,
     read_metrics,
     read_model,
     read_overrides,
+    read_record,
     read_recorded,
     read_summary,
     read_utterances,
@@ -56,7 +55,7 @@ RENAMED = "its overrides differ from those in its config.yaml, so its arm may ha
 
 
 def list_edits(run: Record) -> list[str]:
-    """Return a line for each change of a run's files since the run; none for evaluations, whose decoder is added."""
+    """Return a line for each edit of a run's files since the run; empty for evaluations, which add a decoder."""
     if run.folder.parent.name == layout.EVALUATIONS:
         return []
     lines, recorded = [], run.environment
@@ -70,17 +69,17 @@ def list_edits(run: Record) -> list[str]:
 
 CHANGED = "{} of {} changed in the sweep file after its first runs: choices with known results are exploratory"
 DECIDING = ("factor", "baseline", "set", "metric", "contrasts", "scale", "margin", "failed", "claim", "expected")
-"""Keys of a declaration that affect verdicts."""
+"""Keys of `ablation` that affect verdicts."""
 KEPT_ASIDE = re.compile(r"-[0-9a-f]{8}\.\d+$")
-"""The end of a folder's name if an earlier run was set aside there."""
+"""End of the names of folders in which earlier runs were set aside."""
 
 T = TypeVar("T")
 
 
 def load(folders: Sequence[Path]) -> Records:
-    """Return all runs in the folders of runs, sweeps or evaluations. Raises UsageError if there are none.
+    """Return all runs in the folders of runs, sweeps or evaluations. Raises UsageError if a folder has none.
 
-    Runs whose results cannot be read are listed as unfinished and damaged.
+    Runs with results that cannot be read are listed as unfinished, with the state "damaged".
     """
     records: dict[Path, Record] = {}
     unfinished: dict[Path, Unfinished] = {}
@@ -90,7 +89,7 @@ def load(folders: Sequence[Path]) -> Records:
             records |= {run.folder: run for run in read_evaluations(folder, read_run(folder.parent))}
         else:
             paths += _find_run_folders(folder)
-    manifest = cache(_Manifest)  # read once, because a search may have hundreds of arms
+    manifest = cache(_Manifest)  # reads each manifest once, because a search may have hundreds of arms
     changed: dict[str, set[str]] = {}
     terminal = console(stderr=True)
     for path in track(paths, "reading runs", console=terminal, transient=True, disable=not terminal.is_terminal):
@@ -125,12 +124,12 @@ def load(folders: Sequence[Path]) -> Records:
 
 
 def read_run(folder: Path) -> Record:
-    """Return the record of a finished or diverged run. Raises UsageError if its files are incomplete."""
+    """Return the record of a finished or diverged run. Raises UsageError if a file is missing or damaged."""
     return _read(folder, fate_of(folder), _Manifest(folder.resolve().parent))
 
 
 class _Manifest:
-    """The runs proposed by a search, the place of each run by its id, and the newest declaration, if any."""
+    """A sweep's runs that a search proposed, the place of each run by its id, and the newest declaration, if any."""
 
     def __init__(self, sweep: Path) -> None:
         self.searched, self.places, self.declared = searched_arms(sweep), places(sweep), newest_declaration(sweep)
@@ -141,17 +140,15 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
     diverged = ended.state == "diverged"
     try:
         config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
-        if folder.is_symlink():  # taken from another sweep, which asked another question
+        if folder.is_symlink():  # taken over from another sweep, which may declare another question
             with suppress(FileNotFoundError, UnreadableFileError):
                 config = read_recorded(layout.frozen_config(folder))
             overrides = [str(line) for line in config.get("overrides") or overrides]
         summary = _read_if_present(read_summary, folder, NO_SUMMARY) if diverged else read_summary(folder)
         id_ = summary.id or environment.id or ""
-        utterances = [] if diverged else read_utterances(folder / layout.UTTERANCES)
-        if not diverged:
-            refuse_partial(folder / layout.UTTERANCES, utterances, summary.sets)
-        read_model(folder)  # only checks that the files can be read; tables and figures use them later
-        _read_if_present(read_losses, folder, list[str]())
+        utterances = [] if diverged else _read_all_utterances(folder / layout.UTTERANCES, summary.sets)
+        read_model(folder)  # only to check that these files can be read; tables and figures use them later
+        read_losses(folder)
         return Record(
             folder=folder,
             config=config,
@@ -179,7 +176,7 @@ def _read_if_present(read: Callable[[Path], T], folder: Path, otherwise: T) -> T
 
 
 def _describe_unfinished(folder: Path, state: UnfinishedState, reason: str) -> Unfinished:
-    """Describe a run without a result, with its config if that can be read."""
+    """Describe a run without a result. Its config is included if it can be read."""
     for path in (folder / layout.CONFIG, layout.frozen_config(folder)):
         try:
             config = read_recorded(path, Seeded)
@@ -194,66 +191,106 @@ def _find_run_folders(folder: Path) -> list[Path]:
         raise UsageError(f"{folder}: there is no such folder; expected a sweep's or a run's folder")
     if layout.is_run(folder):
         return [folder]
-    begun = {path.parent for path in folder.glob(f"*/{layout.CONFIG}")}  # including runs whose status was lost
+    begun = {path.parent for path in folder.glob(f"*/{layout.CONFIG}")}  # including runs without status.json
     children = {path for path in {*layout.runs_in(folder), *begun} if not KEPT_ASIDE.search(path.name)}
     frozen = [folder / path.stem for path in (folder / layout.ARMS).glob("*.yaml")]  # including arms not yet started
     if not children and not frozen:
         raise UsageError(f"{folder}: holds no runs; expected the folder of a sweep, or of a run with {layout.STATUS}")
-    # a later launch that varies more keys gives the same arm another name
+    # a later launch that varies more keys gives the folder of the same run another name
     by_id = {path.name.rpartition("-")[2]: path for path in [*sorted(frozen), *children]}
     return sorted({*children, *by_id.values()})
 
 
 def utterances_of(file: Path) -> Path:
-    """Return the path of the utterance table next to an evaluation's <name>.json."""
+    """Return the path of the utterance table that belongs to an evaluation's <name>.json."""
     return file.with_suffix(".utterances.csv")
 
 
 def read_evaluations(folder: Path, run: Record) -> list[Record]:
-    """Return a run's evaluations as records with their decoder, sets and utterances, but without curves."""
-    results = [file for file in folder.glob("*.json") if file.name != LOOKS]
+    """Return the evaluations in a folder as copies of the run's record, with other decoders, sets and utterances."""
+    results = [file for file in folder.glob("*.json") if file.name != layout.LOOKS]
     files = sorted(results, key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not files:
         command = typed("evaluate", format_override("run", folder.parent))
         raise UsageError(f"{folder}: holds no evaluations; create one: {command}")
-    evaluations = [read_evaluation(file) for file in files]
+    evaluations = [read_record(file, EvaluationRecord) for file in files]
     decoders = [_describe_decoder(evaluation) for evaluation in evaluations]
-    labels = _label([evaluation.name for evaluation in evaluations], decoders, [file.stem for file in files])
     first = evaluations[0].ablation
     ablation = first if all(evaluation.ablation == first for evaluation in evaluations) else None
     id_ = run.model.partition("/")[0]
     others = [line for line in run.overrides if not line.lstrip("+~").startswith("decoder")]
-    records = []
-    for file, evaluation, decoder, label in zip(files, evaluations, decoders, labels, strict=True):
-        utterances = read_utterances(utterances_of(file))
-        refuse_partial(utterances_of(file), utterances, evaluation.sets)
-        added = {"ablation": ablation, "decoder": decoder, "checkpoint": evaluation.checkpoint}
-        record = replace(
+    records = [
+        replace(
             run,
             folder=file.with_suffix(""),
-            config={**run.config, **added},
-            overrides=[*others, f"decoder={label}"],
+            config={
+                **run.config,
+                "ablation": ablation,
+                "decoder": decoder,
+                "checkpoint": evaluation.checkpoint,
+                **({"condition": evaluation.condition} if evaluation.condition else {}),
+                **({"corpora": evaluation.corpora} if evaluation.corpora else {}),
+            },
             summary=replace(run.summary, sets=evaluation.sets, test_sets=evaluation.test_sets),
             metrics=[],
-            utterances=utterances,
+            utterances=_read_all_utterances(utterances_of(file), evaluation.sets),
             model=f"{id_}/{evaluation.checkpoint}" if id_ else "",
         )
-        records.append(record)
-    return records
+        for file, evaluation, decoder in zip(files, evaluations, decoders, strict=True)
+    ]
+    joined = _join_sets(records)
+    names = {file.stem: evaluation.name for file, evaluation in zip(files, evaluations, strict=True)}
+    stems = [record.folder.name for record in joined]
+    labels = _label([names[stem] for stem in stems], [record.config["decoder"] for record in joined], stems)
+    return [
+        replace(record, overrides=[*others, f"decoder={label}"]) for record, label in zip(joined, labels, strict=True)
+    ]
 
 
-def refuse_partial(path: Path, utterances: Sequence[UtteranceRow], sets: Mapping[str, SetResult]) -> None:
-    """Raise UnreadableFileError if the utterance table has missing or repeated rows compared with the summary."""
+def _join_sets(evaluations: Sequence[Record]) -> list[Record]:
+    """Join evaluations of the same decoder on different sets to one record, as if one command had decoded all of them.
+
+    Evaluations with a set in common stay apart, and so do those whose conditions have the same name and other options.
+    """
+    joined: list[Record] = []
+    for new in evaluations:
+        for place, old in enumerate(joined):
+            alike = all(old.config.get(key) == new.config.get(key) for key in ("decoder", "checkpoint", "ablation"))
+            merged = {key: _merge(old.config.get(key), new.config.get(key)) for key in ("condition", "corpora")}
+            if alike and None not in merged.values() and old.summary.sets.keys().isdisjoint(new.summary.sets):
+                sets, tests = {**old.summary.sets, **new.summary.sets}, [*old.summary.test_sets, *new.summary.test_sets]
+                joined[place] = replace(
+                    old,
+                    config={**old.config, **{key: value for key, value in merged.items() if value}},
+                    summary=replace(old.summary, sets=sets, test_sets=tests),
+                    utterances=[*old.utterances, *new.utterances],
+                )
+                break
+        else:
+            joined.append(new)
+    return joined
+
+
+def _merge(first: Config | None, second: Config | None) -> Config | None:
+    """Return the keys of both; None if one has another value for a key of the other."""
+    one, other = first or {}, second or {}
+    return None if any(one[key] != other[key] for key in one.keys() & other.keys()) else {**one, **other}
+
+
+def _read_all_utterances(path: Path, sets: Mapping[str, SetResult]) -> list[UtteranceRow]:
+    """Read an utterance table. Raises UnreadableFileError if it lacks or repeats rows that the summary counts once."""
+    utterances = read_utterances(path)
     for name, result in sets.items():
         rows, expected = [row["id"] for row in utterances if row["set"] == name], result.utterances
         if expected is not None and len(rows) != expected:
             raise UnreadableFileError(path, f"it has {len(rows)} rows of {name}, but the summary counts {expected}")
         if len({*rows}) != len(rows):
             raise UnreadableFileError(path, f"it contains utterances of {name} twice")
+    return utterances
 
 
 def _describe_decoder(evaluation: EvaluationRecord) -> Config:
-    """Return the decoder's config. Files appear by content and tuned values by tuning, so that seeds form one arm."""
+    """Return the decoder's config with hashes for files and the tuning for tuned values, so that seeds form one arm."""
     files = {key: f"{file['name']} {file['sha256'][:8]}" for key, file in evaluation.files.items()}
     if (tuning := evaluation.tuning) is None:
         return {**evaluation.decoder, **files}
@@ -262,7 +299,7 @@ def _describe_decoder(evaluation: EvaluationRecord) -> Config:
 
 
 def _label(names: list[str], decoders: list[Config], stems: list[str]) -> list[str]:
-    """Return decoder names, extended by differences if names are equal; file names if this is still ambiguous."""
+    """Return different labels for decoders: names, with differing values if names are equal, or else file names."""
     labels = []
     for name, decoder in zip(names, decoders, strict=True):
         same = [other for other, other_name in zip(decoders, names, strict=True) if other_name == name]
@@ -272,13 +309,13 @@ def _label(names: list[str], decoders: list[Config], stems: list[str]) -> list[s
 
 
 GROWING = (layout.METRICS, layout.LOSSES, layout.TRANSCRIPTS)
-"""Tables that are cut back to the checkpoint's state; an interruption may leave half a line at their end."""
+"""Tables that may end in half a line after an interruption. Resuming cuts them back to the checkpoint's state."""
 
 
 def damage(folder: Path) -> str | None:
-    """Describe the damage of a run's files in one line; None for an intact or missing run.
+    """Describe the damage to a run's files in one line; None for an intact or missing run.
 
-    Raises UsageError if a file cannot be read now, for example without permission, as it may be intact.
+    Raises UsageError if a file cannot be read now, for example without permission, because it may be intact.
     """
     try:
         status = status_of(folder)
@@ -301,7 +338,7 @@ def damage(folder: Path) -> str | None:
 
 
 def _has_begun(folder: Path, status: Status | None) -> bool:
-    """Return whether the run itself has recorded anything; its launcher only writes a status and perhaps a config."""
+    """Return whether the run itself has written files. Its launcher writes only a status and perhaps a config."""
     names = [layout.ENVIRONMENT, layout.SUMMARY, layout.CHECKPOINTS, *GROWING]
     if status is None or status.pid is not None:
         names.append(layout.CONFIG)

@@ -1,4 +1,4 @@
-"""The status of a run and the reason for its end."""
+"""The state in which a run ended, and the reason."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +10,20 @@ from asr_ablations.tools.errors import Stopped, is_lack_of_memory
 from asr_verdicts.record import UnfinishedState
 
 RUNNING, DONE, FAILED, PRUNED = "running", "done", "failed", "pruned"
-DIVERGED = "diverged"  # key in a failed run's status and in a logged row: the step at which the run diverged
+DIVERGED = "diverged"  # key in status.json and in logged rows for the step at which a run diverged
 
 State = Literal["done", "diverged"] | UnfinishedState  # the first two are RESULTS
 RESULTS = ("done", "diverged")
 
 
 class Pruned(Exception):  # noqa: N818
-    """The run was ended because it is worse than others. It is neither done nor failed, and it can be continued."""
+    """A run was stopped early because it is worse than other runs. It can be continued."""
 
 
 class Diverged(Exception):  # noqa: N818
-    """The loss is no longer finite. This is the run's result, because the same content would diverge again.
+    """The loss of a run is no longer finite. This is a result, because a run with the same content would diverge again.
 
-    step: the first such step, counted from 1. reason: one line.
+    step: the first such step, counted from 1. reason: the reason in one line.
     """
 
     exit_code = 1
@@ -38,7 +38,7 @@ class Diverged(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Fate:
-    """The end of a run: its state, the reason unless done, and the step at which it diverged."""
+    """The state of a run, with a reason unless it is done. diverged_at: the first step whose loss was not finite."""
 
     state: State
     reason: str = ""
@@ -46,7 +46,7 @@ class Fate:
 
 
 def status_of(folder: Path) -> Status | None:
-    """Return the status that a run recorded; None if none has started."""
+    """Return the status that a run has recorded in this folder; None if no run has started."""
     try:
         return read_status(folder)
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def status_of(folder: Path) -> Status | None:
 
 
 def fate_of(folder: Path) -> Fate:
-    """Determine how the run in this folder ended."""
+    """Return the state of the run in this folder."""
     try:
         return fate(status_of(folder), folder)
     except UnreadableFileError as error:
@@ -62,7 +62,7 @@ def fate_of(folder: Path) -> Fate:
 
 
 def fate(status: Status | None, folder: Path) -> Fate:
-    """Determine how a run ended from its status; for a running one, the folder's lease shows if its process lives."""
+    """Return the state of a run with this status. If it says running, the lease shows whether its process is alive."""
     if status is None:
         return Fate("missing", "did not start")
     name, why = status.status, status.reason or "no reason given"
@@ -79,13 +79,13 @@ def fate(status: Status | None, folder: Path) -> Fate:
 
 
 def why_unfinished(folder: Path) -> str | None:
-    """Return the reason for missing error rates in one line; None if the run is done."""
+    """Return the reason in one line why a run is not done; None if it is done."""
     ended = fate_of(folder)
     return None if ended.state == "done" else ended.reason
 
 
 def reason(error: BaseException) -> str:
-    """Return the reason for a run's end in one line. Lack of memory, which has many names, is called that."""
+    """Return the reason for a run's end in one line. It names lack of memory, which libraries report in many ways."""
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
     message = " ".join(f"{type(error).__name__}: {error}".split())

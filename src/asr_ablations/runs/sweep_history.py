@@ -1,4 +1,4 @@
-"""The history of a sweep: its launches, its declaration before the first result, and all looks."""
+"""The history of a sweep: its launches, the runs it declared before the first result, its plan, and all looks at it."""
 
 import copy
 import hashlib
@@ -20,13 +20,13 @@ from asr_verdicts.plan import VerdictPlan
 
 
 def launches(sweep: Path) -> list[Config]:
-    """Return a sweep's launches, oldest first; none without a readable manifest."""
+    """Return a sweep's launches, oldest first; empty without a readable manifest."""
     recorded: list[Config] = _read_key(sweep, "launches", [])
     return recorded
 
 
 def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
-    """Return a key of the manifest; `otherwise` if it is missing or the manifest is unreadable."""
+    """Return the value of a key in a sweep's manifest; `otherwise` if the key or a readable manifest is missing."""
     try:
         return read_sweep(sweep).get(key, otherwise)
     except (FileNotFoundError, UnreadableFileError):
@@ -34,7 +34,7 @@ def _read_key(sweep: Path, key: str, otherwise: Any = None) -> Any:
 
 
 def newest_declaration(sweep: Path) -> Config | None:
-    """Return the keys of `ablation` in a sweep's newest launch; None if they were never declared."""
+    """Return the config group `ablation` of a sweep's newest launch; None if there is none."""
     recorded: Config | None = _read_key(sweep, "ablation")
     return None if interpolation_in(recorded) is not None else recorded
 
@@ -46,21 +46,24 @@ def searched_arms(sweep: Path) -> frozenset[str]:
 
 
 def places(sweep: Path) -> dict[str, int]:
-    """Return the place of each run, by its id, in the order in which the launches listed them."""
+    """Return each run's place, from 0, among the runs that the launches listed. Keys are ids of runs."""
     named = dict.fromkeys(arm for launch in launches(sweep) for arm in launch["arms"])
     return {arm: place for place, arm in enumerate(named)}
 
 
 def logarithmic(sweep: Path) -> frozenset[str]:
-    """Return the keys that a search sampled on a logarithmic scale: tag(log, interval(…))."""
+    """Return the keys that a search samples on a logarithmic scale, as in tag(log, interval(1e-4, 1e-2))."""
     space = _read_key(sweep, "space", {})
     return frozenset(key for key, values in space.items() if re.match(r"\s*tag\(\s*log\b", str(values)))
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look at the results. when: UTC, ISO 8601. arms: number of seeds seen, by arm. runs: `evidence` of the runs
-    seen. complete: whether all declared runs had ended. The question: baseline, metric, set, procedure (by name).
+    """One look of a user at the results of a sweep.
+
+    - when: the time in UTC, as ISO 8601; arms: the number of seeds in the results, by arm
+    - runs: a hash of the ids of the compared runs; complete: whether all declared runs had ended
+    - procedure: the name of the test
     """
 
     when: str
@@ -74,30 +77,30 @@ class Look:
 
     @property
     def question(self) -> tuple[str, ...]:
-        """The key of a look: looks with the same evidence and question count once."""
+        """Return the fields that distinguish looks. Looks that agree in these count once."""
         return self.runs, self.baseline, self.metric, self.set, self.procedure
 
 
 def declared(sweep: Path) -> frozenset[str] | None:
-    """Return the ids of the first launch's runs, declared before any result; None for a search or without manifest."""
+    """Return the ids of the runs that the first launch declared; None for a search or without a readable manifest."""
     recorded = launches(sweep)
     return frozenset(recorded[0]["arms"]) if recorded and not recorded[0]["search"] else None
 
 
 def evidence(ids: Iterable[str]) -> str:
-    """Return 16 hexadecimal digits of a hash over the ids of the runs seen, in any order."""
+    """Return 16 hexadecimal digits of a hash over the ids of runs, in any order."""
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Looks:
-    """All looks at a sweep or evaluations, in order."""
+    """The content of looks.json: all looks at a sweep or at a run's evaluations, in order."""
 
     looks: list[Look]
 
 
 def looks(folder: Path) -> list[Look]:
-    """Return the looks at a sweep or evaluations, in order. Raises UnreadableFileError for a damaged history."""
+    """Return the recorded looks at the results in a folder, in order. Raises UnreadableFileError for a damaged file."""
     try:
         return read_record(folder / LOOKS, Looks).looks
     except FileNotFoundError:
@@ -105,7 +108,7 @@ def looks(folder: Path) -> list[Look]:
 
 
 def record_look(folder: Path, look: Look) -> str | None:
-    """Add a look unless one with equal evidence and question is recorded. Returns a warning if that fails."""
+    """Record a look unless an equal one is recorded. Return a warning if it cannot be recorded, else None."""
     try:
         (folder / LEASES).mkdir(exist_ok=True)
         with one_at_a_time(folder / LEASES / f"{LOOKS}.lock", f"{folder}: waiting for another comparison"):
@@ -119,21 +122,21 @@ def record_look(folder: Path, look: Look) -> str | None:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run's part in a plan. look: the first that counts it, from 1. looks: of the plan. state: before this look."""
+    """The part of a run in its sweep's plan.
+
+    look: number of the first look that includes the run. looks: number of all looks. state: of the arm before it.
+    """
 
     look: int
     looks: int
     arm: str
     state: str
 
-    def as_json(self) -> dict[str, object]:
-        return asdict(self)
-
 
 def planned_run(folder: Path, config: Config) -> PlannedRun | None:
-    """Return a run's part in its sweep's plan; None without an intact plan, and for a run outside it.
+    """Return a run's part in its sweep's plan; None without an intact plan, or if the plan does not include the run.
 
-    config: the run's, resolved.
+    config: the resolved config of the run.
     """
     plan = None
     with suppress(UnreadableFileError):
@@ -141,7 +144,7 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
     if plan is None or (look := plan.look_of(int(config["seed"]))) is None:
         return None
     content = arm_content(config, plan.belongs)
-    state = "open"  # before the first look
+    state = "open"  # the state of every arm before the first look
     for arm in plan.arms:
         if arm.content == content:
             with suppress(FileNotFoundError, UnreadableFileError, KeyError, TypeError):
@@ -151,7 +154,7 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
 
 
 def arm_content(config: Config, belongs: Iterable[str]) -> Config:
-    """Return the part of a resolved config that determines an arm's results, without the dotted keys in `belongs`."""
+    """Return the part of a resolved config that determines an arm's results. belongs: dotted keys of the seed."""
     content = copy.deepcopy(determining(config))
     for key in belongs:
         node, (*parents, last) = content, key.split(".")
@@ -161,11 +164,11 @@ def arm_content(config: Config, belongs: Iterable[str]) -> Config:
     return content
 
 
-KEY = "plan"  # in the manifest
+KEY = "plan"  # key of the plan in a sweep's manifest
 
 
 def read_plan(sweep: Path) -> VerdictPlan | None:
-    """Return a sweep's plan, or None. Raises UnreadableFileError if it is damaged, so that runs remain planned."""
+    """Return a sweep's plan; None without one. Raises UnreadableFileError if it is damaged."""
     try:
         recorded = read_sweep(sweep).get(KEY)
     except FileNotFoundError:
@@ -185,13 +188,10 @@ def read_plan(sweep: Path) -> VerdictPlan | None:
         raise UnreadableFileError(sweep / SWEEP, f"its plan is damaged: {error}") from error
 
 
-DESCRIBING = ("made", "seen", "notes", "hours")  # fields that may differ between equal plans
-
-
 def changes(earlier: VerdictPlan, now: VerdictPlan) -> list[str]:
-    """List the differences of two plans, one per line. The content of an arm counts, not its overrides or machine."""
+    """Return a line for each difference between two plans. Arms are equal if their configs give equal results."""
+    ignored = dict.fromkeys(("made", "seen", "notes", "hours"))
     old, new = (
-        {**plan.as_json(), **dict.fromkeys(DESCRIBING), "arms": {arm.name: arm.content for arm in plan.arms}}
-        for plan in (earlier, now)
+        {**plan.as_json(), **ignored, "arms": {arm.name: arm.content for arm in plan.arms}} for plan in (earlier, now)
     )
     return [f"{key}: {was!r} there, {is_!r} now" for key, was, is_ in differences(old, new)]

@@ -1,4 +1,4 @@
-"""torchrun for the ranks of one run, without its page about failed ranks: the first one has printed the reason."""
+"""Start the ranks of a run like torchrun, without its page about failed ranks: the first has printed the reason."""
 
 import logging
 import os
@@ -7,22 +7,23 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-SAID = "ASR_ABLATIONS_SAID"  # environment variable with a file that a rank creates before it prints the reason
+SAID = "ASR_ABLATIONS_SAID"
+"""Environment variable with the path of a file that the first failing rank creates before it prints the reason."""
 
 
 def speaks() -> bool:
-    """Return whether this process may print why it ends. Only the first failing rank may, as it ends the others."""
+    """Return whether this process may print why it ends. Only the first failing rank may; it ends the others."""
     if (place := os.environ.get(SAID)) is None:
         return True
     try:
         Path(place).touch(exist_ok=False)
-    except OSError:  # another rank has printed it, or torchrun has ended
+    except OSError:  # another rank has printed the reason, or torchrun has ended
         return False
     return True
 
 
 def launch_ranks(words: list[str]) -> NoReturn:
-    """Start the ranks, and exit with the code of the first that failed. words: torchrun's arguments."""
+    """Start the ranks, and exit with the exit code of the first failed rank. words: arguments of torchrun."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run

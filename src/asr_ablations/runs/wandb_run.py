@@ -1,7 +1,7 @@
-"""A run at Weights & Biases: its mode, start and end, even if W&B's server does not answer.
+"""Start and end runs at Weights & Biases, even if its server does not answer.
 
-The mode is online with a login, and otherwise offline, without asking; WANDB_MODE overrides both. Functions import W&B
-when needed, because commands load this module before there is anything to log.
+Runs are online if the user has a login, and otherwise offline. WANDB_MODE overrides this. Functions import W&B when
+they need it, because commands load this module even if they log nothing.
 """
 
 import netrc
@@ -17,9 +17,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener, getproxies
 
-from asr_ablations.runs.checkpoint import first_line
 from asr_ablations.runs.identity import of_the_experiment, without_folder
-from asr_ablations.runs.reader import UnreadableFileError, read_sweep
+from asr_ablations.runs.reader import UnreadableFileError, first_line, read_sweep
 from asr_ablations.tools.files import quote_word
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.metrics import METRICS
@@ -27,16 +26,15 @@ from asr_verdicts.metrics import METRICS
 if TYPE_CHECKING:
     import wandb
 
-LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"  # the logger's name in a config
+LOGGER = "asr_ablations.components.logger.wandb.wandb_logger"  # _target_ of the W&B logger in a config
 Mode = Literal["online", "offline", "disabled", "shared"]
-WITHOUT_SERVER = ("offline", "disabled")  # modes without a server
-PATIENCE_FIRST = 15  # seconds for W&B's server to answer at all before a run starts
-PATIENCE = 30  # seconds for an answering server to start a run; W&B's default is 90
-PATIENCE_AT_END = 300
-"""Seconds for W&B's server to receive all data after a run; WANDB_FINISH_TIMEOUT overrides it."""
-SYNCED = ".wandb.synced"  # ending of W&B's mark next to a file that `wandb sync` skips
-RECORD = "record"  # key in a run's summary: the data from the run's folder for comparisons by W&B, as JSON
-LONGEST_TAG = 64  # W&B's limit for the characters of a tag
+WITHOUT_SERVER = ("offline", "disabled")  # modes that do not contact a server
+PATIENCE_FIRST = 15  # seconds to wait for a first answer of W&B's server
+PATIENCE = 30  # seconds to wait for the server to start a run; W&B's default is 90
+PATIENCE_AT_END = 300  # seconds to wait until the server has received all data; WANDB_FINISH_TIMEOUT overrides it
+SYNCED = ".wandb.synced"  # ending of the file with which `wandb sync` marks a file as sent
+RECORD = "record"  # key in the summary of a W&B run for data that comparisons need from the run's folder, as JSON
+LONGEST_TAG = 64  # maximum number of characters of a tag at W&B
 
 
 def mode() -> Mode:
@@ -50,13 +48,13 @@ def mode() -> Mode:
 
 
 def refuse_mode(configs: Sequence[object]) -> None:
-    """Raise UsageError for a mode unknown to W&B if a config logs there, before any data is read."""
+    """Raise UsageError if one of the configs logs to W&B and WANDB_MODE is invalid."""
     if LOGGER in str(configs):
         mode()
 
 
 def _has_login() -> bool:
-    """Return whether the environment or netrc has an API key, without contacting a server."""
+    """Return whether the environment or the netrc file has an API key for W&B."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
@@ -66,9 +64,9 @@ def _has_login() -> bool:
 
 
 def begin(*, offline: bool = False, resume: str | None = None, **options: object) -> "wandb.Run":
-    """Start a W&B run. If the server cannot be reached, it continues offline with one message.
+    """Start a W&B run. If the server cannot be reached, print a message and start the run offline.
 
-    options: for wandb.init. resume: likewise, online only. Raises UsageError if W&B refuses the options.
+    options, resume: arguments of wandb.init; `resume` is for online runs. Raises UsageError if W&B refuses them.
     """
     import wandb
 
@@ -80,7 +78,7 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
     try:
         settings = wandb.Settings(silent=True, console="off", init_timeout=PATIENCE, finish_timeout_raises=True)
         settings.finish_timeout = float(os.environ.get("WANDB_FINISH_TIMEOUT", PATIENCE_AT_END))
-        wandb.setup(wandb.Settings(silent=True))  # a run's own setting does not silence its login and end
+        wandb.setup(wandb.Settings(silent=True))  # the setting of a run does not silence its login and end
         if chosen not in WITHOUT_SERVER and (reason := why_silent(PATIENCE_FIRST)) is not None:
             raise wandb.errors.CommError(reason)
         return wandb.init(**options, resume=resume, mode=chosen, settings=settings)  # type: ignore[arg-type]
@@ -96,13 +94,13 @@ def begin(*, offline: bool = False, resume: str | None = None, **options: object
 
 
 def go_offline(reason: str, consequence: str) -> None:
-    """Print that W&B's server cannot be reached, and log offline from now on, also in child processes."""
+    """Print that W&B's server cannot be reached, and log offline from now on in this process and its children."""
     os.environ["WANDB_MODE"] = "offline"
     print(f"W&B cannot be reached ({reason}): {consequence}", file=sys.stderr, flush=True)
 
 
 def why_silent(patience: float) -> str | None:
-    """Return the reason if W&B's server does not answer within `patience` seconds; its client would retry forever.
+    """Return why W&B's server does not answer within `patience` seconds; None if it does. W&B's client never gives up.
 
     Raises UsageError for an address or setting that W&B refuses.
     """
@@ -119,10 +117,10 @@ def why_silent(patience: float) -> str | None:
         opener.open(f"{settings.base_url}/graphql", timeout=patience).close()
     except OSError as error:
         reason = getattr(error, "reason", error)
-        # any answer will do, and W&B's client may know a certificate that Python does not know
+        # any answer suffices, and W&B's client may accept certificates that Python refuses
         if not isinstance(error, HTTPError) and not isinstance(reason, ssl.SSLError):
             return f"{settings.base_url}: {getattr(reason, 'strerror', None) or reason}"
-    except (HTTPException, ValueError):  # left to W&B's client
+    except (HTTPException, ValueError):  # W&B's client handles this
         pass
     return None
 
@@ -132,7 +130,7 @@ def _refused(error: Exception) -> UsageError:
 
 
 def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
-    """End a W&B run. Return whether the server has received everything, or offline, whether the file is complete."""
+    """End a W&B run. Return whether all data arrived at the server, or offline, whether the local file is complete."""
     try:
         experiment.finish(exit_code=exit_code)
     except TimeoutError:
@@ -141,13 +139,13 @@ def end(experiment: "wandb.Run", exit_code: int = 0) -> bool:
 
 
 def unsynced(folder: Path, id_: str = "*") -> list[Path]:
-    """Return W&B's unsent offline files in a run's folder, oldest first. id_: of one W&B run."""
+    """Return the unsent files of offline W&B runs in a run's folder, oldest first. id_: id of a W&B run."""
     files = folder.glob(f"wandb/offline-run-*/run-{id_}.wandb")
     return sorted(file for file in files if not file.with_suffix(SYNCED).exists())
 
 
 def sync_command(folders: Sequence[Path]) -> str | None:
-    """Return the command that sends the offline parts of runs; None if there are none."""
+    """Return the command that sends the offline W&B runs in these folders; None if there are none."""
     parts = [f"{quote_word(str(folder))}/wandb/offline-run-*" for folder in folders if unsynced(folder)]
     if len(parts) > 1 and len({folder.parent for folder in folders}) == 1:
         parts = [f"{quote_word(str(folders[0].parent))}/*/wandb/offline-run-*"]
@@ -155,12 +153,12 @@ def sync_command(folders: Sequence[Path]) -> str | None:
 
 
 def in_percent(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with rates in percent. Names of rates end with the metric, such as final/test-clean/wer."""
+    """Return the values with error rates in percent. Their keys end with a metric, as in final/test-clean/wer."""
     return {key: 100 * value if _is_rate(key) else value for key, value in values.items()}
 
 
 def as_fractions(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Reverse `in_percent`."""
+    """Return the values with error rates as fractions, the reverse of `in_percent`."""
     return {key: value / 100 if value is not None and _is_rate(key) else value for key, value in values.items()}
 
 
@@ -170,7 +168,7 @@ def _is_rate(key: str) -> bool:
 
 
 def list_tags(folder: Path, overrides: Sequence[str]) -> list[str]:
-    """Return the overrides varied in a run's sweep that W&B accepts as tags; outside a sweep, all of them."""
+    """Return the overrides that vary in a run's sweep, or outside a sweep all of them, if W&B accepts them as tags."""
     try:
         arms = [arm["overrides"] for arm in read_sweep(folder.parent).get("arms", [])]
     except (FileNotFoundError, UnreadableFileError):

@@ -28,10 +28,11 @@ from asr_verdicts.files import write, write_json
 
 @dataclass(frozen=True)
 class FrozenArm:
-    """An arm with its composed config, which later edits do not change.
+    """An arm with its composed config, which later edits of files do not change.
 
-    config: its file once it starts. folder: the run folder. gpus: None means one per rank if the machine has any.
-    ranks: processes that train together. overrides: its words on the command line.
+    config: file to which `write` saves the config. folder: the run folder. gpus: number of GPUs; None means one per
+    rank if the machine has any. ranks: number of processes that train together. overrides: the arm's command-line
+    words.
     """
 
     name: str
@@ -54,34 +55,36 @@ class FrozenArm:
         return tuple(word for word in self.overrides if not word.startswith("seed="))
 
     def write(self) -> None:
-        """Write the config as the run records it, so that an arm that never started can be identified."""
+        """Write the config to its file, so that an arm that never started can still be identified."""
         self.config.parent.mkdir(parents=True, exist_ok=True)
         write(self.config, OmegaConf.to_yaml(self.cfg, resolve=True))
 
     def as_json(self) -> dict[str, object]:
-        """Return the arm as the sweep's manifest records it."""
+        """Return the arm's entry in the manifest of the sweep."""
         values = {key: value for key, value in vars(self).items() if key != "cfg"}
         return {**values, "config": str(self.config), "folder": str(self.folder), "overrides": list(self.overrides)}
 
 
 def freeze_arm(run: Run) -> FrozenArm:
-    """Make the arm of a run."""
+    """Return a run as an arm, with the config of the run."""
     cfg, config = run.cfg, frozen_config(run.folder)
     gpus = cfg.gpus if isinstance(cfg.get("gpus"), int) else None
     return FrozenArm(run.name, run.id, config, run.folder, gpus, ranks(cfg), tuple(cfg.overrides), cfg)
 
 
 WAITING, QUEUED, STOPPED, ELSEWHERE = "waiting", "queued", "stopped", "elsewhere"
-"""States that only a sweep has, in addition to a run's: DONE, DIVERGED, FAILED and RUNNING."""
+"""Additional states of an arm in a sweep. A run itself can be DONE, DIVERGED, FAILED or RUNNING."""
 REFUSED = 2
 """Exit code of an arm that its machine cannot run, for example because it lacks a GPU."""
 
 
 @dataclass
 class State:
-    """An arm in a sweep, with its run's status, or waiting, queued (handed to a cluster), stopped, or elsewhere.
+    """The state of an arm in a sweep.
 
-    skipped: whether it had its result before. not_before: monotonic time before which it is not tried again.
+    status: the status of its run, or waiting, queued (waits for a machine), stopped, or elsewhere (another launcher
+    runs it). reason: explanation of the status. skipped: whether the arm had a result before the sweep started.
+    not_before: time.monotonic() before which the sweep does not try the arm again.
     """
 
     arm: FrozenArm
@@ -95,7 +98,7 @@ class State:
         return self.status in (DONE, DIVERGED, FAILED, STOPPED)
 
     def finish(self, exit_code: int, kill_reason: str | None) -> None:
-        """Set status and reason after the process has ended. kill_reason: why the launcher killed it, if it did."""
+        """Set status and reason after the process has ended. kill_reason: reason why it was killed, if it was."""
         recorded = status_of(self.arm.folder) or Status(status="")
         reason = (recorded.reason or "") if recorded.status == FAILED else ""
         if exit_code == LEASE_HELD_EXIT_CODE:
@@ -104,24 +107,25 @@ class State:
             self.status, self.reason = DIVERGED, reason
         elif exit_code == 0:
             self.status = DONE
-        # with several ranks the exit code is torchrun's
+        # with several ranks, the exit code comes from torchrun, but the recorded reason shows the interruption
         elif kill_reason is None and (exit_code in STOPPED_EXIT_CODES or reason.startswith("interrupted")):
             self.status, self.reason = STOPPED, "stopped; it can be continued"
         elif kill_reason is None and recorded.status == FAILED:
             self.status, self.reason = FAILED, reason
-        else:  # the process could not record this itself
+        else:  # the process could not record its end itself
             refused = _last_error(self.arm.log) if exit_code == REFUSED else None
             self.status, self.reason = FAILED, kill_reason or refused or _cause_of_death(exit_code)
             write_json(self.arm.folder / STATUS, as_json(replace(recorded, status=FAILED, reason=self.reason)))
 
 
 def _last_error(log: Path) -> str | None:
-    """Return the last line of an arm's output that explains why it did not begin."""
+    """Return the last error message in an arm's log, or None if it has none."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     return next((line.removeprefix("error: ") for line in reversed(lines) if line.startswith("error: ")), None)
 
 
 def _cause_of_death(exit_code: int) -> str:
+    """Describe the signal that killed a process, or its exit code."""
     number = -exit_code if exit_code < 0 else exit_code - 128
     if number == signal.SIGKILL:
         return "killed by SIGKILL, which also ends a process that takes too much memory"
@@ -133,9 +137,10 @@ Compose = Callable[[Words], DictConfig]
 
 
 def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
-    """List the overrides of all runs, seed by seed, so that a sweep that is stopped early has whole seeds.
+    """List the overrides of every run: each combination of values with each listed arm.
 
-    batch: overrides of the combinations; an arm's value of a key replaces theirs. Raise UsageError for a bad list.
+    batch: overrides of each combination. An arm's value of a key replaces the combination's value. Runs are ordered by
+    combination, so that all arms have the same seeds if the sweep is stopped early. Raise UsageError for a bad list.
     """
     arms = read_arms(cast(Config, OmegaConf.to_container(compose(batch[0])))[LIST])
     if not arms:
@@ -148,7 +153,7 @@ def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
         try:
             composed = content(compose(_together(batch[0], arm)))
         except MissingConfigException:
-            raise  # it already names the option and the choices
+            raise  # the message already names the option and the choices
         except (UsageError, HydraException, OmegaConfBaseException) as error:
             raise UsageError(f"arm {arm.name}: {one_line(error)}") from error
         other = names.setdefault(json.dumps(composed, sort_keys=True, default=str), arm.name)
@@ -158,9 +163,11 @@ def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
 
 
 def _pair(word: str) -> tuple[str, str]:
+    """Split an override into key, without + or ~, and value."""
     key, _, value = word.partition("=")
     return key.lstrip("+~"), value
 
 
 def _together(words: Words, arm: ListedArm) -> list[str]:
+    """Combine overrides with those of an arm, which replace overrides of the same keys."""
     return [*(word for word in words if _pair(word)[0] not in (*arm.keys, OWN)), *arm.overrides]

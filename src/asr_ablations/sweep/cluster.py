@@ -1,8 +1,8 @@
-"""Run arms on a local Ray, or on a cluster with shared folders for the checkout, the data and the runs.
+"""Run arms on a local Ray, or on a Ray cluster whose machines share the folders of the checkout, the data and the runs.
 
-Each arm is an actor. Ray places it on a machine with enough CPUs and GPUs, and starts it again elsewhere if its worker
-or machine is lost. The actor starts the arm as a process, which continues from its last checkpoint, under its run's
-lease.
+Each arm is an actor. Ray places it on a machine with enough CPUs and GPUs, and restarts it on another one if its worker
+or machine is lost. The actor starts the arm as a process. The lease of the run keeps other processes out, and a
+restarted arm continues from its last checkpoint.
 """
 
 import atexit
@@ -24,30 +24,28 @@ from ray.exceptions import RayError, RayTaskError
 from asr_ablations.runs.lease import EXPIRY, HEARTBEAT, owner
 from asr_ablations.runs.process import GRACE
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.gpu_slots import machine_slots
-from asr_ablations.sweep.launch_arm import ArmProcess
-from asr_ablations.sweep.runner import Places
+from asr_ablations.sweep.runner import POLL, Places
+from asr_ablations.sweep.this_machine import ArmProcess, machine_slots
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores, visible_gpus
 from asr_ablations.tools.signals import STOPPED_EXIT_CODES, held_back, let_in
 from asr_verdicts.errors import UsageError, choices
 
 PASSED_ON = ("ASR_ABLATIONS_", "MKL_", "OMP_", "PYTORCH_", "TORCH", "WANDB_")
-"""Prefixes of environment variables that arms take over from the command; others come from their machine."""
-POLL = 0.1
-"""Seconds between two polls of an arm's process."""
+"""Prefixes of the environment variables that arms inherit from the command. Others come from the arm's machine."""
 ANSWER = 5.0
-"""Seconds that a worker has to answer before it is killed."""
+"""Seconds to wait for a connection, and for a worker to answer before it is killed."""
 GOING_DOWN = 5.0
-"""Seconds of delay after an arm's end by a signal: if its machine goes down meanwhile, the arm goes on elsewhere."""
+"""Seconds to wait after a signal has ended an arm: if its machine goes down meanwhile, Ray restarts it on another."""
 STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Cluster(Places):
-    """Places on Ray, which is started or found when the first arm needs it, and kept until the command ends.
+    """Places on Ray. The first arm starts a local Ray or connects to a cluster, until the command ends.
 
-    address: None for a local Ray. jobs: the most arms at a time; None for as many as Ray takes.
-    cpus: CPUs and threads of each rank. retries: restarts of an arm whose worker was lost.
+    address: address of the cluster; None for a local Ray. jobs: maximum number of arms at a time; None for as many as
+    Ray takes. per_gpu: number of arms that share a GPU. cpus: CPUs and threads of each rank. retries: maximum number of
+    restarts of an arm whose worker was lost.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class Cluster(Places):
         retries: int,
     ) -> None:
         whole("hydra.launcher.cpus", cpus, 1)
-        # not auto, which measures this machine's GPUs: the arms may run on others
+        # not auto: it measures the GPUs of this machine, and the arms may run on other machines
         per_gpu = whole("hydra.launcher.per_gpu", per_gpu, 1)
         whole("hydra.launcher.retries", retries, 0)
         self.script, self.address, self.per_gpu, self.cpus, self.retries = script, address, per_gpu, cpus, retries
@@ -79,55 +77,55 @@ class Cluster(Places):
         self._check_fit(arm, wanted)
         environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         self._running.add(arm.id)
-        # only restarts are counted: calls fail several times before Ray knows that a machine is lost
+        # only restarts are limited, because calls fail several times before Ray notices that a machine is lost
         options = {**wanted, "max_concurrency": 4, "max_restarts": self.retries, "max_task_retries": -1}
         return RemoteArm(options, self.script, arm, Path.cwd(), environment, self.cpus * arm.ranks)
 
     def _check_fit(self, arm: FrozenArm, wanted: Mapping[str, float]) -> None:
-        """Raise UsageError if an arm is too large for a local Ray; a cluster may still get a larger machine."""
+        """Raise UsageError if an arm is too large for a local Ray. A cluster may still get a larger machine."""
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus, gpus = wanted["num_cpus"], wanted["num_gpus"]
         if any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in machines):
             return
-        message = f"arm {arm.name}: needs {cpus:g} CPUs and {gpus:g} GPUs, which no machine of this Ray has"
+        message = f"arm {arm.name}: needs {cpus:g} CPUs and {gpus:g} GPUs, but no machine in this Ray cluster has them"
         if self.address is None:
             raise UsageError(message)
-        print(f"{message} yet: the arm waits", file=sys.stderr)
+        print(f"{message} yet; the arm waits for one", file=sys.stderr)
 
     def free(self, arm: FrozenArm) -> None:
         self._running.discard(arm.id)
 
 
 def list_resources(arm: FrozenArm, cpus: int, per_gpu: int, *, has_gpus: bool) -> dict[str, float]:
-    """Return an arm's CPUs and GPUs: by default a GPU per rank if there are any. Arms of one GPU each may share it."""
+    """Return the CPUs and GPUs to reserve for an arm: by default one GPU per rank, and a share if arms share a GPU."""
     gpus = arm.ranks * has_gpus if arm.gpus is None else arm.gpus
     return {"num_cpus": cpus * arm.ranks, "num_gpus": 1 / per_gpu if gpus == 1 else gpus}
 
 
 def connect(address: str | None) -> None:
-    """Connect to the Ray at this address, or to a local one, until the command ends. Raise UsageError on failure."""
+    """Connect to the Ray at this address, or start a local one, until the command ends. Raise UsageError on failure."""
     if address not in (None, "auto"):
         _check_address(address)
     connection = contextlib.ExitStack()
     options = {"address": address} if address is not None else connection.enter_context(_local())
-    handler = signal.getsignal(signal.SIGTERM)  # Ray's would end the command before its arms have stopped in order
+    handler = signal.getsignal(signal.SIGTERM)  # Ray's handler would end the command before its arms have stopped
     for attempts_left in (2, 1, 0) if address is None else (0,):
         try:
             with held_back():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
             break
-        except Exception as error:  # some of Ray's processes have 15 seconds, too few on a busy machine
+        except Exception as error:  # some of Ray's processes have 15 seconds to start, too few on a busy machine
             ray.shutdown()
             if not attempts_left:
                 raise UsageError(f"hydra.launcher.address={options['address']}: {reason(error)}") from error
     signal.signal(signal.SIGTERM, handler)
     connection.callback(ray.shutdown)
-    # registered after Ray's, it runs before them: they end Ray's processes, for whose answers this would wait
+    # Ray's exit handlers end its processes, whose answers this one needs. Registered after them, it runs first.
     atexit.register(connection.close)
 
 
 def _check_address(address: object) -> None:
-    """Raise UsageError if nothing answers at the address, because Ray itself would try for minutes."""
+    """Raise UsageError if nothing answers at the address. Ray itself would keep trying for minutes."""
     host, _, port = str(address).rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER).close()
@@ -138,57 +136,57 @@ def _check_address(address: object) -> None:
 
 @contextlib.contextmanager
 def _local() -> Iterator[dict[str, Any]]:
-    """Yield the options of a local Ray without dashboard that leaves nothing behind."""
-    # names of its sockets begin with this folder, and have at most 107 characters
+    """Yield options for a local Ray without a dashboard, in a temporary folder that is removed at the end."""
+    # paths of Ray's sockets begin with this folder, and may have at most 107 characters
     with tempfile.TemporaryDirectory(prefix="asr-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield {
             "address": "local",
             "num_cpus": cores(),
             "num_gpus": len(visible_gpus()),
             "include_dashboard": False,
-            "object_store_memory": 80 * 2**20,  # the minimum: nothing is kept there
+            "object_store_memory": 80 * 2**20,  # the minimum, because nothing is stored there
             "_temp_dir": folder,
-            # the monitor would end the worker, but the arm holds the memory
+            # if memory is short, Ray's monitor would kill the worker, although the arm's process holds the memory
             "_system_config": {"memory_monitor_refresh_ms": 0, "prestart_worker_first_driver": False},
         }
 
 
 class Worker:
-    """The actor of an arm, on the machine that Ray has chosen. Its methods run in parallel threads."""
+    """The actor of an arm, on the machine that Ray has chosen. Several of its methods can run at the same time."""
 
     def __init__(self) -> None:
         self._process: ArmProcess | None = None
         self._stopped = False
 
     def begin(self) -> None:
-        """Return once the actor has a machine."""
+        """Do nothing. The result of this call shows that the actor has got a machine."""
 
     def run(self, script: Path, arm: FrozenArm, folder: Path, environment: Mapping[str, str], threads: int) -> int:
-        """Return the arm's exit code. folder: the current folder, to which relative paths refer."""
+        """Run the arm and return its exit code. folder: current folder of the command, for relative paths."""
         os.chdir(folder)
-        os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it if the user does not
+        os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it unless the user has
         os.environ.update(environment)
         context = ray.get_runtime_context()
         gpus = {"CUDA_VISIBLE_DEVICES": ",".join(context.get_accelerator_ids().get("GPU", []))}
-        # a lost worker leaves the arm's process, or its lease, behind for a moment
+        # after a worker is lost, the arm's process or its lease may remain for a short time
         patience = time.monotonic() + (GRACE + EXPIRY if context.was_current_actor_reconstructed else 0.0)
         while time.monotonic() < patience and owner(arm.folder) is not None and not self._stopped:
             time.sleep(HEARTBEAT)
         if self._stopped:
             return STOPPED_EXIT_CODE
-        with let_in():  # Ray's processes hold back signals
+        with let_in():  # Ray's processes block signals
             self._process = process = ArmProcess(script, arm, gpus, threads, fork=False)
         if self._stopped:
             process.stop()
         while (code := process.exit_code()) is None:
             time.sleep(POLL)
-        process.kill()  # also ends processes left in its session
+        process.kill()  # also ends other processes in its session
         if (code < 0 or code in STOPPED_EXIT_CODES) and not self._stopped:
             time.sleep(GOING_DOWN)
         return code
 
     def stop(self) -> None:
-        """Let the arm write its checkpoint and end."""
+        """Ask the arm to write its checkpoint and end."""
         self._stopped = True
         if self._process is not None:
             self._process.stop()
@@ -201,13 +199,13 @@ class Worker:
 
 
 class RemoteArm:
-    """An arm on Ray. options: its actor's resources and number of restarts. job: arguments of `Worker.run`."""
+    """An arm on Ray. options: resources and number of restarts of its actor. job: arguments of `Worker.run`."""
 
     place = ""
 
     def __init__(self, options: Mapping[str, Any], *job: object) -> None:
         self.failure: str | None = None
-        self._worker = cast(Any, ray.remote)(**options)(Worker).remote()  # ray's types know no options by name
+        self._worker = cast(Any, ray.remote)(**options)(Worker).remote()  # ray's types lack these options
         self._begin, self._end = self._worker.begin.remote(), self._worker.run.remote(*job)
         self._began: float | None = None
         self._exit_code: int | None = None
@@ -220,7 +218,7 @@ class RemoteArm:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the arm got a machine."""
+        """Seconds since the arm got a machine, or 0 while it waits."""
         return time.monotonic() - self._began if self._began is not None else 0.0
 
     def exit_code(self) -> int | None:
@@ -247,6 +245,6 @@ class RemoteArm:
 
 
 def reason(error: BaseException) -> str:
-    """Return one line of a Ray error; a worker's error follows its traceback."""
+    """Return the line of a Ray error that names the cause. For an error in a worker, it follows the traceback."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1 if isinstance(error, RayTaskError) else 0]

@@ -13,23 +13,19 @@ from asr_ablations.runs.reader import read_summary
 from asr_ablations.runs.status import DIVERGED, DONE, FAILED
 from asr_ablations.runs.wandb_run import sync_command
 from asr_ablations.sweep.arm import STOPPED, FrozenArm, State, freeze_arm
-from asr_ablations.sweep.live import LiveArms, label_arms
+from asr_ablations.sweep.live import LiveArms, label_arms, print_arms
 from asr_ablations.sweep.manifest import write_manifest
 from asr_ablations.sweep.preflight import ask_wandb, check_declarations, fingerprints, is_training
 from asr_ablations.sweep.runner import DetachedError, Places, Runner
 from asr_ablations.tools.checks import is_number, switch
 from asr_verdicts.errors import choices
 
-SHOW = "asr_ablations.sweep.live.print_arms"
-"""The function that prints the results of a sweep, unless hydra.launcher.show names another one."""
-
-
 WORST = 1.0
-"""The WER of a diverged run, as of empty transcripts."""
+"""The WER that a search uses for a diverged run. Empty transcripts would have this WER."""
 
 
 class ArmsFailedError(Exception):
-    """Some arms are not done. The end of each has been printed."""
+    """Some arms are not done. The reasons have been printed."""
 
     def __init__(self, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -37,21 +33,21 @@ class ArmsFailedError(Exception):
 
 
 def freeze(configs: Sequence[DictConfig], constant: Collection[str] | None = None) -> list[FrozenArm]:
-    """Check every arm and freeze its config against later edits. Raise UsageError for the first wrong arm.
+    """Check every config and return it as an arm that later edits do not change. Raise UsageError for a wrong config.
 
-    constant: overrides that all arms share.
+    constant: overrides that all arms share; None for a run outside a sweep.
     """
     for cfg in configs:
         check(cfg)
     check_declarations(configs)
     arms: list[FrozenArm] = []
     for cfg, fingerprint in zip(configs, fingerprints(configs), strict=True):
-        if cfg.get("force") or not is_training(cfg):  # a measurement is repeated each time
+        if cfg.get("force") or not is_training(cfg):  # a measurement is always repeated
             Run(cfg, fingerprint, constant).keep_previous()
             if "force" in cfg:
                 cfg.force = False
         record = Run(cfg, fingerprint, constant)
-        record.status()  # refuses a folder with other content
+        record.status()  # raises UsageError for a folder with another config
         arms.append(freeze_arm(record))
     return arms
 
@@ -65,18 +61,18 @@ def run(
     show: str | None,
     fail_fast: bool,
 ) -> list[State]:
-    """Write the manifest, run the arms, display them and report each result; return states in the order of `arms`.
+    """Write the manifest, run and display the arms, and print their results. Return the states in the order of `arms`.
 
-    Equal arms, which a search may propose, run once. Raise ArmsFailedError if a signal stopped the sweep, DetachedError
-    if its arms go on without it. metadata: how the sweep was started. timeout: minutes for each arm.
+    Equal arms, which a search may propose, run once. Raise ArmsFailedError if a signal stopped the sweep, and
+    DetachedError if its arms continue without it. metadata: how the sweep was started, for the manifest. timeout:
+    minutes after which an arm is killed; None for no limit. show: dotted name of a function that prints the results.
     """
     different = list({arm.id: arm for arm in arms}.values())
     if timeout is not None and not (is_number(timeout) and timeout > 0):
         raise choices("hydra.launcher.timeout", timeout, "minutes above 0, or null for no limit")
     switch("hydra.launcher.fail_fast", fail_fast)
     runner = Runner(different, places(different), timeout=timeout, fail_fast=fail_fast)
-    if different:
-        write_manifest(different[0].folder.parent, different, metadata)
+    write_manifest(different[0].folder.parent, different, metadata)
     ask_wandb(different)
     try:
         with LiveArms() as live:
@@ -84,7 +80,7 @@ def run(
     except DetachedError as detached:
         print(detached, flush=True)
         raise
-    get_method(show or SHOW)([arm.folder for arm in different])
+    (get_method(show) if show else print_arms)([arm.folder for arm in different])
     _print_wandb(different)
     report_unfinished(states)
     if runner.stop_signal is not None:
@@ -94,7 +90,7 @@ def run(
 
 
 def _print_wandb(arms: Sequence[FrozenArm]) -> None:
-    """Print the arms' address at W&B, and the command that sends offline arms."""
+    """Print the web address of the runs at W&B, and the command that uploads offline runs."""
     printed = "".join(arm.log.read_text(encoding="utf-8", errors="replace") for arm in arms if arm.log.exists())
     for address in sorted({*re.findall(r"^W&B +(https?://\S+)/runs/", printed, re.MULTILINE)}):
         print(f"W&B: {address} (group {arms[0].folder.parent.name})")
@@ -103,7 +99,7 @@ def _print_wandb(arms: Sequence[FrozenArm]) -> None:
 
 
 def objective(state: State) -> float:
-    """Return the best WER on the first validation set; WORST if the arm diverged, NaN for a measurement."""
+    """Return an arm's best WER on the first validation set, WORST if it diverged, or NaN for a measurement."""
     if state.status == DIVERGED:
         return WORST
     if state.status != DONE:
@@ -117,7 +113,7 @@ def objective(state: State) -> float:
 
 
 def report_unfinished(states: Sequence[State]) -> None:
-    """Print how many arms were skipped, and which arms diverged, failed or were stopped, with reasons and log files."""
+    """Print how many arms were skipped or stopped, and which arms diverged or failed, with reasons and log files."""
     names = label_arms([state.arm.overrides for state in states])
     if skipped := sum(state.skipped and state.status == DONE for state in states):
         print(f"{skipped} of {len(states)} arms were already done")

@@ -1,6 +1,6 @@
-"""Print the arms of a sweep: live (a table, or without a terminal a line per change), and at the end."""
+"""Show the arms of a sweep while they run (a table, or one line per change without a terminal), and at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -25,18 +25,18 @@ from asr_ablations.tools.files import typed
 from asr_verdicts.terminal import console
 
 
-def make_table(title: str, left: Sequence[str], *right: str) -> Table:
-    """Make an empty table. left, right: titles of the columns, by their alignment."""
+def make_table(title: str, columns: Sequence[str], left: Collection[str] = ("arm", "status")) -> Table:
+    """Make an empty table. columns: the titles. left: columns to align on the left; the others contain numbers."""
     table = Table(title=title, title_justify="left")
-    for column in (*left, *right):
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", overflow="fold")
     return table
 
 
 def print_arms(folders: Sequence[Path]) -> None:
-    """Print one line per run folder: the arm's status and error rates."""
+    """Print one line per run folder with the arm's status and error rates, then how to compare the arms."""
     terminal = console()
-    table = make_table("arms", ["arm", "status"], "validation WER %", "WER % of the test sets", "train s", "parameters")
+    table = make_table("arms", ["arm", "status", "validation WER %", "WER % of the test sets", "train s", "parameters"])
     rows = [_cells(folder) for folder in folders]
     for name, cells in zip(label_arms(list(map(read_words, folders))), rows, strict=True):
         table.add_row(name, *cells)
@@ -48,7 +48,7 @@ def print_arms(folders: Sequence[Path]) -> None:
 
 
 def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
-    """Label arms by their names in a list and by the overrides that not all share, or "default"."""
+    """Return a label for each arm: its name in a list and the overrides that not all arms share, or "default"."""
     shared = set.intersection(*map(set, overrides)) if len(overrides) > 1 else set()
     names = [name_in(words) for words in overrides]
     by_name: dict[str | None, set[str]] = {}
@@ -62,7 +62,7 @@ def label_arms(overrides: Sequence[Sequence[str]]) -> list[str]:
 
 
 def read_words(folder: Path) -> list[str]:
-    """Return the overrides of an arm; if it did not start, only its frozen config has them."""
+    """Return the overrides of an arm. If it did not start, they are read from its frozen config."""
     try:
         return read_overrides(folder)
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def read_words(folder: Path) -> list[str]:
 
 
 def _cells(folder: Path) -> list[str]:
-    """Return status, WER % of the first validation set and of the test sets, seconds of training, parameters."""
+    """Return the cells of a row: status, validation WER %, WER % of each test set, training seconds, parameters."""
     if reason := why_unfinished(folder):
         return [reason, "", "", "", ""]
     summary = read_summary(folder)
@@ -85,7 +85,7 @@ COLOURS = {DONE: "green", DIVERGED: "yellow", RUNNING: "cyan", FAILED: "red", ST
 
 
 class LiveArms(AbstractContextManager["LiveArms"]):
-    """Displays the arms' states as they change: a table in a terminal, elsewhere a line for each change."""
+    """Shows the states of the arms as they change: as a table in a terminal, otherwise as one line for each change."""
 
     def __init__(self) -> None:
         self.console = console(soft_wrap=True)
@@ -95,7 +95,7 @@ class LiveArms(AbstractContextManager["LiveArms"]):
 
     def __enter__(self) -> "LiveArms":
         if self.console.is_terminal:
-            # the table is made when it is drawn, twice a second, not at each poll of the processes
+            # the table is made only when it is drawn, twice a second, instead of at each poll of the processes
             self._live = Live(get_renderable=self._tabulate, console=self.console, refresh_per_second=2, transient=True)
             self._live.start()
         return self
@@ -108,6 +108,7 @@ class LiveArms(AbstractContextManager["LiveArms"]):
         return tabulate_states([ArmState(s.arm.folder, s.arm.overrides, s.status, s.reason) for s in self._states])
 
     def show(self, states: Sequence[State]) -> None:
+        """Show these states. The number and the order of the arms stay the same between calls."""
         self._states = states
         if self._live is not None:
             return
@@ -121,7 +122,7 @@ class LiveArms(AbstractContextManager["LiveArms"]):
 
 
 class ArmState(NamedTuple):
-    """The state of an arm, for a table. folder: the run folder. reason: why it has this status."""
+    """The state of an arm for a table. folder: the run folder. reason: why the arm has this status."""
 
     folder: Path
     overrides: Sequence[str]
@@ -130,8 +131,8 @@ class ArmState(NamedTuple):
 
 
 def tabulate_states(arms: Sequence[ArmState]) -> Table:
-    """Make a table of the arms' statuses, with the progress that their runs have recorded."""
-    table = make_table("arms", ["arm", "status"], "epoch", "train loss", "WER %", "time left")
+    """Make a table of the statuses of arms, with the progress that their runs have recorded."""
+    table = make_table("arms", ["arm", "status", "epoch", "train loss", "WER %", "time left"])
     for name, arm in zip(label_arms([arm.overrides for arm in arms]), arms, strict=True):
         word, *cells = _read_cells(arm)
         table.add_row(name, Text.assemble((word, COLOURS.get(arm.status, "dim")), f" {arm.reason}".rstrip()), *cells)
@@ -139,7 +140,7 @@ def tabulate_states(arms: Sequence[ArmState]) -> Table:
 
 
 def _read_cells(arm: ArmState) -> list[str]:
-    """Return a row's cells: status, epoch, training loss, WER % of the first validation set, time left (min:s)."""
+    """Return the cells of a row: status, epoch, training loss, validation WER %, time left (minutes:seconds)."""
     try:
         progress = read_progress(arm.folder)
     except (FileNotFoundError, UnreadableFileError):

@@ -1,4 +1,4 @@
-"""Write the manifest of a sweep: its launches, its arms, and its plan, if any."""
+"""Write the manifest of a sweep: its launches, its arms, its declaration, and its plan if it has one."""
 
 import logging
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from asr_verdicts.files import Json, write_json
 from asr_verdicts.plan import VerdictPlan
 
 ABLATION = "ablation"
-"""The key of the declaration, in a config and in the manifest."""
+"""The key of the declaration (question, factor, baseline and so on), in a config and in the manifest."""
 
 log = logging.getLogger(__name__)
 
 
 def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> None:
-    """Write the configs of the arms, and record them, this launch, and the newest declaration in the manifest.
+    """Write the configs of the arms, and record arms, this launch and the newest declaration in the manifest.
 
-    A sweeper that starts arms in portions calls this several times. Calls with equal `started` and `command` in
-    metadata are one launch; `search` means that earlier results decide the next arms.
+    A sweeper that launches several batches calls this for each. Calls whose metadata have equal `started` and `command`
+    count as one launch. `search` in metadata means that earlier results decide the next arms.
     """
     for arm in arms:
         arm.write()
@@ -46,22 +46,23 @@ def write_manifest(sweep: Path, arms: Sequence[FrozenArm], metadata: Json) -> No
 
 
 def _declared(cfg: DictConfig) -> object:
-    """Return the declaration in a config's sweep file, or None."""
+    """Return the declaration in a config as plain containers, or None if it has none."""
     declared = cfg.get(ABLATION)
     return OmegaConf.to_container(declared, resolve=True) if OmegaConf.is_config(declared) else declared
 
 
 def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
-    """Record the declaration of a launch, which may start no arm if the sweep's plan has ended. cfg: any arm's."""
+    """Record the declaration in an arm's config. A launch whose plan has ended would not record it otherwise."""
     if (declared := _declared(cfg)) is not None:
         with _lock(sweep):
             write_json(sweep / SWEEP, {**_read_manifest(sweep), ABLATION: declared})
 
 
 def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
-    """Write the plan into the manifest, or return the recorded one if it is the same (outputs may have moved).
+    """Write the plan to the manifest and return it. If the same plan is recorded already, return the recorded one.
 
-    Raise UsageError if runs have begun under another plan, because a plan must not change after results are known.
+    The overrides of its arms are updated, because `outputs` may have moved. Raise UsageError if runs have begun under
+    another plan, because a plan must not change after results are seen.
     """
     with _lock(sweep):
         frozen = read_plan(sweep)
@@ -78,7 +79,7 @@ def freeze_plan(sweep: Path, plan: VerdictPlan) -> VerdictPlan:
 
 
 def _read_manifest(sweep: Path) -> Json:
-    """Read the manifest; empty if there is none. Put a damaged one aside."""
+    """Return the manifest, or {} if it is missing. A damaged manifest is renamed, with a warning."""
     try:
         return read_sweep(sweep) if (sweep / SWEEP).exists() else {}
     except UnreadableFileError as error:
@@ -87,6 +88,6 @@ def _read_manifest(sweep: Path) -> Json:
 
 
 def _lock(sweep: Path) -> AbstractContextManager[None]:
-    """Keep other launches from writing the manifest within the context."""
+    """Return a context in which other launches cannot write the manifest."""
     (sweep / LEASES).mkdir(parents=True, exist_ok=True)
     return one_at_a_time(sweep / LEASES / f"{SWEEP}.lock", f"{sweep}: waits for another launch")

@@ -1,4 +1,4 @@
-"""Estimate the cost of a sweep on this machine from a few measured steps of every arm, without training."""
+"""Estimate the cost of a sweep from a few measured steps of every arm on this machine, without training it."""
 
 import math
 from collections.abc import Sequence
@@ -14,8 +14,7 @@ from rich.progress import track
 
 from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.dataset import SpeechLoader
+from asr_ablations.data.datamodule import SpeechData, SpeechLoader
 from asr_ablations.experiment.run import set_up
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.sweep.arm import FrozenArm
@@ -30,7 +29,11 @@ from asr_verdicts.terminal import console
 
 
 class Cost(NamedTuple):
-    """An estimate for one arm: optimizer steps, hours of speech, total seconds, bytes of memory and of disk."""
+    """Estimated cost of one arm.
+
+    steps: optimizer steps. speech: hours of audio trained on. seconds: duration of the run. gpus: number of GPUs.
+    memory: bytes of GPU memory, or of main memory without a GPU. disk: bytes of checkpoints.
+    """
 
     steps: int
     speech: float
@@ -45,20 +48,20 @@ class Cost(NamedTuple):
 
 
 RESERVE = 0.5
-"""Share of the measured time that a time limit adds, because machines differ and may be shared."""
+"""Fraction of the estimated time that is added to a time limit, because machines differ and may be shared."""
 START = 120
-"""Seconds until an arm trains: for imports and data."""
+"""Seconds that are added to a time limit for imports and for loading data."""
 FEWER_EPOCHS = (
     "fewer epochs cost less and decide less: of 7 verdicts after a third of the epochs, 4 were the same after all "
     "epochs, on the built-in corpus (docs/short_runs.md)"
 )
-"""The result of the records short_runs_at_2 and short_runs."""
+"""A note under the plan, with the result of the records short_runs_at_2 and short_runs in sweeps/records."""
 STEPS = 5
-"""Batches to time, evenly spread over the durations of the training set, after one warm-up batch."""
+"""Number of timed batches, evenly spread from the shortest to the longest, after one warm-up batch."""
 
 
 def measure(request: tuple[DictConfig, int]) -> Cost:
-    """Measure the arm of a config with a number of threads. Needs a new process, because it reports its peak memory."""
+    """Measure the cost of a config with a number of threads. Needs a new process, because it reads the peak memory."""
     cfg, threads = request
     cfg.threads = cfg.threads or threads
     silence_lightning()
@@ -69,7 +72,7 @@ def measure(request: tuple[DictConfig, int]) -> Cost:
     validation = sum(sets[name] for name in data.corpus.validation)
     test = sum(sets[name] for name in data.corpus.test)
     recognised = cfg.max_epochs * validation + validation + test
-    together = ranks(cfg)  # they share the work of every step; their communication is assumed to be free
+    together = ranks(cfg)  # ranks share the work of every step; their communication is assumed to take no time
     seconds = cfg.max_epochs * sets["train"] * train / together + recognised * recognition
     gpus = together * int(next(task.model.parameters()).is_cuda)
     batches = -(-len(data.train_dataloader()) // together)
@@ -80,7 +83,7 @@ def measure(request: tuple[DictConfig, int]) -> Cost:
 
 
 class StepClock(pl.Callback):
-    """Measures the time of all training steps but the first, and their audio, both in seconds."""
+    """Measures the seconds that all training steps but the first take, and the seconds of audio in their batches."""
 
     def __init__(self) -> None:
         self.seconds = self.audio = 0.0
@@ -101,7 +104,7 @@ class StepClock(pl.Callback):
 
 
 def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[float, int]:
-    """Return training seconds per second of audio, and a checkpoint's bytes, from real steps of Lightning's loop."""
+    """Return training seconds per second of audio, and the bytes of a checkpoint, measured in Lightning's loop."""
     durations, order = data.sets["train"].durations, data.train_dataloader().batch_sampler
     assert order is not None
     by_length = sorted(order, key=lambda batch: max(durations[i] for i in batch))
@@ -118,10 +121,10 @@ def _time_training(cfg: DictConfig, task: CTCTask, data: SpeechData) -> tuple[fl
 
 
 def _time_recognition(task: CTCTask, data: SpeechData) -> float:
-    """Return seconds of recognition per second of audio, from the first validation set's longest utterances."""
+    """Return seconds of recognition per second of audio, measured on the longest utterances of a validation set."""
     batch = next(iter(data.evaluation_dataloader(data.corpus.validation[0])))
     task.eval()
-    for _ in range(2):  # the first one warms up
+    for _ in range(2):  # the first round is a warm-up
         started = device_clock(task.device)
         with torch.inference_mode():
             task.decoder(*task(batch.to(task.device)))
@@ -130,12 +133,13 @@ def _time_recognition(task: CTCTask, data: SpeechData) -> float:
 
 
 def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
-    """Print the cost of each arm without a result, and the total, for `jobs` arms of `threads` threads at a time."""
+    """Print the cost of each arm that lacks a result, with `threads` threads, and the total for `jobs` at a time."""
     fates = [fate_of(arm.folder).state for arm in arms]
     to_run = [arm for arm, state in zip(arms, fates, strict=True) if state not in RESULTS]
     costs = dict(zip([arm.id for arm in to_run], measure_arms(to_run, threads), strict=True))
     terminal = console()
-    table = make_table("plan: nothing was trained", ["arm"], "steps", "time", "GPU hours", "memory GiB", "disk MiB")
+    columns = ["arm", "steps", "time", "GPU hours", "memory GiB", "disk MiB"]
+    table = make_table("plan: nothing was trained", columns)
     for name, arm, state in zip(label_arms([arm.overrides for arm in arms]), arms, fates, strict=True):
         if state in RESULTS:
             table.add_row(name, state)
@@ -154,19 +158,19 @@ def show_plan(arms: Sequence[FrozenArm], jobs: int, threads: int) -> None:
 
 
 def estimate_minutes(arms: Sequence[FrozenArm], threads: int) -> int:
-    """Return an upper bound in minutes for the slowest arm, from a few measured steps, plus RESERVE and START."""
-    one_of_each = {arm.kind: arm for arm in arms}.values()  # seeds take as long
+    """Return an upper bound in minutes for the slowest arm: its estimated time, plus RESERVE and START."""
+    one_of_each = {arm.kind: arm for arm in arms}.values()  # runs that differ only in the seed take equally long
     seconds = max(cost.seconds for cost in measure_arms([*one_of_each], threads))
     return math.ceil((seconds * (1 + RESERVE) + START) / 60)
 
 
 def measure_arms(arms: Sequence[FrozenArm], threads: int) -> list[Cost]:
-    """Measure the cost of each arm from a few steps with `threads` threads, one arm after the other."""
+    """Measure the cost of each arm in a few steps, one arm after the other. threads: number of threads."""
     return [in_subprocess(measure, (arm.cfg, threads)) for arm in track(arms, description="measuring", transient=True)]
 
 
 def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
-    """Sum the costs of all arms that are still to run, in one line."""
+    """Return a line with the total cost of the arms that have no result yet. arms: number of arms in the sweep."""
     seconds, side_by_side = sum(cost.seconds for cost in costs), max(1, min(jobs, len(costs)))
     return (
         f"to run: {len(costs)} of {arms} arms, {_clock(seconds)} in total, {_clock(seconds / side_by_side)} with "
@@ -177,7 +181,7 @@ def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
 
 
 def memory_warning(costs: Sequence[Cost], jobs: int, free: int | None) -> str | None:
-    """Return a warning if concurrent arms on a CPU need more than the free bytes of memory, else None."""
+    """Return a warning if `jobs` arms on a CPU at a time may need more than `free` bytes of memory, else None."""
     together = [*accumulate(sorted((cost.memory for cost in costs if not cost.gpus), reverse=True)[:jobs])]
     if free is None or not together or together[-1] <= free:
         return None

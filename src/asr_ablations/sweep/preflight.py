@@ -1,4 +1,4 @@
-"""Check all arms of a sweep, and print how they differ, before the first starts: a mistake seen later costs runs."""
+"""Check all arms of a sweep and print how they differ before the first one starts. A later error would cost runs."""
 
 import json
 import math
@@ -38,17 +38,17 @@ from asr_verdicts.metrics import find_metric
 
 
 def refuse_plan_of_runs(configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError for until=verdict, or a list of arms, in one run or with another sweeper."""
+    """Raise UsageError for until=verdict or a list of arms in a single run, or with a sweeper that ignores them."""
     for cfg in configs:
         check_arm_of_list(cfg)
-    if configs and configs[0].get("until") is not None:
+    if configs[0].get("until") is not None:
         raise UsageError(
             "until=verdict adds runs to the arms of a sweep: expected -m, several arms, and no other hydra/sweeper"
         )
 
 
 def check_declarations(configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError for a question that `compare` would not understand, and for an unknown mode of W&B."""
+    """Raise UsageError for a declaration that `compare` would refuse, and for an unknown mode of W&B."""
     refuse_mode(configs)
     contents = [plain(cfg) for cfg in configs if cfg.get("ablation") is not None]
     keys = [key for content in contents for key in (*content, *flatten(content))]
@@ -63,49 +63,45 @@ def check_declarations(configs: Sequence[DictConfig]) -> None:
         for target in declared.targets:
             if not 0 < target <= (1 if metric.is_rate else math.inf):
                 raise choices("ablation.targets", f"{target:g}", "rates as fractions: 0.2 is 20 %")
-        if declared.set is not None and data:  # arms that only decode have no corpus
-            corpus: Corpus = build(OmegaConf.create({"data": data}).data)  # the config of a manifest has paths
+        if declared.set is not None and data:  # arms that only decode lack a corpus
+            # built because the config of data=manifest has paths instead of the names of its sets
+            corpus: Corpus = build(OmegaConf.create({"data": data}).data)
             if declared.set not in (sets := [*corpus.test, *corpus.validation]):
                 raise choices("ablation.set", declared.set, sets)
 
 
 def fingerprints(configs: Sequence[DictConfig]) -> list[str]:
-    """Return the fingerprint of each arm's data. Raise UsageError that names the arm and its mistake.
+    """Check each arm, and return the fingerprint of its data. Raise UsageError with the overrides of a wrong arm.
 
-    Corpora are generated here. If all arms have results, nothing is built, because they were checked before they ran.
+    Generates missing corpora. If all arms have results, nothing is built, because they were checked before they ran.
     """
     if all(map(is_training, configs)) and (runs := find_finished_runs(configs)) is not None:
         return [run.fingerprint for run in runs]
-    results = in_subprocess(check_arms, [OmegaConf.to_yaml(cfg) for cfg in configs])
-    for cfg, result in zip(configs, results, strict=True):
-        if isinstance(result, UsageError):
-            raise UsageError(f"arm {' '.join(cfg.overrides) or 'default'}: {result}")
-    return [str(result) for result in results]
+    return in_subprocess(check_arms, configs)
 
 
 def ask_wandb(arms: Sequence[FrozenArm]) -> None:
-    """Ask W&B's server once for all arms that log there; if it does not answer, they log offline."""
+    """Check once whether W&B's server answers. If not, all arms that log to W&B log offline."""
     logging = any(LOGGER in str(arm.cfg) for arm in arms if fate_of(arm.folder).state not in RESULTS)
     if logging and mode() not in WITHOUT_SERVER and (silence := in_subprocess(why_silent, PATIENCE_FIRST)) is not None:
         go_offline(silence, "the arms log offline")
 
 
-def check_arms(texts: Sequence[str]) -> list[str | UsageError]:
-    """Return the fingerprint of each arm's data, or the arm's error. Runs in a subprocess. texts: configs as YAML."""
+def check_arms(configs: Sequence[DictConfig]) -> list[str]:
+    """Do the work of `fingerprints` in a subprocess, which imports torch."""
     by_data: dict[str, str] = {}
-    results: list[str | UsageError] = []
-    for text in texts:
+    results: list[str] = []
+    for cfg in configs:
         try:
-            results.append(_check(cast(DictConfig, OmegaConf.create(text)), by_data))
-        except UsageError as error:
-            results.append(error)
-        except (MemoryError, RuntimeError) as error:
-            results.append(UsageError(reason(error)))
+            results.append(_check(cfg, by_data))
+        except (UsageError, MemoryError, RuntimeError) as error:
+            why = error if isinstance(error, UsageError) else reason(error)
+            raise UsageError(f"arm {' '.join(cfg.overrides) or 'default'}: {why}") from error
     return results
 
 
 def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
-    """Build an arm's model and return its data's fingerprint. by_data: fingerprints of earlier arms, by data config."""
+    """Build an arm's model. Return the fingerprint of its data, or "" for a measurement. by_data: earlier results."""
     from asr_ablations.experiment.run import set_up
     from asr_ablations.training.assembly import assemble, check_nodes
 
@@ -114,24 +110,24 @@ def _check(cfg: DictConfig, by_data: dict[str, str]) -> str:
     key = json.dumps(OmegaConf.to_container(cfg.data), sort_keys=True)
     try:
         if key in by_data:
-            check_nodes(cfg.nodes)  # the arm's machine may be another one: its GPUs are checked when it gets a place
+            check_nodes(cfg.nodes)  # GPUs are checked when the arm gets a place, because it may run on another machine
             assemble(cfg, build(cfg.data))
         else:
             by_data[key] = set_up(cfg).data.fingerprint
     except (MemoryError, RuntimeError):
-        # the model is too large for this machine, or broken: the arm reports it in its log when it runs
+        # if the model is too large for this machine, or broken, the arm reports it in its log when it runs
         if key not in by_data:
             by_data[key] = compute_fingerprint(cfg)
     return by_data[key]
 
 
 def is_training(cfg: DictConfig) -> bool:
-    """Return whether the arm trains a model; if not, it is a measurement."""
+    """Return whether the arm trains a model. Otherwise it is a measurement, such as a benchmark."""
     return "max_epochs" in cfg and "benchmark" not in cfg
 
 
 def print_differences(configs: Sequence[DictConfig]) -> None:
-    """Print the keys in which each arm differs from the baseline, or a warning if no arm is the baseline."""
+    """Print the keys in which each arm differs from the baseline, or a warning if none of the arms is the baseline."""
     try:
         lines = [*_warn_of_confounds(configs), *format_differences(find_differences(configs))]
     except UsageError as error:
@@ -140,7 +136,7 @@ def print_differences(configs: Sequence[DictConfig]) -> None:
 
 
 def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
-    """Warn if the arms differ in more than the declared factor, which `compare` refuses."""
+    """Return a warning if the arms differ in more than the declared factor, because `compare` refuses that."""
     runs = [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]
     factor = declaration(runs).factor
     if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing(runs))):
@@ -150,13 +146,16 @@ def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
 
 
 def format_differences(differences: Sequence[ArmDifference]) -> list[str]:
-    """Format the differences as lines, with proposals of another baseline."""
+    """Return the differences as lines of text, followed by warnings that propose another baseline."""
     proposals = [difference.proposal for difference in differences if difference.proposal]
     return [*(difference.text for difference in differences), *(f"warning: {proposal}" for proposal in proposals)]
 
 
 def find_differences(configs: Sequence[DictConfig]) -> list[ArmDifference]:
-    """Find how all arms differ, if one factor explains it. Raise UsageError if no arm is the declared baseline."""
+    """Return how each arm differs from the baseline; an empty list if no single factor explains the differences.
+
+    Raise UsageError if none of the arms is the declared baseline.
+    """
     runs = [ComposedRun(config, config.get("overrides") or []) for config in map(plain, configs)]
     declared, differ, listed = declaration(runs), differing(runs), runs[0].config.get(LIST)
     try:
@@ -173,7 +172,7 @@ def find_differences(configs: Sequence[DictConfig]) -> list[ArmDifference]:
 
 @dataclass(frozen=True)
 class ComposedRun:
-    """A run that has not begun. config: resolved. overrides: the words that name its arm."""
+    """A run that has not started. config: the resolved config. overrides: the overrides that name its arm."""
 
     config: Config
     overrides: list[str]

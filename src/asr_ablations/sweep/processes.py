@@ -1,4 +1,4 @@
-"""Fork processes from a server that has imported all heavy modules."""
+"""Fork processes from a server process that has imported all heavy modules."""
 
 import multiprocessing
 import os
@@ -16,37 +16,37 @@ from asr_ablations.tools.signals import STOPPING, held_back
 from asr_verdicts.terminal import waiting
 
 PRELOAD = [
-    "asr_ablations.commands",  # first: it keeps unused packages out of the others
+    "asr_ablations.commands",  # first, because it keeps the other modules from importing unused packages
     "torch",
     "torchaudio",
     "pytorch_lightning",
     "torchmetrics.text",
     "wandb",
-    "wandb.sdk.launch.inputs.internal",  # every wandb.init imports it: 0.8 s
+    "wandb.sdk.launch.inputs.internal",  # every wandb.init imports it, which takes 0.8 s
     "asr_ablations.experiment.run",
     "asr_ablations.components.data.synthetic",
     "asr_ablations.components.model.ds2",
     "asr_ablations.components.logger.wandb",
     "scipy.special",
 ]
-"""Modules that are imported once per sweep. None may touch CUDA, because processes forked later could not use it."""
+"""Modules that are imported once per sweep. None may open CUDA, because processes forked later could not use it."""
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
 def context() -> ForkServerContext:
-    """Return multiprocessing's context with a server process that has imported PRELOAD."""
+    """Return a multiprocessing context whose processes are forked from a server that has imported PRELOAD."""
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(PRELOAD)
-    # the server imports before anything sets its path
+    # the server imports these modules before anything else could set its path
     os.environ["PYTHONPATH"] = child_environment()["PYTHONPATH"]
     return server
 
 
 def start_process(process: BaseProcess) -> None:
-    """Start a process, and first its server if there is none."""
-    resource_tracker.ensure_running()  # the server would start it, and unblock the signals
+    """Start a process, and before it the server if none runs. Raise MemoryError if the server has ended."""
+    resource_tracker.ensure_running()  # otherwise the server would start it, which unblocks the signals
     try:
         with held_back():
             process.start()
@@ -58,7 +58,7 @@ _has_server = False
 
 
 def in_subprocess(function: Callable[[Argument], Result], argument: Argument) -> Result:
-    """Call `function(argument)` in a new process with our standard output. Raise RuntimeError if the process dies."""
+    """Return `function(argument)`, called in a new process. Raise its error, or RuntimeError if the process dies."""
     global _has_server
     ours, theirs = multiprocessing.Pipe()
     process = context().Process(target=_send_result, args=(function, argument, theirs, announce_launcher()))
@@ -80,11 +80,11 @@ def in_subprocess(function: Callable[[Argument], Result], argument: Argument) ->
 def _send_result(
     function: Callable[[Argument], object], argument: Argument, connection: Connection, launcher: str
 ) -> None:
-    """Send the result from the new process; print nothing if the launcher no longer waits, for example after Ctrl-C."""
+    """Send the result to the launcher, but print nothing if it no longer waits, for example after Ctrl-C."""
     os.environ[LAUNCHER] = launcher
     follow_launcher()
     with suppress(BrokenPipeError, KeyboardInterrupt):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # its server holds these back
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # its server blocks these signals
         try:
             connection.send(function(argument))
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Run the arms of a sweep side by side. An arm that fails, hangs or dies does not affect the others."""
+"""Run the arms of a sweep in parallel. An arm that fails, hangs or dies does not affect the others."""
 
 import signal
 import time
@@ -16,12 +16,14 @@ from asr_ablations.tools.signals import stopping_signals
 POLL = 0.1
 """Seconds between two polls of the processes."""
 RETRY = 5.0
-"""Seconds until an arm that another launcher is running is tried again."""
+"""Seconds between two attempts to start an arm that another launcher is running."""
 
 
 class Process(Protocol):
-    """A started arm. begun: false while it waits for its machine. seconds: time since it has begun. failure: why it
-    ended, if no exit code explains it. place: "" for here.
+    """A started arm.
+
+    begun: whether it runs; false while it waits for a machine. seconds: time since it began to run. failure: reason for
+    its end if the exit code does not explain it. place: where it runs or waits; "" for this machine.
     """
 
     @property
@@ -34,27 +36,27 @@ class Process(Protocol):
     def place(self) -> str: ...
 
     def exit_code(self) -> int | None:
-        """Return None while it runs."""
+        """Return the exit code, or None while the process runs."""
 
     def stop(self) -> None:
         """Ask the process to write its checkpoint and end."""
 
     def kill(self) -> None:
-        """End the process, its children and any leftovers now."""
+        """End the process and all other processes in its session now."""
 
 
 class Places(ABC):
-    """Gives places to arms. detach: whether the command ends when each arm has its place."""
+    """Provides places where arms run. detach: whether the command ends once every arm has a place."""
 
     detach = False
 
     @abstractmethod
     def start(self, arm: FrozenArm) -> Process | None:
-        """Start an arm; None if it has to wait."""
+        """Start an arm, or return None if it has to wait for a place."""
 
     @abstractmethod
     def free(self, arm: FrozenArm) -> None:
-        """Take back the place of an arm that has ended."""
+        """Free the place of an arm that has ended."""
 
     def left(self) -> str | None:
         """Return a message if the arms continue after the command ends; None if they end with it."""
@@ -70,10 +72,10 @@ class DetachedError(Exception):
 
 
 class Runner:
-    """Gives places to arms in order, so that a sweep that is stopped early has whole seeds.
+    """Starts the arms in order, so that all arms have the same seeds if the sweep is stopped early.
 
-    An arm that waits for several GPUs is not overtaken, because it might wait for ever. timeout: minutes that an arm
-    may take.
+    An arm that waits for several GPUs is not overtaken, because it might wait for ever. timeout: minutes after which an
+    arm is killed; None for no limit. fail_fast: whether all arms are stopped when one fails.
     """
 
     def __init__(self, arms: Sequence[FrozenArm], places: Places, *, timeout: float | None, fail_fast: bool) -> None:
@@ -85,7 +87,7 @@ class Runner:
         self._stopping_since: float | None = None
 
     def run(self, show: Callable[[Sequence[State]], None]) -> list[State]:
-        """Run all arms to their end; `show` gets the states after each poll. Raise DetachedError if arms continue."""
+        """Run all arms and return their states. `show` gets the states after each poll. May raise DetachedError."""
         previous_handlers = self._handle_signals()
         try:
             for state in self.states:
@@ -120,7 +122,7 @@ class Runner:
             self._running[index] = process
 
     def _still_elsewhere(self, state: State) -> bool:
-        """Return whether another launcher still runs the arm, or has finished it. Asked every RETRY seconds."""
+        """Return whether another launcher still runs the arm, or has finished it. Checks this every RETRY seconds."""
         if time.monotonic() < state.not_before:
             return True
         _skip_if_ended(state)
@@ -136,21 +138,21 @@ class Runner:
             self._kill_all()
 
     def _collect(self) -> None:
-        """Record which processes have begun, and which have ended."""
+        """Update the states of arms that have begun or ended."""
         for index, process in list(self._running.items()):
             state = self.states[index]
             state.status, state.reason = RUNNING if process.begun else QUEUED, process.place
             exit_code = process.exit_code()
             if exit_code is None:
                 continue
-            process.kill()  # also ends processes left in its session
+            process.kill()  # also ends other processes in its session
             del self._running[index]
             self.places.free(state.arm)
             state.finish(exit_code, self._kill_reasons.get(index, process.failure))
             if state.status == ELSEWHERE:
                 state.not_before = time.monotonic() + RETRY
                 if self._stopping_since is not None:
-                    state.status = STOPPED  # not tried again
+                    state.status = STOPPED  # the sweep does not try it again
             elif state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
@@ -174,7 +176,7 @@ class Runner:
             process.kill()
 
     def _handle_signals(self) -> dict[int, Any]:
-        """Let a signal stop the arms in order, and a second one end this process. Return the previous handlers."""
+        """Let the first signal stop the arms, and a second one end this process. Return the previous handlers."""
 
         def receive(number: int, frame: FrameType | None) -> None:
             if self.stop_signal is not None:
@@ -185,7 +187,7 @@ class Runner:
 
 
 def _skip_if_ended(state: State) -> None:
-    """Take over an existing result. Divergence is a result, because the same content would diverge again."""
+    """Skip an arm that has a result. Divergence is a result, because the same config would diverge again."""
     earlier = fate_of(state.arm.folder)
     if earlier.state in RESULTS:
         state.skipped = state.status == WAITING

@@ -1,4 +1,4 @@
-"""Search with Optuna: a sampler proposes some runs at a time, and their results decide its next proposals."""
+"""Search with Optuna: a sampler proposes a few runs at a time, and their results guide the next proposals."""
 
 import math
 import warnings
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     import optuna
 
 BEST = "best.yaml"
-"""File in the sweep's folder: the best run so far."""
+"""File in the folder of the sweep that describes the best run so far."""
 Launch = Callable[[Sequence[Sequence[str]], int], Sequence[JobReturn]]
-"""Runs overrides side by side; the second argument is the number of the first run."""
+"""Function that runs each list of overrides, in parallel. The second argument is the number of the first run."""
 
 
 class Space(NamedTuple):
-    """A search space. drawn: distributions by the key of an override. fixed: the other overrides."""
+    """A search space. drawn: distribution of each key whose values are sampled. fixed: the other overrides."""
 
     drawn: "dict[str, optuna.distributions.BaseDistribution]"
     fixed: list[str]
 
 
 def import_optuna() -> Any:
-    """Import optuna, silenced. Raise UsageError if it is not installed."""
+    """Import optuna without its warnings and log messages. Raise UsageError if it is not installed."""
     require("search", "a search", "optuna")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about future versions of other packages
+        warnings.simplefilter("ignore")  # they concern future versions of other packages
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
@@ -49,7 +49,7 @@ def build_sampler(kind: str, **options: Any) -> "optuna.samplers.BaseSampler":
         raise choices("hydra.sweeper.sampler.kind", kind, names)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about options that Optuna calls experimental
+            warnings.simplefilter("ignore")  # they concern options that Optuna calls experimental
             made: optuna.samplers.BaseSampler = getattr(samplers, kind)(**options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"hydra.sweeper.sampler: {kind}: {error}") from error
@@ -57,7 +57,7 @@ def build_sampler(kind: str, **options: Any) -> "optuna.samplers.BaseSampler":
 
 
 def build_space(overrides: Sequence[Override]) -> Space:
-    """Build the search space of overrides. Raise UsageError if nothing varies, or for wrong bounds."""
+    """Build a search space from overrides. Raise UsageError if none of them varies, or for wrong bounds."""
     drawn, fixed = {}, []
     for override in overrides:
         if override.is_sweep_override():
@@ -91,9 +91,10 @@ def _distribution(override: Override) -> "optuna.distributions.BaseDistribution"
 def search(
     space: Space, draw: "optuna.samplers.BaseSampler", launch: Launch, *, trials: int, at_once: int, maximise: bool
 ) -> list[Any]:
-    """Run a search and return its trials. The same seed proposes the same runs, so the same command continues.
+    """Run a search and return its trials. The same seed proposes the same runs, so the same command continues a search.
 
-    An error of a run ends the search, because the next proposals depend on its result.
+    draw: the sampler. at_once: number of runs proposed together. A run that fails ends the search, because the next
+    proposals depend on its result.
     """
     whole("hydra.sweeper.n_trials", trials, 1)
     whole("hydra.sweeper.n_jobs", at_once, 1)
@@ -116,7 +117,7 @@ def _text(value: object) -> str:
 
 
 def _keep_best(study: "optuna.Study", results: Sequence[JobReturn], trials: int) -> None:
-    """Print the best run so far, and write it into the sweep's folder."""
+    """Print the best run so far, and write it to BEST in the folder of the sweep."""
     best, done = study.best_trial, len(study.trials)
     chosen = {key: _text(value) for key, value in best.params.items()}
     overrides = " ".join(f"{key}={text}" for key, text in chosen.items())

@@ -1,10 +1,11 @@
-"""Run arms on Slurm as tasks of job arrays, which outlive the command, with sbatch, squeue, scontrol and scancel only.
+"""Run arms on Slurm as tasks of job arrays, which continue after the command ends.
 
-The machines share the folders of the checkout, the data and the runs. A run's folder records the number of its task, so
-that the same command finds the tasks that it queued. A task gets SIGUSR1 before its time limit, writes a checkpoint and
-is queued again. Slurm queues preempted tasks again.
+The machines share the folders of the checkout, the data and the runs. The folder of a run records the number of its
+task, so that the same command finds the tasks that it queued. A task gets SIGUSR1 before its time limit, writes a
+checkpoint and is queued again. Slurm itself queues preempted tasks again.
 
-The library submitit gets job states only from sacct, which fails if Slurm has no accounting database.
+This module calls only sbatch, squeue, scontrol, scancel and sinfo. The library submitit would read job states from
+sacct, which fails if Slurm lacks an accounting database.
 """
 
 import math
@@ -27,17 +28,17 @@ from asr_ablations.tools.machine import visible_gpus
 from asr_verdicts.errors import UsageError, choices
 
 TASK = "slurm_task"
-"""File in a run's folder with the number of its task, such as 17_3."""
+"""File in the folder of a run with the number of its task, such as 17_3."""
 OUTPUT = ".slurm"
-"""Folder in the sweep's folder with Slurm's output of each task."""
+"""Subfolder of the sweep's folder with Slurm's own output for each task."""
 SECONDS = 2.0
-"""Seconds between two queries of the queue, for all jobs together, because a controller serves many users."""
+"""Seconds between two calls of squeue, one for all jobs together, because the controller serves many users."""
 ANSWER = 60
-"""Seconds that a Slurm command may take."""
+"""Seconds after which a Slurm command counts as failed."""
 BEFORE_THE_LIMIT = int(GRACE) + 60
-"""Seconds before its time limit at which a job gets its signal; Slurm checks limits once a minute."""
+"""Seconds between the signal to a job and its time limit. Slurm checks time limits once a minute."""
 PLAN = "plan"
-"""The value of `minutes` that computes the time limit from measured steps."""
+"""The value of `minutes` that estimates the time limit from measured steps."""
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 GOES_ON = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
 SCRIPT = """\
@@ -58,12 +59,15 @@ done
 [ -n "$again" ] && [ "$code" -ne 0 ] && scontrol requeue "$SLURM_JOB_ID" && sleep {grace}
 exit "$code"
 """
-"""The job script. The arm runs in the background, because bash handles signals only while it waits."""
+"""The job script. It runs the arm in the background, because bash handles a signal only while it executes `wait`."""
 
 
 class Slurm(Places):
-    """Places on Slurm. jobs: most tasks of an array at a time. cpus: CPUs of each rank. minutes: time limit, or `plan`
-    to measure it. options: sbatch's, by name. sbatch: further options as typed. detach: whether to leave at once.
+    """Places on Slurm.
+
+    jobs: maximum number of tasks of an array that run at a time. cpus: CPUs of each rank. minutes: time limit of a job,
+    `plan` to estimate it, or None for the partition's limit. options: options of sbatch by name. sbatch: further
+    options as typed. detach: whether the command ends once all arms are queued.
     """
 
     def __init__(
@@ -94,7 +98,7 @@ class Slurm(Places):
         self._looked = -math.inf
 
     def start(self, arm: FrozenArm) -> "SlurmArm":
-        """Take over an arm's waiting or running task, or queue the arm with others that need the same resources."""
+        """Attach to an arm's task if it waits or runs. Otherwise queue the arm, with others of the same resources."""
         self._to_start.pop(arm.id, None)
         if (task := self._find_task(arm)) is None:
             alike = [
@@ -112,7 +116,7 @@ class Slurm(Places):
         del self._running[arm.id]
 
     def left(self) -> str:
-        """Return the message if the command ends before its jobs."""
+        """Return the message to print if the command ends before its jobs."""
         arrays = list(dict.fromkeys(arm.job.partition("_")[0] for arm in self._running.values()))
         return (
             f"left with Slurm: {len(self._running)} jobs; the same command attaches again\n"
@@ -120,7 +124,7 @@ class Slurm(Places):
         )
 
     def _find_task(self, arm: FrozenArm) -> str | None:
-        """Return an arm's task if it waits or runs, else None."""
+        """Return the number of an arm's task, or None if the arm has no task that waits or runs."""
         try:
             task = (arm.folder / TASK).read_text()
         except FileNotFoundError:
@@ -128,7 +132,7 @@ class Slurm(Places):
         return task if self.look_up(task)[0] in (*WAITS, *GOES_ON) else None
 
     def look_up(self, task: str) -> tuple[str, str]:
-        """Return a task's state, and the reason why it waits, in Slurm's words; from the last answer if Slurm fails."""
+        """Return a task's state and why it waits, in Slurm's terms. If squeue fails, use its previous output."""
         if time.monotonic() - self._looked > SECONDS:
             words = ("--array", f"--user={getuser()}", "--states=all", "--noheader", "--format=%F_%K|%T|%r")
             listed = _slurm("squeue", *words)
@@ -139,9 +143,9 @@ class Slurm(Places):
         return self._queue.get(task, ("", ""))
 
     def _submit(self, arms: Sequence[FrozenArm]) -> str:
-        """Queue arms that need the same resources as the first; return the first one's task."""
+        """Queue arms that need the same resources as the first one, and return the task of the first arm."""
         gpus = self._gpus(arms[0])
-        minutes = self._limit(arms, gpus)  # may raise UsageError, so nothing is written before
+        minutes = self._limit(arms, gpus)  # nothing is written before this, because it may raise UsageError
         sweep = arms[0].folder.parent.absolute()
         (sweep / OUTPUT).mkdir(parents=True, exist_ok=True)
         cases = []
@@ -181,7 +185,7 @@ class Slurm(Places):
         return f"{array}_0"
 
     def _limit(self, arms: Sequence[FrozenArm], gpus: int) -> int | None:
-        """Return the time limit in minutes, or None for the partition's. Raise UsageError if it cannot be measured."""
+        """Return the limit in minutes; None for the partition's. Raise UsageError if no GPU is here to estimate it."""
         if not isinstance(self.minutes, str):
             return None if self.minutes is None else max(1, round(self.minutes))
         if gpus and not visible_gpus():
@@ -196,7 +200,7 @@ class Slurm(Places):
         return limit
 
     def _gpus(self, arm: FrozenArm) -> int:
-        """Return the number of GPUs to request: by default one per rank if the partition has any."""
+        """Return the number of GPUs to request for an arm. The default is one per rank if the partition has any."""
         if arm.gpus is not None:
             return arm.gpus
         partition = [f"--partition={self.options['partition']}"] if "partition" in self.options else []
@@ -204,9 +208,9 @@ class Slurm(Places):
 
 
 class SlurmArm:
-    """An arm's job."""
+    """An arm on Slurm. job: number of its task."""
 
-    seconds = 0.0
+    seconds = 0.0  # the launcher has no timeout on Slurm
     failure: str | None = None
 
     def __init__(self, places: Slurm, arm: FrozenArm, job: str) -> None:
@@ -219,7 +223,7 @@ class SlurmArm:
 
     @property
     def place(self) -> str:
-        """The job's number, and the reason if it waits."""
+        """The number of the task, with Slurm's reason while it waits."""
         state, reason = self.places.look_up(self.job)
         return f"job {self.job}" + (f" ({reason})" if state in WAITS and reason not in ("", "None") else "")
 
@@ -230,7 +234,7 @@ class SlurmArm:
         return self._exit_code
 
     def _read_exit_code(self, state: str) -> int:
-        """Return the exit code of a job in a final state ("" if the queue no longer lists it)."""
+        """Return the exit code of a task that has ended. state: its final state, or "" if squeue does not list it."""
         described = _slurm("scontrol", "show", "job", self.job, "--oneliner").stdout
         if not state and (match := re.search(r"JobState=(\S+)", described)):
             state = match[1]
@@ -253,7 +257,7 @@ class SlurmArm:
 
 
 def _slurm(program: str, *words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run a Slurm command. A command that does not answer counts as failed."""
+    """Run a Slurm command. If it is missing or does not answer, the result has exit code 1. given: standard input."""
     try:
         return subprocess.run(
             [program, *words],

@@ -1,38 +1,191 @@
-"""The built-in corpus: synthetic speakers read sentences from a grammar, in LibriSpeech's layout."""
+"""Generation of the built-in corpus: synthetic speakers read sentences from a grammar, in LibriSpeech's layout."""
 
 import hashlib
+import itertools
 import json
 import math
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from asr_ablations.synthesis.recordings import SpeakerJob, generate_speaker
-from asr_ablations.synthesis.request import GENERATOR_VERSION, SPEAKERS, Request
+import numpy as np
+import soundfile
+
+from asr_ablations import SAMPLE_RATE
+from asr_ablations.synthesis.sentences import SentenceSampler, vocabulary
+from asr_ablations.synthesis.speakers import draw_speaker, espeak_version, generator, speak
+from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.files import read_json
 from asr_ablations.tools.machine import cores, one_at_a_time
 from asr_ablations.tools.signals import end_with, start_of
+from asr_verdicts.files import named, write
 from asr_verdicts.terminal import bar
 
-SPEED = 200  # seconds of speech per second and core, only for estimates
-WORTH_PROCESSES = 5.0  # seconds of work; for less, starting processes costs more than it saves
+GENERATOR_VERSION = 5  # increased whenever the same request gives different files
+MOST = 100_000  # upper limit on the hours of training audio, and on each number of speakers and sentences
+SPEAKERS = "SPEAKERS.TXT"  # a file in each split, with one line per speaker
+SPEED = 200  # approximate seconds of speech that one core generates per second
+WORTH_PROCESSES = 5.0  # seconds of work below which starting processes costs more time than it saves
+# The number of training speakers grows with the square root of the hours: 160 speakers with 45 seconds each at 2 hours,
+# 1,100 speakers with 5 minutes each at 100 hours.
+BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
+UTTERANCES_PER_CHAPTER = 40
+SECONDS_PER_UTTERANCE = 2.2  # approximate mean, used only for estimates
 
 
-def do_all(jobs: list[SpeakerJob], title: str) -> None:
-    """Generate every speaker without a record, in one process per core if that is faster; show progress."""
+@dataclass(frozen=True)
+class Request:
+    """A request for a corpus. Language, words and seed determine its speakers and sentences; the rest is its size.
+
+    - language: code of a module in synthesis/languages
+    - words: size of the vocabulary
+    - hours: hours of training audio
+    - validation_speakers, test_speakers: number of speakers in each dev or test split
+    - validation_sentences, test_sentences: number of sentences per speaker in each dev or test split
+
+    Raises UsageError for values out of range.
+    """
+
+    language: str
+    words: int
+    seed: int
+    hours: float
+    validation_speakers: int
+    validation_sentences: int
+    test_speakers: int
+    test_sentences: int
+
+    def __post_init__(self) -> None:
+        number("data.hours", self.hours, above=0, most=MOST)
+        whole("data.corpus_seed", self.seed, 0)
+        whole("data.words", self.words, 1)
+        for name in ("validation_speakers", "validation_sentences", "test_speakers", "test_sentences"):
+            whole(f"data.{name}", getattr(self, name), least=1, most=MOST)
+
+    def evaluation(self, split: str) -> tuple[int, int]:
+        """Return (number of speakers, sentences per speaker) of a dev or test split."""
+        if split.startswith("dev"):
+            return self.validation_speakers, self.validation_sentences
+        return self.test_speakers, self.test_sentences
+
+    def corpus(self, root: Path) -> Path:
+        """Return the folder of all corpora that have these speakers and this vocabulary, whatever their size."""
+        return root / f"{self.language}-{self.words}words-seed{self.seed}-v{GENERATOR_VERSION}"
+
+    def folder(self, root: Path, split: str) -> Path:
+        """Return a split's folder. Its name lacks the sizes of other splits, so requests that differ there share it."""
+        speakers, sentences = self.evaluation(split)
+        size = f"{self.hours:g}h" if split == "train" else f"{speakers}x{sentences}"
+        return self.corpus(root) / f"{split}-{size}"
+
+
+@dataclass(frozen=True)
+class SpeakerJob:
+    """A request for the recordings of one speaker: `utterances` of them, or about `seconds` of speech if it is None."""
+
+    folder: Path  # working folder of the split, deleted when the split is complete
+    request: Request
+    split: str
+    index: int
+    seconds: float
+    utterances: int | None
+
+    @property
+    def expected_seconds(self) -> float:
+        return self.utterances * SECONDS_PER_UTTERANCE if self.utterances else self.seconds
+
+    @property
+    def record(self) -> Path:
+        """File that exists if this speaker is complete."""
+        return self.folder / "records" / f"{self.index}.json"
+
+    @property
+    def speech(self) -> Path:
+        """Folder for all complete speakers of the split."""
+        return self.folder / "speech"
+
+    @property
+    def partial(self) -> Path:
+        """Folder for speakers that are still being generated."""
+        return self.folder / "partial"
+
+    def prepare_folders(self) -> None:
+        """Create the folders of the split, and delete incomplete speakers that a stopped run left."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+        for part in (self.record.parent, self.speech, self.partial):
+            part.mkdir(parents=True, exist_ok=True)
+
+
+@lru_cache(maxsize=1)
+def _sampler(language: str, words: int) -> SentenceSampler:
+    return SentenceSampler(language, words)
+
+
+def utterances(job: SpeakerJob) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield pairs of a sentence and its int16 samples (S,) at 16 kHz, without end."""
+    request = job.request
+    sampler = _sampler(request.language, request.words)
+    speaker = draw_speaker(request.seed, request.language, job.split, job.index)
+    spoken: set[str] = set()
+    for index in itertools.count():
+        rng = generator("utterance", request.seed, request.language, request.words, job.split, job.index, index)
+        sentence = sampler.draw(rng, job.split)
+        for _ in range(20):  # only some attempts, because a small vocabulary may have too few sentences
+            if sentence not in spoken:
+                break
+            sentence = sampler.draw(rng, job.split)
+        spoken.add(sentence)
+        yield sentence, speak(speaker, sentence, rng)
+
+
+def generate_speaker(job: SpeakerJob) -> None:
+    """Write the recordings and transcripts of a speaker, then the record that marks the speaker as complete."""
+    speaker = draw_speaker(job.request.seed, job.request.language, job.split, job.index)
+    folder = job.partial / f"{speaker.number}-{os.getpid()}"
+    transcripts: dict[Path, list[str]] = {}
+    seconds, words, digest = 0.0, 0, hashlib.sha256()
+    for index, (sentence, samples) in enumerate(utterances(job)):
+        chapter = folder / f"{1 + index // UTTERANCES_PER_CHAPTER}"
+        if chapter not in transcripts:
+            chapter.mkdir(parents=True)
+            transcripts[chapter] = []
+        identifier = f"{speaker.number}-{chapter.name}-{index % UTTERANCES_PER_CHAPTER:04d}"
+        with named(path := chapter / f"{identifier}.flac"):
+            soundfile.write(path, samples, SAMPLE_RATE, subtype="PCM_16")
+        transcripts[chapter].append(f"{identifier} {sentence.upper()}\n")
+        digest.update(samples.tobytes() + sentence.encode())
+        seconds += len(samples) / SAMPLE_RATE
+        words += len(sentence.split())
+        is_last = index + 1 >= job.utterances if job.utterances else seconds + SECONDS_PER_UTTERANCE / 2 >= job.seconds
+        if is_last:
+            break
+    for chapter, lines in transcripts.items():
+        (chapter / f"{speaker.number}-{chapter.name}.trans.txt").write_text("".join(lines), encoding="utf-8")
+    final = job.speech / str(speaker.number)
+    shutil.rmtree(final, ignore_errors=True)  # from a run that stopped before it wrote the record
+    os.replace(folder, final)
+    totals = {"seconds": round(seconds, 3), "utterances": index + 1, "words": words, "sha256": digest.hexdigest()}
+    write(job.record, json.dumps({**totals, "sex": speaker.sex, **asdict(speaker)}, indent=1) + "\n")
+
+
+def generate_speakers(jobs: list[SpeakerJob], title: str) -> None:
+    """Generate the speakers that are not complete yet, in one process per core if that saves time."""
     open_jobs = [job for job in jobs if not job.record.exists()]
     expected = sum(job.expected_seconds for job in open_jobs)
     processes = min(cores(), len(open_jobs))
     print(title, file=sys.stderr, flush=True)
-    with bar(title, sum(job.expected_seconds for job in jobs)) as advance:
-        advance(sum(job.expected_seconds for job in jobs) - expected)
+    total = sum(job.expected_seconds for job in jobs)
+    with bar(title, total) as advance:
+        advance(total - expected)
         if processes > 1 and expected / SPEED >= WORTH_PROCESSES:
-            _do_in_processes(open_jobs, advance, processes)
+            _generate_in_processes(open_jobs, advance, processes)
             return
         import torch
 
@@ -46,8 +199,8 @@ def do_all(jobs: list[SpeakerJob], title: str) -> None:
             torch.set_num_threads(threads)
 
 
-def _do_in_processes(jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int) -> None:
-    # spawn: the parent may have threads or CUDA, which a fork would break
+def _generate_in_processes(jobs: list[SpeakerJob], advance: Callable[[float], None], processes: int) -> None:
+    # spawned, because a fork would break the threads or CUDA that the parent may have
     parent = os.getpid(), start_of(os.getpid())
     pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_worker, initargs=parent)
     try:
@@ -63,31 +216,24 @@ def _start_worker(parent: int, started: float) -> None:
     import torch
 
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C the parent stops its workers
     end_with(parent, started)
 
 
-# Training speakers grow with the root of the hours: 160 with 45 s each at 2 h, 1,100 with 5 minutes at 100 h.
-BASE_HOURS, BASE_TRAIN_SPEAKERS = 0.6, 88
-
-
 def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
-    """Generate splits under `root` unless they exist, and continue where a run stopped.
+    """Generate the splits that do not exist under `root`. If an earlier run was stopped, continue its work.
 
-    The same request gives the same bytes; a split only depends on its own size. Each split has a folder
-    (Request.folder), which is complete if it exists:
+    The same request always gives the same bytes, and the size of one split does not affect the others. A split is
+    complete if its folder (Request.folder) exists. The folder contains:
 
     - <speaker>/<chapter>/<speaker>-<chapter>-<nnnn>.flac (16 kHz), and <speaker>-<chapter>.trans.txt (upper case)
     - SPEAKERS.TXT and split.json
 
-    vocabulary.txt is next to the splits. Raises UsageError for an unknown language or an impossible number of words,
+    vocabulary.txt lies next to the splits. Raises UsageError for an unknown language or an impossible number of words,
     and RuntimeError if espeak-ng fails.
     """
     if not _unfinished(root, request, splits):
         return
-    # imported late, so that a complete corpus takes milliseconds
-    from asr_ablations.synthesis.sentences import vocabulary
-
     spoken_words = vocabulary(request.language, request.words)
     corpus = request.corpus(root)
     corpus.mkdir(parents=True, exist_ok=True)
@@ -95,15 +241,15 @@ def generate(root: Path, request: Request, splits: Sequence[str]) -> None:
         jobs = {}
         for split in _unfinished(root, request, splits):
             folder, (first, *others) = request.folder(root, split), plan(root, request, split)
-            if folder.exists():  # a run was stopped between the last two steps of _finish_split
+            if folder.exists():  # a run was stopped between the last two lines of _finish_split
                 shutil.rmtree(first.folder)
             else:
                 first.prepare_folders()
                 jobs[folder] = [first, *others]
-        if jobs:  # all splits at once, because starting the processes costs seconds
+        if jobs:  # all splits share one pool of processes, because starting it costs seconds
             names = ", ".join(folder.name for folder in jobs)
             (corpus / "vocabulary.txt").write_text("".join(f"{word}\n" for word in spoken_words), encoding="utf-8")
-            do_all([job for split_jobs in jobs.values() for job in split_jobs], f"Generating {names}")
+            generate_speakers([job for split_jobs in jobs.values() for job in split_jobs], f"Generating {names}")
         for folder, split_jobs in jobs.items():
             _finish_split(folder, split_jobs)
 
@@ -114,29 +260,24 @@ def _unfinished(root: Path, request: Request, splits: Sequence[str]) -> list[str
 
 
 def _working_folder(folder: Path) -> Path:
-    """Return the folder in which a split is generated, next to its final one."""
+    """Return the folder in which a split is generated. It lies next to the final folder."""
     return folder.with_name(f".{folder.name}")
 
 
 def plan(root: Path, request: Request, split: str) -> list[SpeakerJob]:
-    """Return the jobs of the speakers of a split. Utterance n of speaker k does not depend on the size, so a larger dev
-    or test split contains the smaller one.
-    """
-    folder = request.folder(root, split)
+    """Return the jobs for all speakers of a split. A larger dev or test split contains every smaller one."""
     seconds, utterances = 0.0, None
     if split == "train":
         speakers = max(2, round(BASE_TRAIN_SPEAKERS * math.sqrt(request.hours / BASE_HOURS)))
         seconds = request.hours * 3600 / speakers
     else:
         speakers, utterances = request.evaluation(split)
-    working = _working_folder(folder)
+    working = _working_folder(request.folder(root, split))
     return [SpeakerJob(working, request, split, index, seconds, utterances) for index in range(speakers)]
 
 
 def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
-    """Write SPEAKERS.TXT and split.json of a split with all speakers, and move it to its final folder."""
-    from asr_ablations.synthesis import recordings
-
+    """Write SPEAKERS.TXT and split.json when all speakers are generated, and move the split to its final folder."""
     first = jobs[0]
     records = [read_json(job.record) for job in jobs]
     lines = ["; ID | SEX | SUBSET | MINUTES | VOICE | KIND | RATE | PITCH | SIGNAL TO NOISE | REVERBERATION TIME\n"]
@@ -151,8 +292,8 @@ def _finish_split(folder: Path, jobs: list[SpeakerJob]) -> None:
         "vocabulary": first.request.words,
         "seed": first.request.seed,
         "generator_version": GENERATOR_VERSION,
-        "espeak_version": recordings.version(),
-        "sha256": hashlib.sha256("".join(record["sha256"] for record in records).encode()).hexdigest(),  # of everything
+        "espeak_version": espeak_version(),
+        "sha256": hashlib.sha256("".join(record["sha256"] for record in records).encode()).hexdigest(),
         "speakers": len(records),
         "utterances": sum(record["utterances"] for record in records),
         "words": sum(record["words"] for record in records),

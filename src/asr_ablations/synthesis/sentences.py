@@ -1,4 +1,4 @@
-"""Sentences from a grammar, with Zipf-like word frequencies, over the N most frequent words of a language."""
+"""Sentences from a grammar over the N most frequent words of a language, with Zipf-like word frequencies."""
 
 import hashlib
 from bisect import bisect
@@ -14,33 +14,33 @@ from asr_ablations.tools.checks import is_whole
 from asr_verdicts.errors import choices
 
 LENGTHS = range(3, 11)  # words per sentence
-ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # frequency of a category's word of rank r = 0, 1, ...: (r + offset)^-exponent
-# Collocations: this share of words is drawn from the few that the previous word prefers. Without them, the words of a
-# category would be interchangeable, and a language model could only learn the grammar.
+ZIPF_OFFSET, ZIPF_EXPONENT = 2.0, 1.0  # a word of rank r = 0, 1, … in its category has frequency (r + offset)^-exponent
+# This share of words is drawn from the few words that the previous word prefers. Otherwise all words of a category
+# would be interchangeable, and a language model could only learn the grammar.
 COLLOCATION_SHARE, COLLOCATES = 0.4, 4
-# The split that may use a sentence, by the sentence's hash: 4 of 16 sentences belong to the evaluation sets.
+# A hash of each sentence selects the split that may use it: 4 of 16 sentences go to dev and test splits.
 PARTITIONS = ("dev-clean", "dev-other", "test-clean", "test-other") + 12 * ("train",)
 MINIMUM_WORDS = 60
 
 
 def partition(sentence: str) -> str:
-    """Return the only split that may use a sentence, given by its hash, so that workers need no communication."""
+    """Return the only split that may use a sentence. It is given by a hash, so that processes need not communicate."""
     return PARTITIONS[hashlib.sha256(sentence.encode()).digest()[0] % len(PARTITIONS)]
 
 
 def zipf(size: int) -> list[float]:
-    """Return the weights of a category's words, most frequent first."""
+    """Return the frequency weights of a category with `size` words, most frequent first."""
     return [(rank + ZIPF_OFFSET) ** -ZIPF_EXPONENT for rank in range(size)]
 
 
 @lru_cache
 def ranking(name: str) -> list[str]:
-    """Return all words of a language by their frequency under its grammar, most frequent first."""
+    """Return all words of a language, ordered by their expected frequency in its sentences, most frequent first."""
     language = load_language(name)
     symbols = list(language.grammar)
     number = {symbol: i for i, symbol in enumerate(symbols)}
-    follows = np.zeros((len(symbols), len(symbols)))  # expected number of symbols that a symbol produces directly
-    leaves: list[tuple[int, str, float]] = []  # (symbol, word or category, expected number that it produces directly)
+    follows = np.zeros((len(symbols), len(symbols)))  # expected number of each symbol in a production of a symbol
+    leaves: list[tuple[int, str, float]] = []  # (symbol, word or category, its expected number in a production)
     for symbol, productions in language.grammar.items():
         total = sum(weight for weight, _ in productions)
         for weight, production in productions:
@@ -62,7 +62,7 @@ def ranking(name: str) -> list[str]:
 
 
 def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Productions], set[str]]:
-    """Return the grammar without productions that need a word outside the vocabulary, and the words it produces."""
+    """Return the part of the grammar that needs only words of the vocabulary, and the words that it can produce."""
     allowed = set(vocabulary)
     categories = {name for name, members in language.categories.items() if not allowed.isdisjoint(members)}
     possible, size = allowed | categories, 0
@@ -89,26 +89,23 @@ def prune(language: Language, vocabulary: Iterable[str]) -> tuple[dict[str, Prod
 
 
 def vocabulary(name: str, size: int) -> list[str]:
-    """Return the `size` most frequent words of a language that form sentences together, most frequent first.
-
-    Raises UsageError if the language has fewer words, or if the grammar needs more.
-    """
+    """Return the `size` most frequent words that can form sentences. Raises UsageError for an impossible size."""
     language, ranked = load_language(name), ranking(name)
     if not is_whole(size, MINIMUM_WORDS) or size > len(ranked):
         raise choices("data.words", size, f"a whole number from {MINIMUM_WORDS} to {len(ranked)} (language {name})")
     spoken: set[str] = set()
     taken = size
-    while len(spoken) < size:  # a few of the most frequent words may need a rarer one
+    while len(spoken) < size:  # some frequent words can only be used together with a rarer one
         spoken = prune(language, ranked[:taken])[1]
         taken += size - len(spoken)
-    while len(spoken) > size:  # this may add more words than requested
+    while len(spoken) > size:  # the last step may have added too many words
         rarest = (word for word in reversed(ranked) if word in spoken)
         spoken = next(rest for word in rarest if len(rest := prune(language, spoken - {word})[1]) >= size)
     return [word for word in ranked if word in spoken]
 
 
 class SentenceSampler:
-    """Draws sentences from the `words` most frequent words of a language."""
+    """Draws random sentences from the `words` most frequent words of a language."""
 
     def __init__(self, language: str, words: int) -> None:
         self.language = load_language(language)
@@ -128,17 +125,12 @@ class SentenceSampler:
         self._collocates: dict[tuple[str, str], list[str]] = {}
 
     def draw(self, rng: np.random.Generator, split: str | None = None) -> str:
-        """Return a sentence in lower case; if `split` is given, a sentence that only this split may use."""
+        """Return a sentence in lower case. If `split` is given, only this split may use the sentence."""
         while True:
             words = self.language.correct(self._expand("SENTENCE", [], rng))
-            if (
-                len(words) not in LENGTHS
-                or not self._allowed.issuperset(words)
-                or any(a == b for a, b in pairwise(words))
-            ):
-                continue
             sentence = " ".join(words)
-            if split is None or partition(sentence) == split:
+            fits = len(words) in LENGTHS and self._allowed.issuperset(words) and all(a != b for a, b in pairwise(words))
+            if fits and (split is None or partition(sentence) == split):
                 return sentence
 
     def _expand(self, symbol: str, drawn: list[str], rng: np.random.Generator) -> list[str]:

@@ -1,4 +1,4 @@
-"""Checks of values that a user typed, with one message for each kind of mistake. All raise UsageError."""
+"""Checks of values from a config or the command line. They raise UsageError for a wrong value."""
 
 import math
 import sys
@@ -9,17 +9,17 @@ from asr_verdicts.errors import choices
 
 
 def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
-    """Return whether the value is a whole number of at least `least`; booleans do not count as numbers."""
+    """Return whether the value is a whole number, `least` or more. A boolean is not a number."""
     return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether the value is a finite number; booleans do not count as numbers."""
+    """Return whether the value is a finite number. A boolean is not a number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def whole(name: str, value: object, least: int, most: int | None = None, *, also: str = "") -> int:
-    """Return the value if it is a whole number from `least` to `most`. also: other choices, for the message."""
+    """Return the value if it is a whole number from `least` to `most`. also: other valid values, for the message."""
     if is_whole(value, least) and (most is None or value <= most):
         return value
     extent = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
@@ -36,7 +36,7 @@ def number(
     most: float = math.inf,
     also: str = "",
 ) -> float:
-    """Return the value if it is a finite number within the bounds. also: other choices, for the message."""
+    """Return the value if it is a finite number within the bounds. also: other valid values, for the message."""
     if is_number(value) and least <= value <= most and above < value < below:
         return value
     extent = _describe_extent(least, above, below, most)
@@ -44,26 +44,26 @@ def number(
 
 
 def path_or_none(name: str, value: object) -> str | None:
-    """Return the value if it is None or a text that is not empty."""
+    """Return the value if it is None or a path."""
     return None if value is None else a_path(name, value)
 
 
 def a_list(name: str, value: object) -> list[Any]:
-    """Return a list or tuple as a list. A text is refused: `list` would split it into characters."""
+    """Return a list or tuple as a list. Texts are refused, because `list` would split them into characters."""
     if isinstance(value, (list, tuple)):
         return list(value)
     raise choices(name, value, "a list, as [a, b]")
 
 
 def a_path(name: str, value: object) -> str:
-    """Return the value if it is a path without control characters, because paths are printed."""
+    """Return the value if it is a non-empty text without control characters, because paths are printed."""
     if isinstance(value, str) and value and is_printable(value):
         return value
     raise choices(name, value, f"a path; quote a path that is a number: {name}=\"'{value}'\"")
 
 
 def label_or_null(name: str, value: object) -> str | None:
-    """Return a number or a name without control characters as text, and None as None."""
+    """Return a number, or a name without control characters, as text. Return None for None."""
     if value is None:
         return None
     if is_number(value) or (isinstance(value, str) and value.strip() and is_printable(value)):
@@ -90,7 +90,7 @@ def switch(name: str, value: object) -> bool:
 
 
 def _describe_extent(least: float, above: float, below: float, most: float) -> str:
-    """Describe the bounds in words."""
+    """Return the bounds in words, such as "a number from 0 to below 1"."""
     upper = f"below {below:g}" if below < math.inf else f"{most:g}" if most < math.inf else ""
     if least > -math.inf:
         return f"a number from {least:g} to {upper}" if upper else f"a number, {least:g} or more"

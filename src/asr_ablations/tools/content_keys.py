@@ -1,6 +1,6 @@
 """Keys of cached results: hashes of all code and data that a result depends on.
 
-A file's size, inode and change time are not part of a key: they only show when a file has to be hashed again.
+The size, inode and change time of a file are not part of a key. They only show whether the file must be hashed again.
 """
 
 import ast
@@ -21,13 +21,13 @@ from asr_ablations.tools.files import sha256
 from asr_verdicts.errors import UsageError
 
 VERSIONED = ("torch", "torchaudio", "soundfile", "numpy")
-"""Libraries whose code affects samples, features or model outputs; their versions are part of a key."""
+"""Libraries whose code affects samples, features or model outputs. Their versions are part of a key."""
 COUNTED = {*VERSIONED, *sys.stdlib_module_names}
-"""Packages whose source is not hashed, because a version identifies it or it does not matter."""
+"""Packages whose source is not hashed, because their version identifies it or it does not affect results."""
 
 
 def content_key(digits: int = 16, **parts: object) -> str:
-    """Return the first hexadecimal digits of a SHA-256 over named parts that JSON can represent."""
+    """Return the first hexadecimal digits of a SHA-256 over named values that JSON can represent."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:digits]
 
 
@@ -38,7 +38,7 @@ def library_versions() -> dict[str, str]:
 
 
 class FileState(NamedTuple):
-    """A file's size in bytes, its inode, and the time in ns of its last change, which programs cannot set back."""
+    """Size of a file in bytes, its inode, and its change time in ns since the epoch, which programs cannot set back."""
 
     size: int
     inode: int
@@ -55,7 +55,7 @@ class FileState(NamedTuple):
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file, read again only if its state has changed. Raises OSError."""
+    """Return the SHA-256 of a file. It is read again only if its state has changed. Raises OSError."""
     return _hash_in_state(path, FileState.read(path))
 
 
@@ -65,36 +65,36 @@ def _hash_in_state(path: Path, state: FileState | None) -> str:
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """Return all files below a folder, sorted, without hidden ones, because systems create these by themselves."""
+    """Return all files below a folder, sorted. Hidden ones are left out, because systems create them automatically."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def hash_files(files: Iterable[Path], root: Path) -> str:
-    """Return one SHA-256 over the contents of files and their names relative to `root`. Raises OSError."""
+    """Return one SHA-256 over the contents of files and their paths relative to `root`. Raises OSError."""
     lines = [f"{path.relative_to(root).as_posix()}\0{hash_file(path)}\n" for path in files]
     return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
 def dotted_name(cls: type) -> str:
-    """Return a class's name, prefixed with its module."""
+    """Return the name of a class, with its module in front."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def hash_classes(classes: Iterable[type]) -> dict[str, str]:
-    """Return the hashes of the source of classes and all their base classes, by dotted name."""
+    """Return the hash of the source of each class and of its base classes, by dotted name."""
     return hash_targets({dotted_name(base) for cls in classes for base in cls.__mro__})
 
 
 def hash_targets(names: Iterable[str]) -> dict[str, str]:
-    """Return the hashes of the source behind dotted names, by name. Packages in COUNTED are left out."""
+    """Return the hash of the source behind each dotted name. Names in packages of COUNTED are left out."""
     return {name: hash_source(name) for name in sorted(names) if name.partition(".")[0] not in COUNTED}
 
 
 def hash_object(value: object) -> str:
-    """Return a SHA-256 over an object's class, its state as pickle would save it, and the source of every class in it.
+    """Return a SHA-256 over the pickled state of an object and the source of every class in it.
 
-    Tensors and arrays count by value. Raises UsageError if part of the object cannot be pickled.
+    Equal tensors and arrays give equal hashes. Raises UsageError if part of the object cannot be pickled.
     """
     buffer = io.BytesIO()
     pickler = _StatePickler(buffer)
@@ -107,11 +107,11 @@ def hash_object(value: object) -> str:
 
 
 class _StatePickler(pickle.Pickler):
-    """Pickles tensors by value and collects the classes that it meets."""
+    """A pickler that saves tensors by value and collects the classes of all objects."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=4)
-        self.fast = True  # no references between equal strings: whether they are one object is chance
+        self.fast = True  # no references to earlier equal strings, because it is chance whether they are one object
         self.classes: set[type] = set()
 
     def reducer_override(self, value: Any) -> Any:
@@ -125,15 +125,16 @@ class _StatePickler(pickle.Pickler):
 
 INSTALLED = ("site-packages", "dist-packages")
 VERDICTS = "asr_verdicts"
-"""The package that prepares texts for every error rate, so a key covers its source as well."""
+"""The package that prepares the texts for every error rate. A key therefore covers its source as well."""
 
 
 def hash_source(target: str, within: str = "") -> str:
     """Return a SHA-256 of the source behind the dotted name of a module, class or function.
 
-    It covers the module and all modules imported from the same folder; for an installed package, from the package and
-    asr_verdicts. Imports are read from the source without running it, so computed imports are missed. within: dotted
-    prefix; modules outside it are left out. Raises ModuleNotFoundError, or UsageError for invalid Python.
+    It covers the module and all modules that it imports from the same folder, directly or indirectly. For an installed
+    package, it covers those in the package and in asr_verdicts. Imports are read from the source without running it, so
+    computed imports are missed. within: dotted prefix of the modules to cover; "" for all. Raises ModuleNotFoundError,
+    or UsageError for invalid Python.
     """
     top = target.partition(".")[0]
     spec = None if top in sys.stdlib_module_names else find_spec(top)
@@ -144,7 +145,7 @@ def hash_source(target: str, within: str = "") -> str:
     installed = (top, VERDICTS) if place.name in INSTALLED else ()
     files = _read_modules(place, target, (within,) if within else installed)
     if not files:
-        raise ModuleNotFoundError(f"{place} has no such module")
+        raise ModuleNotFoundError(f"there is no module {target} in {place}")
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0".encode() + hashlib.sha256(files[name]).digest())
@@ -152,13 +153,13 @@ def hash_source(target: str, within: str = "") -> str:
 
 
 def _read_modules(place: Path, target: str, within: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the contents of the modules that a target needs, by path. within: allowed prefixes; empty allows any."""
+    """Return the contents of the modules that a target needs, by path. within: allowed prefixes; () allows all."""
     waiting, contents = [target], dict[str, bytes]()
     while waiting:
         parts = waiting.pop().split(".")
         if within and not f"{'.'.join(parts)}.".startswith(tuple(f"{prefix}." for prefix in within)):
             continue
-        for length in range(1, len(parts) + 1):  # a module is imported after the packages around it
+        for length in range(1, len(parts) + 1):  # importing a module also imports the packages that contain it
             path = place.joinpath(*parts[:length])
             for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
                 name = file.relative_to(place).as_posix()

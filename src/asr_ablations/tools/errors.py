@@ -1,4 +1,4 @@
-"""Errors caused by the user: one line and exit code 2 without a traceback. For a missing extra it gives the install."""
+"""Errors that the user or the machine caused: their one-line messages, exit codes, and missing packages."""
 
 import errno
 import signal
@@ -7,19 +7,19 @@ from importlib.util import find_spec
 from asr_verdicts.errors import UsageError
 
 DEVICE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""The disk is full or failing, which the user's input did not cause."""
+"""System errors of a full or failing disk, which the user's input did not cause."""
 NAMELESS = (*DEVICE_ERRORS, errno.EROFS, errno.ENOLCK, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-"""System errors that are clear without a file name, including missing locks and limits on files and processes."""
+"""System errors that are clear without a file name, such as missing locks and limits on files and processes."""
 LACK_OF_MEMORY = (
-    "failed to map segment",  # of the dynamic linker: a library does not fit into the address space
+    "failed to map segment",  # from the dynamic linker, if a library does not fit into the address space
     *("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc"),
 )
 LIMITS = ("too many open files", "unable to open shared memory object", "can't start new thread")
-"""Phrases in libraries' error messages for a system limit."""
+"""Phrases for system limits in the error messages of libraries."""
 
 
 def describe_system_error(error: OSError) -> str | None:
-    """Return the file and the system's message; None if an error has neither file nor device, which means a bug."""
+    """Return the file and the system's message, or None if the error must be a bug, because it explains too little."""
     if error.strerror is None or (error.filename is None and error.errno not in NAMELESS):
         return None
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -42,17 +42,17 @@ class Stopped(BaseException):
 
 
 def stop_before(error: BaseException) -> BaseException | None:
-    """Return the stop signal during whose handling an error arose, if any. It may leave half a copy of a config."""
+    """Return the stop signal in the chain of causes of an error, or None. Libraries may wrap the signal in an error."""
     chain: list[BaseException | None] = [None, error]
     while (before := chain[-1]) is not None and not isinstance(before, (KeyboardInterrupt, Stopped)):
         following = before.__cause__ or before.__context__
-        # an error that is raised again from its own consequence makes a circle
+        # the chain is a circle if an error is raised again while an error that it caused is handled
         chain.append(None if following in chain else following)
     return before
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out; libraries report this in many ways."""
+    """Return whether an error means that memory ran out, which libraries report in many ways."""
     text = f"{type(error).__name__}: {error}".lower()
     return isinstance(error, MemoryError) or any(phrase in text for phrase in LACK_OF_MEMORY)
 
@@ -62,17 +62,17 @@ def is_limit(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LIMITS)
 
 
-BROUGHT_BY = {"pyctcdecode": "decode"}  # the extra that installs each package that a module imports at its top
+BROUGHT_BY = {"pyctcdecode": "decode"}  # package → extra that installs it, for packages imported without `require`
 
 
 def require(extra: str, purpose: str, *packages: str) -> None:
-    """Raise UsageError with the install command of the extra if a package is missing. purpose: the feature."""
+    """Raise UsageError with the install command of an extra if a package is missing. purpose: what needs them."""
     if missing := [package for package in packages if find_spec(package) is None]:
         raise UsageError(f"{purpose}: needs {', '.join(missing)}; {installs(extra)}")
 
 
 def missing(purpose: str, error: BaseException | None) -> UsageError | None:
-    """Return the message for a failed import of a package in BROUGHT_BY; None for other errors."""
+    """Return the UsageError for a failed import of a package in BROUGHT_BY, or None for other errors."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     extra = BROUGHT_BY.get(package)
     return None if extra is None else UsageError(f"{purpose}: needs {package}; {installs(extra)}")
@@ -84,8 +84,8 @@ def installs(extra: str) -> str:
 
 
 def refusals() -> tuple[type[Exception], ...]:
-    """Return the W&B client's exceptions for a server that refuses, does not answer or cannot be reached."""
+    """Return the exceptions of the W&B client if its server refuses, does not answer or cannot be reached."""
     import wandb
-    from wandb.sdk.lib.service.service_connection import WandbApiFailedError  # no subclass of wandb.errors.Error
+    from wandb.sdk.lib.service.service_connection import WandbApiFailedError  # not a wandb.errors.Error
 
     return wandb.errors.Error, WandbApiFailedError, OSError

@@ -1,4 +1,4 @@
-"""Temporary files, safe file names, and the repository's paths."""
+"""Files: sizes, hashes, free names, paths of the repository, and text to paste into a shell."""
 
 import errno
 import hashlib
@@ -15,26 +15,26 @@ from asr_verdicts.files import Json, is_regular
 
 
 def amount(size: float) -> str:
-    """Format a number of bytes for people, such as 17.5 kB."""
+    """Format a number of bytes for readers, such as 17.5 kB."""
     unit, letters = next(((10**n, u) for n, u in ((9, "GB"), (6, "MB"), (3, "kB")) if size >= 10**n), (1, "bytes"))
     return f"{size / unit:,.1f} {letters}" if unit > 1 else f"{size:.0f} bytes"
 
 
 def remove_temporary(folder: Path) -> None:
-    """Remove files that a killed `whole_file` left in a folder. Call it only if no other process writes there."""
+    """Remove files that `whole_file` left in a folder when it was killed. No other process may write there."""
     for path in folder.glob(".*"):
         if re.fullmatch(r"\..+\.\d+(\.\w+)?", path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def free_name(path: Path) -> Path:
-    """Return the first unused name of <path>.1, <path>.2, …, for a file or folder that is set aside."""
+    """Return the first unused name of <path>.1, <path>.2 and so on, to which a file or folder can be renamed."""
     names = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 def read_json(path: Path) -> Json:
-    """Return the object in a JSON file. Raises OSError and ValueError."""
+    """Return the content of a JSON file. Raises OSError or ValueError."""
     if not is_regular(path):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     content: Json = json.loads(path.read_text(encoding="utf-8"))
@@ -42,7 +42,7 @@ def read_json(path: Path) -> Json:
 
 
 def sha256(path: Path) -> str:
-    """Return a file's SHA-256 in hexadecimal digits, read in pieces."""
+    """Return the SHA-256 of a file in hexadecimal digits. The file is read in pieces to save memory."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -52,7 +52,7 @@ def sha256(path: Path) -> str:
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
-CARRIED = PACKAGE / "repository"  # folder of an installed package in place of a checkout (setup.py)
+CARRIED = PACKAGE / "repository"  # in an installed package, the copy of conf/, sweeps/ and the scripts (setup.py)
 REPOSITORY = CARRIED if CARRIED.is_dir() else SOURCE.parent
 CONF = REPOSITORY / "conf"
 SCRIPTS = REPOSITORY / "src"  # the entry scripts
@@ -60,7 +60,7 @@ DEFAULTS = CONF / "config.yaml"  # the defaults of a training config
 
 
 def version() -> str:
-    """Return the version of the installed package, or the one in the checkout's pyproject.toml."""
+    """Return the version of the installed package, or in a checkout the version in pyproject.toml."""
     if REPOSITORY == CARRIED:
         return metadata.version("asr-ablations")
     project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
@@ -68,21 +68,21 @@ def version() -> str:
 
 
 def typed(command: str, *words: object) -> str:
-    """Return a command ready to paste, for the checkout's scripts or the installed package."""
+    """Return a command line to paste, for the scripts of the checkout or for the installed package."""
     begin = f"asr-ablations {command}" if REPOSITORY == CARRIED else f"python src/{command}.py"
     return " ".join([begin, *(quote_word(str(word)) for word in words)])
 
 
 def quote_word(word: str) -> str:
-    """Quote a word for the shell if it needs that; a <placeholder> stays as it is."""
+    """Quote a word for the shell if necessary. A word such as key=<placeholder> stays as it is."""
     if re.fullmatch(r"[\w.]+=<\w+>", word):
         return word
-    # easier to read if the word contains Hydra's quotes
+    # double quotes are easier to read around the single quotes of Hydra's syntax
     return f'"{word}"' if "'" in word and not re.search(r'[\\"$`!]', word) else shlex.quote(word)
 
 
 def format_override(key: str, value: object) -> str:
-    """Return key=value in Hydra's syntax for a text or several, quoted if necessary."""
+    """Return key=value in Hydra's syntax for a text or a list of texts, quoted if necessary."""
     if isinstance(value, (list, tuple)):
         return f"{key}=[{','.join(format_override('', part)[1:] for part in value)}]"
     text = str(value)

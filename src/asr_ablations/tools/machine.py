@@ -1,4 +1,4 @@
-"""The machine's cores, memory, GPUs and clock, and locks for files that only one process at a time may create."""
+"""Cores, memory, GPUs and clock of the machine, and locks on files."""
 
 import ctypes
 import fcntl
@@ -23,21 +23,21 @@ def cores() -> int:
 
 
 def name_the_user() -> None:
-    """Set USER if the system does not list the user, as in `docker run --user 12345`. PyTorch and other libraries
-    ask for a user name and would end with a KeyError. Child processes inherit it.
+    """Set USER if the user has no name, as in `docker run --user 12345`. Otherwise PyTorch and other libraries, which
+    ask for the name, would fail with a KeyError. Child processes inherit the variable.
     """
     try:
         getpass.getuser()
-    except (KeyError, OSError):  # the second from Python 3.13 on
+    except (KeyError, OSError):  # OSError since Python 3.13
         os.environ["USER"] = str(os.getuid())
 
 
 FILES, FILES_OF_A_WORKER = 64, 32
-"""Open files, pipes and sockets of a run, and of each worker process that reads for it."""
+"""Open files, pipes and sockets that a run needs, and that each of its data workers needs."""
 
 
 def allow_files(workers: int) -> None:
-    """Raise the limit of open files to the system's maximum. Raises UsageError if this is too low for the libraries."""
+    """Set the limit of open files to its maximum. Raises UsageError if that is too low for a run with `workers`."""
     least, (_, most) = FILES + FILES_OF_A_WORKER * workers, resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if most != resource.RLIM_INFINITY and most < least:
@@ -46,8 +46,10 @@ def allow_files(workers: int) -> None:
 
 @contextmanager
 def one_at_a_time(path: Path, message: str) -> Iterator[None]:
-    """Hold a lock on the file at `path`; a second process prints `message` and waits. If the owner dies, the lock is
-    released. The last owner removes the file. Raises OSError for a link, or if the file system lacks locks.
+    """Hold a lock on the file at `path` within the context. Another process prints `message` and waits.
+
+    The lock is released if its owner dies. The last owner removes the file. Raises OSError if the path is a symbolic
+    link, or if the file system does not support locks.
     """
     while True:
         with os.fdopen(_open_lock(path)) as file:
@@ -62,13 +64,13 @@ def one_at_a_time(path: Path, message: str) -> Iterator[None]:
             try:
                 yield
             finally:
-                with suppress(OSError):  # another user's file, in a folder where only owners may remove files
+                with suppress(OSError):  # another user owns the file, and only owners may remove files in this folder
                     path.unlink()
             return
 
 
 def _open_lock(path: Path) -> int:
-    """Open a lock file, which may belong to another user, without changing its contents."""
+    """Open a lock file without changing its content, and return its descriptor. Another user may own the file."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
@@ -78,7 +80,7 @@ def _open_lock(path: Path) -> int:
 
 
 def _is_at(path: Path, file: int) -> bool:
-    """Return whether the open file is the one that currently has this path."""
+    """Return whether the path still leads to this open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file))
     except FileNotFoundError:
@@ -86,15 +88,15 @@ def _is_at(path: Path, file: int) -> bool:
 
 
 def peak_memory() -> int:
-    """Return the largest number of bytes of memory that this process, with its libraries, has used."""
-    # getrusage's maximum starts at the parent's value, because exec does not reset it
+    """Return the peak memory of this process in bytes (maximum resident set size)."""
+    # the maximum of getrusage would start at the parent's value, because exec does not reset it
     if (peak := _read_bytes("/proc/self/status", "VmHWM:", 1024)) is not None:
         return peak
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory available to new processes within the container's or job's limits; None if unknown."""
+    """Return the bytes of memory that new processes can use within limits of a container or job. None if unknown."""
     sizes = [_read_bytes("/proc/meminfo", "MemAvailable:", 1024), *_read_group_limits()]
     return min((size for size in sizes if size is not None), default=None)
 
@@ -103,13 +105,13 @@ GROUPS = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "),
     "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
 }
-"""Paths to the memory use of control groups, by controller in /proc/self/cgroup (empty in version 2).
-Root folder; files with limit and usage; line in memory.stat for cached file pages, which the system can reclaim.
+"""Files with the memory use of control groups, by controller in /proc/self/cgroup ("" in version 2): root folder, file
+with the limit, file with the usage, and line in memory.stat for cached file pages, which the system can reclaim.
 """
 
 
 def _read_group_limits() -> Iterator[int | None]:
-    """Yield the bytes left in each control group of this process and in its parent groups."""
+    """Yield the bytes left in each control group of this process and in the groups that contain it."""
     groups = Path("/proc/self/cgroup")
     for line in groups.read_text().splitlines() if groups.exists() else ():
         _, kind, path = line.split(":", 2)
@@ -123,7 +125,7 @@ def _read_group_limits() -> Iterator[int | None]:
 
 
 def _read_bytes(path: str, name: str = "", unit: int = 1) -> int | None:
-    """Return the number after `name` in a system file; None if it is missing or unlimited."""
+    """Return the number after `name` in a system file, times `unit`. None if it is missing or unlimited."""
     try:
         line = next(line for line in Path(path).read_text().splitlines() if line.startswith(name))
         return unit * int(line.removeprefix(name).split()[0])
@@ -132,41 +134,41 @@ def _read_bytes(path: str, name: str = "", unit: int = 1) -> int | None:
 
 
 def give_memory_back() -> None:
-    """With glibc, return buffers of 1 MB or more to the system as soon as they are freed. By default glibc keeps up to
-    32 MB per thread and size, so a server would hold the memory of finished requests.
+    """Let glibc return buffers of 1 MB or more to the system once they are freed. By default, it keeps up to 32 MB per
+    thread and size, so a server would hold the memory of finished requests.
     """
     _set_thresholds(1 << 20)
 
 
 def keep_memory() -> None:
-    """With glibc, keep up to 1 GB of freed buffers for reuse. A training step on a CPU requests the same buffers again,
-    and by default each page is mapped anew, which takes up to a seventh of the step.
+    """Let glibc keep up to 1 GB of freed buffers for reuse. Every training step on a CPU requests the same buffers. By
+    default, their pages are mapped again each time, which takes up to a seventh of the step.
     """
-    _set_thresholds(32 << 20, 1 << 30)  # the first is the maximum
+    _set_thresholds(32 << 20, 1 << 30)  # glibc allows at most 32 MB for the first threshold
 
 
 def _set_thresholds(mapped: int, *trimmed: int) -> None:
-    """Set the sizes above which glibc maps buffers (M_MMAP_THRESHOLD), and returns free memory (M_TRIM_THRESHOLD)."""
+    """Set the bytes above which glibc maps a buffer (M_MMAP_THRESHOLD) and returns free memory (M_TRIM_THRESHOLD)."""
     with suppress(OSError, AttributeError):
         for option, size in zip((-3, -1), (mapped, *trimmed), strict=False):
             ctypes.CDLL(None).mallopt(option, size)
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, without opening CUDA, which would break it for forks."""
+    """Return the GPUs that this process may use. This does not open CUDA, which forked processes could not use then."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     return _ask_driver(lambda nvml: [str(number) for number in range(nvml.nvmlDeviceGetCount())])
 
 
 def gpu_memory() -> int:
-    """Return the bytes of the smallest GPU that this process may use; 0 without a GPU or its driver."""
+    """Return the bytes of memory of the smallest GPU that this process may use; 0 without a GPU or its driver."""
     sizes = _ask_driver(lambda nvml: [nvml.nvmlDeviceGetMemoryInfo(gpu).total for gpu in _gpus(nvml)])
     return int(min(sizes, default=0))
 
 
 def gpu_names() -> list[str]:
-    """Return the names of the GPUs that this process may use, from the driver, because torch would open CUDA."""
+    """Return the model names of the GPUs that this process may use. The driver gives them; torch would open CUDA."""
     return _ask_driver(lambda nvml: [str(nvml.nvmlDeviceGetName(gpu)) for gpu in _gpus(nvml)])
 
 
@@ -177,7 +179,7 @@ def _gpus(nvml: Any) -> Iterator[Any]:
 
 
 def _ask_driver(question: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return the driver's answer; an empty list if the driver fails or is missing."""
+    """Return the answer of NVIDIA's driver to a question; an empty list if the driver is missing or fails."""
     import pynvml
 
     try:
@@ -188,12 +190,12 @@ def _ask_driver(question: Callable[[Any], list[Any]]) -> list[Any]:
 
 
 def mps_is_on() -> bool:
-    """Return whether NVIDIA's Multi-Process Service is running; without it, processes on one GPU take turns."""
+    """Return whether NVIDIA's Multi-Process Service runs. Without it, processes on the same GPU take turns."""
     return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
 
 
 def device_clock(device: object) -> float:
-    """Return time.perf_counter() after all work queued on the device, a torch.device or its type, has finished."""
+    """Wait for all work queued on a device, and return time.perf_counter(). device: a torch.device or its type."""
     if str(device).startswith("cuda"):
         import torch
 
@@ -202,12 +204,12 @@ def device_clock(device: object) -> float:
 
 
 def iso(seconds: float) -> str:
-    """Format a time in seconds since the epoch as ISO text in UTC."""
+    """Format seconds since the epoch as a date and time in UTC (ISO 8601)."""
     return datetime.fromtimestamp(seconds, tz=timezone.utc).isoformat(timespec="seconds")
 
 
 def rank() -> int:
-    """Return this process's torchrun rank; 0 if it is the only process."""
+    """Return the rank of this process under torchrun; 0 without torchrun."""
     if not (number := os.environ.get("RANK", "0")).isdecimal():
         raise choices("RANK", number, "a whole number as set by torchrun, or no such variable")
     return int(number)

@@ -1,16 +1,17 @@
-"""Masks of the valid frames of a padded batch."""
+"""Masks of the valid frames in a padded batch, and normalisation over these frames."""
 
 import torch
 
 
 def valid_frames(lengths: torch.Tensor, frames: int, device: torch.device) -> torch.Tensor:
-    """Boolean mask (B, T), true for frames before each length. One comparison without synchronisation."""
+    """Return a boolean mask (B, T), true for frames before each length. It does not wait for the GPU."""
     return torch.arange(frames, device=device) < lengths.to(device, non_blocking=True)[:, None]
 
 
 def normalise_utterances(features: torch.Tensor, lengths: torch.Tensor, variance: bool = True) -> torch.Tensor:
-    """Normalise each bin (B, T, F) to mean 0 over an utterance's valid frames, and with `variance` to deviation 1.
-    Padding becomes 0.
+    """Normalise each bin of features (B, T, F) to mean 0 over the valid frames of an utterance. Padding becomes 0.
+
+    variance: whether to normalise the standard deviation to 1 as well.
     """
     mask = valid_frames(lengths, features.shape[1], features.device)[..., None]
     count = lengths.to(features.device, non_blocking=True).clamp(min=1)[:, None, None]

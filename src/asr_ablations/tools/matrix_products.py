@@ -1,6 +1,7 @@
-"""Float32 matrix products on a CPU, computed by oneDNN.
+"""Matrix products: by oneDNN on a CPU, without rounding on CUDA, and checks of custom CUDA kernels.
 
-torch would use MKL, which is half as fast on processors not made by Intel (AMD EPYC: 103 against 230 GFLOP/s).
+On a CPU, torch would use MKL for float32, which is half as fast on processors that Intel did not make (AMD EPYC: 103
+instead of 230 GFLOP/s).
 """
 
 import sys
@@ -12,11 +13,11 @@ import torch
 from torch import library
 
 ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-"""True if torch has the operator that torch.compile uses for linear layers on a CPU."""
+"""Whether torch has the operator that torch.compile uses for linear layers on a CPU."""
 
 
 def linear(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """x (M, K) · weights (N, K)ᵀ + bias (N,) → (M, N), all of one type. Without gradient on a CPU."""
+    """Return x (M, K) · weights (N, K)ᵀ + bias (N,), with shape (M, N), all of the same type. No gradient on a CPU."""
     applies = ONEDNN and x.dtype == torch.float32 and x.device.type == "cpu" and x.numel()
     if applies and not torch.compiler.is_exporting():
         result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weights, bias, "none", [], "")
@@ -26,7 +27,7 @@ def linear(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor | None = N
 
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """Within the context, CUDA does not round the inputs of float32 products, whatever `tf32` is set to."""
+    """Keep CUDA from rounding the inputs of float32 products to TF32 within the context, whatever `tf32` is set to."""
     matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     try:
@@ -36,16 +37,16 @@ def exact_products() -> Iterator[None]:
 
 
 TOLERANCE = 1e-3
-"""Largest accepted difference from the reference. Summation order gives about 1e-6, a wrong kernel about 1."""
+"""Largest accepted difference from the reference. The order of summation gives about 1e-6, a wrong kernel about 1."""
 
 
 def trusted(
     load: Callable[[], Mapping[str, Any]], operators: library.Library, difference: Callable[[], float], otherwise: str
 ) -> bool:
-    """Register the kernels that `load` imports as the operators' CUDA versions, and return whether they can be used.
+    """Register kernels as the CUDA versions of operators, and return whether they can be used.
 
-    `difference` measures their distance from the reference. Without Triton or a compiler the program goes on without
-    them, and prints `otherwise`, which names the consequence, with the reason.
+    load: function that imports the kernels. difference: function that measures their difference from the reference.
+    otherwise: consequence to print, with the reason, if they cannot be used, for example without Triton or a compiler.
     """
     try:
         for name, kernel in load().items():

@@ -1,4 +1,4 @@
-"""Independent random streams from one seed, so that a change in one does not shift the draws of another."""
+"""Independent random streams from one seed. More draws from one stream do not change the draws from another."""
 
 import hashlib
 
@@ -12,12 +12,12 @@ def stream(seed: int, *names: object) -> int:
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:
-    """Return a separate NumPy generator for one purpose."""
+    """Return a NumPy generator for one purpose, which the names identify."""
     return np.random.default_rng(stream(seed, *names))
 
 
 def uniforms(count: int, seed: int, *names: object) -> np.ndarray:
-    """Draw `count` numbers in [0, 1). For a few draws this takes 2 µs, and creating a generator 20 µs."""
+    """Draw `count` numbers in [0, 1), shape (count,). A few draws take 2 µs; creating a generator would take 20 µs."""
     key = "\x1f".join(map(str, (seed, *names))).encode()
     salts = (i.to_bytes(8, "little") for i in range(-(-count // 8)))
     blocks = [hashlib.blake2b(key, digest_size=64, salt=salt).digest() for salt in salts]

@@ -1,4 +1,4 @@
-"""The meaning of the options and keys in conf/, read from the comments in its files."""
+"""Help on the options and keys in conf/, read from the comments in its files."""
 
 import ast
 import itertools
@@ -14,14 +14,14 @@ import yaml
 from asr_ablations.tools.files import CONF, DEFAULTS, SOURCE, typed
 from asr_verdicts.errors import UsageError
 
-INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # Hydra's keys, which users do not set
+INTERNAL = ("_target_", "_partial_", "defaults", "hydra")  # keys of Hydra, which users do not set
 GLOBAL = "@package _global_"
-LONGEST = 60  # characters of a default value; longer ones are cut off, because the file shows them
+LONGEST = 60  # characters after which a default value is cut off; its file shows all of it
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a yaml file, its default value as written there, and the comment next to it."""
+    """A key of a yaml file, with its default value as written in the file and the comment next to it."""
 
     name: str
     default: str
@@ -29,7 +29,10 @@ class Key:
 
 
 def headed(text: str) -> Iterator[tuple[str, Key]]:
-    """Yield each key with the comment at the left margin above it. The comment that heads the file is not a heading."""
+    """Yield (heading, key) for each key. A heading is the comment at the left margin above a group of keys.
+
+    The comment at the head of the file is not a heading.
+    """
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if line and line[0] not in " #"]
     headings = dict.fromkeys(starts[:1], "")
@@ -43,7 +46,7 @@ def headed(text: str) -> Iterator[tuple[str, Key]]:
 
 
 def meaning(path: Path) -> str:
-    """Describe an option by the comment at the head of its file, or else by the docstring of its module."""
+    """Return the comment at the head of an option's file, or else the first paragraph of its module's docstring."""
     if title := head(text := path.read_text(encoding="utf-8")):
         return title
     target = str((yaml.safe_load(text) or {}).get("_target_", ""))
@@ -61,7 +64,7 @@ def head(text: str) -> str:
 
 
 def leaves(text: str) -> Iterator[tuple[int, Key]]:
-    """Yield (line, key) of every value that a user can set. A mapping with its own comment counts as a key."""
+    """Yield (line number, key) for every value that a user can set. A mapping with a comment also counts as a key."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     if isinstance(node, yaml.MappingNode):
         yield from _walk(node, "", text.splitlines())
@@ -74,7 +77,7 @@ def _walk(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator
         number = name.start_mark.line
         comment = _read_comment(lines, number)
         key = f"{prefix}{name.value}"
-        # a mapping is one value if it is empty, or if its keys are file names instead of settings
+        # a mapping is a single value if it is empty, or if its keys are file names instead of settings
         parts = value.value if isinstance(value, yaml.MappingNode) else []
         if not parts or any("-" in part.value for part, _ in parts):
             yield number, Key(key, _format_value(value, lines), comment)
@@ -85,7 +88,7 @@ def _walk(node: yaml.MappingNode, prefix: str, lines: Sequence[str]) -> Iterator
 
 
 def _format_value(node: yaml.Node, lines: Sequence[str]) -> str:
-    """Return a value as it is written, in one line."""
+    """Return a value in one line, as it is written in the file."""
     if isinstance(node, yaml.ScalarNode):
         return node.value if node.style is None else f'"{node.value}"'
     start, end = node.start_mark, node.end_mark
@@ -105,7 +108,7 @@ def _strip(value: Any) -> Any:
 
 
 def _read_comment(lines: Sequence[str], number: int) -> str:
-    """Return the comment next to a line, with the indented comment lines that continue it."""
+    """Return the comment at the end of a line, with the indented comment lines below that continue it."""
     comment = lines[number].partition(" #")[2]  # values in conf/ never contain " #"
     below = itertools.takewhile(lambda line: line[:1] == " " and line.lstrip()[:1] == "#", lines[number + 1 :])
     return _join([comment, *(line.lstrip().removeprefix("#") for line in below)]) if comment else ""
@@ -116,18 +119,18 @@ def _join(lines: Iterable[str]) -> str:
 
 
 def defaults(text: str) -> dict[str, str]:
-    """Return the option of each group in a file's defaults list; `override /group` if it replaces another choice."""
+    """Return the option of each group in a file's defaults list. Overriding entries have the key `override /group`."""
     entries = (yaml.safe_load(text) or {}).get("defaults", [])
     return {key: str(option) for entry in entries if isinstance(entry, dict) for key, option in entry.items()}
 
 
 def overrides(text: str) -> list[tuple[str, str]]:
-    """Return (group, option) of every `override` in a file's defaults list."""
+    """Return (group, option) for every `override` in a file's defaults list."""
     chosen = defaults(text).items()
     return [(key.removeprefix("override /"), option) for key, option in chosen if key.startswith("override /")]
 
 
-KEYS = "keys"  # the topic after --help for all plain keys of a command
+KEYS = "keys"  # the word after --help that asks for all plain keys of a command
 NARROWEST = 60
 
 
@@ -135,8 +138,8 @@ NARROWEST = 60
 class Help:
     """The text that a command prints for --help.
 
-    file: the command's main file in conf/. folders: conf/ and the user's folder. plain, groups: the keys and groups
-    that the command reads. adds_keys: whether the plain keys include those in the groups.
+    file: the command's main file in conf/. plain, groups: keys outside groups, and groups, that the command reads.
+    adds_keys: whether --help keys also explains the keys of the groups. folders: conf/ and the user's folder, if any.
     """
 
     file: Path
@@ -146,7 +149,7 @@ class Help:
     folders: Sequence[Path]
 
     def overview(self) -> str:
-        """Return the command's examples, its groups with their options, and how to get more help."""
+        """Return examples of the command, its groups with their options, and how to get more help."""
         content = yaml.safe_load(self.file.read_text(encoding="utf-8"))
         words = content.get("hydra", {}).get("help", {})
         name = "train" if self.file == DEFAULTS else self.file.stem
@@ -192,7 +195,7 @@ class Help:
 
 
 def _once(keys: Iterable[Key]) -> list[Key]:
-    """Return each key once, with the value from its first file and the first comment."""
+    """Return each key once, with its first default value and its first comment."""
     by_name: dict[str, Key] = {}
     for key in keys:
         first = by_name.setdefault(key.name, key)
@@ -201,7 +204,7 @@ def _once(keys: Iterable[Key]) -> list[Key]:
 
 
 def _keys(file: Path) -> list[Key]:
-    """Return the keys in an option's file, as a user types them."""
+    """Return the keys in the file of an option, named as a user types them."""
     text, group = file.read_text(encoding="utf-8"), file.parent.name
     prefix = "" if GLOBAL in text else f"{group}."
     return [replace(key, name=f"{prefix}{key.name}") for _, key in leaves(text) if key.name != group]

@@ -15,23 +15,24 @@ from typing import NoReturn
 import psutil
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C; a scheduler or `kill`; a closed terminal or a lost connection."""
+"""Signals of Ctrl-C, of a scheduler or `kill`, and of a closed terminal or lost connection."""
 STOPPED_EXIT_CODES = frozenset(128 + number for number in STOPPING)
 """Exit codes of a process stopped by one of these signals, as in shells."""
 
 
 def held_back() -> contextlib.AbstractContextManager[None]:
-    """Processes started in this block do not receive stop signals. `timeout` and a closed terminal signal the whole
-    group: arms would count as dead because their starter ended first. A Ctrl-C while it imports would print a
-    traceback. The starter still ends when this process ends.
+    """Return a context in which this process and the processes that it starts do not receive stop signals.
+
+    `timeout` and a closed terminal signal the whole process group. If the server that forks the arms ended first, they
+    would count as dead, and Ctrl-C during its imports would print a traceback. It still ends when this process ends.
     """
     return _mask(signal.SIG_BLOCK)
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Stop signals are handled after this block. An exception in a callback of a C library would not end anything, and
-    would be lost. Masking signals does not help, because another thread may receive them.
+    """Handle stop signals only at the end of this context. An exception in a callback of a C library would not end
+    anything, and would be lost. Masking signals does not help, because another thread may receive them.
     """
     received: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
@@ -47,7 +48,7 @@ def deferred() -> Iterator[None]:
 
 
 def let_in() -> contextlib.AbstractContextManager[None]:
-    """Processes started in this block receive all stop signals, even if this process does not."""
+    """Return a context whose new processes receive all stop signals, even if this process blocks them."""
     return _mask(signal.SIG_UNBLOCK)
 
 
@@ -61,7 +62,7 @@ def _mask(how: int) -> Iterator[None]:
 
 
 def stopping_signals() -> list[signal.Signals]:
-    """Return the stop signals to handle. Under nohup, SIGHUP stays ignored."""
+    """Return the stop signals to handle. SIGHUP is left out if it is ignored, as under nohup."""
     return [number for number in STOPPING if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
 
 
@@ -71,16 +72,16 @@ def interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def end_at_once_on_another(exit_code: int) -> None:
-    """Exit immediately on another stop signal: all files are written, and Python would print a traceback."""
+    """Exit immediately on another stop signal. All files are written by now, and Python would print a traceback."""
     if threading.current_thread() is threading.main_thread():
         for number in STOPPING:
             signal.signal(number, lambda *_: os._exit(exit_code))
 
 
 def ignore_signals_at_exit() -> None:
-    """Ignore stop signals after all other exit handlers have run. The interpreter removes signal handlers before its
-    modules, so a late signal would change the exit code. Call this before importing libraries with exit handlers: the
-    handler registered first is called last.
+    """Arrange for stop signals to be ignored once all other exit handlers have run. At its end the interpreter resets
+    signal handlers first, so a late signal would change the exit code. Call this before importing libraries that
+    register exit handlers: handlers run in reverse order of registration.
     """
     for number in STOPPING:
         atexit.register(signal.signal, number, signal.SIG_IGN)
@@ -93,11 +94,11 @@ def handle_on_a_stack_of_their_own() -> None:
     signal handled there corrupts it (oneDNN issue 4845, in torch up to 2.11 at least).
     """
     if not faulthandler.is_enabled():
-        faulthandler.enable(2)  # it installs the stack, which Python's signal handlers then use as well
+        faulthandler.enable(2)  # it installs a separate stack, which Python's signal handlers then use as well
 
 
 def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
-    """Call `then` from a thread once a process has ended. started: from `start_of`, because ids are reused."""
+    """Call `then` from a thread once a process has ended. started: result of `start_of`, because ids are reused."""
 
     def watch() -> None:
         while _is_alive(pid, started):
@@ -108,16 +109,16 @@ def when_gone(pid: int, started: float, then: Callable[[], None]) -> None:
 
 
 def end_with(pid: int, started: float) -> None:
-    """Exit immediately when another process has ended, even if it was killed: its results are no longer needed."""
+    """Exit immediately once another process has ended, even if it was killed. The results are not needed any more."""
     when_gone(pid, started, lambda: os._exit(1))
 
 
 def start_of(pid: int) -> float:
-    """Return a process's start time in seconds, on Linux since boot. psutil's start time moves when the clock is set.
-    Raises psutil.NoSuchProcess.
+    """Return the start time of a process in seconds, on Linux since boot. The start time in psutil changes when the
+    clock is set. Raises psutil.NoSuchProcess.
     """
     try:
-        # the name in parentheses may contain anything; the start is field 22, the 20th after the name
+        # the name in parentheses may contain anything; the start time is field 22, the 20th after the name
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (FileNotFoundError, ProcessLookupError):
@@ -129,5 +130,5 @@ def _is_alive(pid: int, started: float) -> bool:
         return abs(start_of(pid) - started) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-    except (OSError, psutil.AccessDenied):  # for example too many open files: the process may still be alive
+    except (OSError, psutil.AccessDenied):  # the process may be alive, for example if too many files are open
         return True

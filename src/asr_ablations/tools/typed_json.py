@@ -1,4 +1,4 @@
-"""JSON to and from dataclasses, checked against the types of their fields and written in field order."""
+"""Read dataclasses from JSON, checked against the types of their fields, and write them in the order of the fields."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -15,14 +15,14 @@ NAMES: dict[object, str] = {
 
 
 def parse(kind: type[T], content: object) -> T:
-    """Return a JSON object as a dataclass, ignoring unknown keys. Raises ValueError for missing or wrong keys."""
+    """Return a JSON object as a dataclass, without unknown keys. Raises ValueError for a missing or wrong value."""
     record = _parse(content, kind, "")
     assert isinstance(record, kind)
     return record
 
 
 def _parse(content: object, kind: object, place: str) -> object:
-    """Return the content as the given type. place: the dotted key, for errors."""
+    """Return the content as the given type. place: dotted key of the content, for error messages."""
     container, arguments = get_origin(kind), get_args(kind)
     if container in (Union, UnionType):
         return None if content is None else _parse(content, arguments[0], place)
@@ -49,7 +49,7 @@ def _parse_record(content: Mapping[str, object], kind: type, place: str) -> obje
 
 @cache
 def _read_hints(kind: type) -> dict[str, tuple[object, bool]]:
-    """Return each field's type and whether the field is required."""
+    """Return the type of each field, and whether the field is required."""
     types = get_type_hints(kind)
     return {
         field.name: (types[field.name], field.default is MISSING and field.default_factory is MISSING)
@@ -58,7 +58,7 @@ def _read_hints(kind: type) -> dict[str, tuple[object, bool]]:
 
 
 def _check(content: object, kind: Any, place: str) -> Any:
-    """Return the content if it is of a plain type. A boolean is neither a number nor a text."""
+    """Return the content if it has the given plain type. A boolean is not a number."""
     if isinstance(content, bool) != (kind is bool) or not isinstance(content, (int, float) if kind is float else kind):
         raise ValueError(f"{place or 'it'} is not {NAMES[kind]}")
     return content
@@ -69,7 +69,7 @@ def _join_place(place: str, key: object) -> str:
 
 
 def as_json(record: object) -> dict[str, object]:
-    """Return a dataclass as a JSON object in field order. None is left out, except for the fields named in `null`."""
+    """Return a dataclass as a JSON object. Fields that are None are left out, unless its attribute `null` has them."""
     assert is_dataclass(record)
     values = {field.name: getattr(record, field.name) for field in fields(record)}
     null = getattr(record, "null", ())

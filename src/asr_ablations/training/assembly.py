@@ -1,7 +1,8 @@
 """Build the task, the data and the Trainer from a config."""
 
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,38 +14,61 @@ from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from torch import nn
+from torch.optim import Adam, AdamW, Optimizer
 
 from asr_ablations.config.build import build, read_content, reword_error
 from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.batch import Count
+from asr_ablations.data.batch import Augmentation, Count
 from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.native import extension as native
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.random_streams import stream
-from asr_ablations.training.contracts import AcousticModel, Features, TrainingCallbacks
-from asr_ablations.training.learning_rate import StepOnValidation
-from asr_ablations.training.optimizer_steps import build_optimizer
+from asr_ablations.training.auxiliary import AUXILIARY
+from asr_ablations.training.contracts import (
+    AcousticModel,
+    Checkpoint,
+    CuttingOrder,
+    Features,
+    FrameLoss,
+    Loss,
+    OptimizerFactory,
+    TrainingCallbacks,
+)
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
-from asr_ablations.training.task import CTCTask
-from asr_ablations.training.utterance_chunks import find_cutting_order
+from asr_ablations.training.task import CTCTask, StepOnValidation, view_seeds
 from asr_verdicts.config import ranks
 from asr_verdicts.errors import UsageError
 
 STREAMS = ("init", "order", "augment", "dropout")
-"""Random streams. Each uses its seed in `seeds`, or `seed` if that is null."""
+"""Names of the random streams, as in the key `seeds`."""
+FUSED = (Adam, AdamW)
+"""Optimizers that are fused: they update all weights in one pass, and skip an overflowed step on the GPU itself. SGD is
+not, because it cannot start the momentum of weights that begin training later. torch 2.11 fuses Adagrad on CPUs only.
+"""
+WAYS = ("fused", "foreach", "capturable", "differentiable")
+"""Options of an optimizer that change how it computes a step, but not the result."""
 
 
 def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
-    """Build task and data; `alphabet` replaces the config's. Initial weights depend on the seed and the model only."""
+    """Build the task and the data. `alphabet` replaces the config's. Initial weights depend on seed and model only."""
     alphabet = alphabet or build(cfg.alphabet)(corpus)
     set_tf32(cfg.tf32)
     torch.manual_seed(stream(get_seed(cfg, "init"), "init"))
     features: Features = build(cfg.features)
-    model = _initialised_model(cfg, features.size, alphabet.outputs)
+    parts = {"rnn": build(cfg.rnn), "norm": build(cfg.norm)}
+    model: AcousticModel = build(cfg.model, features=features.size, outputs=alphabet.outputs, **parts)
+    for word in cfg.get("overrides") or []:
+        if (group := str(word).lstrip("+").partition("=")[0].partition(".")[0]) in getattr(model, "unread", ()):
+            raise UsageError(f"{word}: this model has no {group}, so it would change nothing")
+    assert isinstance(model, nn.Module)
+    if (auxiliary := _build_optional(cfg.auxiliary)) is not None:
+        with torch.random.fork_rng([]):  # so that the model's own weights are those without an auxiliary
+            model.add_module(AUXILIARY, auxiliary(model, features.size, alphabet.outputs))
+    build(cfg.init)(model)
     callbacks = build_callbacks(cfg)
-    # refuses wrong values before the corpus is prepared; the real calls need the device and the steps of an epoch
-    assert isinstance(model, torch.nn.Module)
+    # refuses wrong values before the corpus is prepared; the optimizer itself is built when device and steps are known
     _called(cfg.schedule, _called(cfg.optimizer, model.parameters()), total_steps=10)
     torch.manual_seed(stream(get_seed(cfg, "dropout"), "dropout", rank()))
     augment = build(cfg.augment)
@@ -64,8 +88,25 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         augment_seed=get_seed(cfg, "augment"),
     )
     order = build(cfg.order)
-    order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # a function checks its values when it is called
-    task.cutting = find_cutting_order(order, task.loss)
+    order(np.ones(1), Count(1, 1), 1, np.random.default_rng(0))  # an order checks its values when it is called
+    if isinstance(order, CuttingOrder):
+        if auxiliary is not None:
+            raise UsageError(
+                "order=chunked: an auxiliary loss needs whole utterances: expected auxiliary=none, or order=bucketed, "
+                "shuffled, sortagrad or sorted"
+            )
+        if not isinstance(task.loss, FrameLoss):
+            raise UsageError(
+                "order=chunked: CTC cannot train on chunks, because its labels belong to a whole utterance and not to "
+                "frames: expected a loss with a label for each frame (loss=framewise, loss=aligned), or "
+                "order=bucketed, shuffled, sortagrad or sorted"
+            )
+        task.cutting = order
+    if getattr(task.loss, "views", 1) > 1 and not _differs_between_views(augment, features.size, task.loss):
+        raise UsageError(
+            "loss=cr_ctc: both views of an utterance would be equal, because augment does not change features: "
+            "expected augment=specaugment, speed_specaugment or warp_specaugment"
+        )
     task.sixteen_bit_copies = cfg.precision == MASTER
     task.callbacks = callbacks
     data = SpeechData(
@@ -85,41 +126,73 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     return task, data
 
 
-def _initialised_model(cfg: DictConfig, features: int, outputs: int) -> AcousticModel:
-    parts = {"rnn": build(cfg.rnn), "norm": build(cfg.norm)}
-    model: AcousticModel = build(cfg.model, features=features, outputs=outputs, **parts)
-    for word in cfg.get("overrides") or []:
-        if (group := str(word).lstrip("+").partition("=")[0].partition(".")[0]) in getattr(model, "unread", ()):
-            raise UsageError(f"{word}: this model has no {group}, so it would change nothing")
-    build(cfg.init)(model)
-    return model
+def _differs_between_views(augment: Augmentation, size: int, loss: Loss) -> bool:
+    """Return whether an augmentation changes features (B, T, F = size) differently in each view of a batch."""
+    ids, features = [f"view {i}" for i in range(16)], torch.linspace(-1, 1, 200 * size).reshape(1, 200, size)
+    lengths = torch.full((len(ids),), 200)
+    first, *others = (
+        augment(features.expand(len(ids), -1, -1), lengths, ids, seed, 0)
+        for seed in view_seeds(0, getattr(loss, "views", 1))
+    )
+    return not any(torch.equal(first, other) for other in others)
 
 
 def get_seed(cfg: DictConfig, name: str) -> int:
-    """Return the seed of a random stream: seeds.<name> if set, else `seed`."""
+    """Return the seed of a random stream, which is seeds.<name> if set, else `seed`."""
     stream_seed = cfg.seeds[name]
     return int(cfg.seed if stream_seed is None else stream_seed)
 
 
 def build_callbacks(cfg: DictConfig) -> TrainingCallbacks:
-    """Build the callbacks that the config names."""
+    """Build the callbacks that the config names, in the order in which they act."""
     optional = (cfg.pretrain, cfg.averaging, cfg.stopping, cfg.debug)
     return TrainingCallbacks(build(cfg.trainer), *map(_build_optional, optional))
 
 
 def _build_optional(node: DictConfig | None) -> Any:
-    """Build the object of a config node; None if the group has no choice (null)."""
+    """Build the object of a config node, or return None if no option of the group is chosen (null)."""
     return None if node is None else build(node)
 
 
 def _called(node: DictConfig, *positional: object, **keywords: object) -> Any:
-    """Call a group's partial. Raise UsageError for values that its class refuses."""
+    """Build the function of a group and call it. Raise UsageError for values that it refuses."""
     try:
         return build(node)(*positional, **keywords)
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
         raise UsageError(reword_error(node._key(), read_content(node), {}, error)) from error
+
+
+def build_optimizer(make: OptimizerFactory, parameters: Iterable[nn.Parameter], *, scaled: bool) -> Optimizer:
+    """Build the optimizer. On a CPU it is fused if possible, which takes a third of the time.
+
+    For a scaled loss on a GPU it is fused too, or else counts its steps on the device if torch can. Options in WAYS
+    that the config sets are kept. Loading a checkpoint from another device does not change any of WAYS.
+    """
+    parameters = list(parameters)
+    optimizer = partial(make, **_way(make, parameters[0].device.type, scaled=scaled))(parameters)
+    optimizer.register_load_state_dict_pre_hook(_keep_way)
+    return optimizer
+
+
+def _way(make: OptimizerFactory, device: str, *, scaled: bool) -> dict[str, bool]:
+    kind, given = getattr(make, "func", make), getattr(make, "keywords", {})
+    if device != "cpu" and not scaled:
+        return {}
+    if kind in FUSED and not given.keys() & set(WAYS):
+        return {"fused": True}
+    can_count = "capturable" in inspect.signature(kind).parameters and not given.get("fused")
+    return {"capturable": True} if device != "cpu" and can_count and "capturable" not in given else {}
+
+
+def _keep_way(optimizer: Optimizer, state: Checkpoint) -> Checkpoint:
+    """Return a checkpoint's state with the optimizer's own options in WAYS, before the state is loaded."""
+    groups = [
+        {**saved, **{way: group[way] for way in WAYS if way in group}}
+        for saved, group in zip(state["param_groups"], optimizer.param_groups, strict=True)
+    ]
+    return {**state, "param_groups": groups}
 
 
 def trainer(
@@ -132,11 +205,11 @@ def trainer(
     folder: Path | None = None,
     **limits: Any,
 ) -> pl.Trainer:
-    """Build a Lightning Trainer that does not print, shuffle or relaunch by itself.
+    """Build a Lightning Trainer that does not print, shuffle data or start processes by itself.
 
-    devices: GPUs to use on this machine; 0 means the CPU.
-    configured: the task's callbacks; None builds them from the config.
-    limits: Lightning's, such as max_epochs (-1: no limit), which defaults to the config's.
+    devices: number of GPUs to use on this machine; 0 means the CPU.
+    configured: callbacks of the task; None builds them from the config.
+    limits: limits that Lightning takes, such as max_epochs (-1 means no limit; the default is the config's value).
     """
     use_native(cfg, devices)
     ranks = int(os.environ.get("WORLD_SIZE", 1))
@@ -146,7 +219,7 @@ def trainer(
     each = [parallel, pretrain, averaging, StepOnValidation(), stopping, debug]
     ours = [callback for callback in each if callback is not None]
     options = trainer_options(cfg.precision, devices)
-    # in a Slurm job, Lightning would expect ranks started by srun, and refuse other variables of Slurm
+    # without this, Lightning would expect in a Slurm job that srun has started the ranks
     environment = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
     return pl.Trainer(
         accelerator="gpu" if devices else "cpu",
@@ -156,7 +229,7 @@ def trainer(
         accumulate_grad_batches=cfg.batch.accumulate,
         **{"max_epochs": cfg.max_epochs, **limits},
         logger=list(loggers),
-        # the first callback saves the state before a batch, the last one restores it; ours go in between
+        # the first callback saves the state before a batch, and the last one restores it, so ours go in between
         callbacks=[*callbacks[:1], *ours, *callbacks[1:]],
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -169,12 +242,12 @@ def trainer(
 
 
 def use_native(cfg: DictConfig, devices: int) -> str:
-    """Use the native library on a CPU, as the key `native` asks; return its target, or none."""
+    """Load the native library on a CPU, if the key `native` allows it. Return its target, or "none"."""
     return native.use(False if devices else cfg.native)
 
 
 def device_count(cfg: DictConfig) -> int:
-    """Return the GPUs to use, 0 for the CPU. auto: one per rank, so that batches do not depend on the machine."""
+    """Return the number of GPUs to use; 0 means the CPU. gpus=auto means one per rank on every machine with GPUs."""
     check_nodes(cfg.nodes)
     if cfg.gpus == 0:
         return 0

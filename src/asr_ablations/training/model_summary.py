@@ -1,45 +1,44 @@
 """Draw a model as text: layers in the order of a forward pass, with shapes and parameters."""
 
-import copy
 from functools import partial
 
 import torch
 from torch import nn
 
+from asr_ablations.training.auxiliary import without_auxiliary
 from asr_ablations.training.contracts import AcousticModel
 
 PROBES = ((2, 400), (3, 600))
-"""Utterances and frames of two forward passes; sizes that differ between them are batch or time."""
+"""Numbers of utterances and frames in two forward passes. Sizes that differ between them are batch or time."""
 
 Shape = tuple[int, ...]
 
 
 def draw_model(model: AcousticModel, features: int) -> str:
-    """Return a line per layer, with its parts indented below: name, class, output shape, parameters.
+    """Return a line for each layer, with its parts indented below it: name, class, output shape, parameters.
 
-    B is the batch, T the feature frames; T/4 is about a quarter of them, because convolutions treat the ends
-    differently. The model and the random state do not change.
+    B is the size of the batch, and T the number of feature frames. T/4 is about a quarter of T, because convolutions
+    treat the ends differently. The model and the random state do not change.
+    An auxiliary loss is left out.
     """
-    assert isinstance(model, nn.Module)
+    recognising = without_auxiliary(model).eval()
     lines = [("features", "", f"(B, T, {features})", "")]
-    shapes = _trace_shapes(copy.deepcopy(model).eval(), features)
+    shapes = _trace_shapes(recognising, features)
     for name, shape in shapes.items():
-        part, parents = model.get_submodule(name), [other for other in shapes if other and name.startswith(f"{other}.")]
+        part = recognising.get_submodule(name)
+        parents = [other for other in shapes if other and name.startswith(f"{other}.")]
         label = "  " * len(parents) + name.removeprefix(f"{parents[-1]}." if parents else "")
         count = sum(weights.numel() for weights in part.parameters())
         lines.append((label, type(part).__name__, shape, f"{count:,}" if count else ""))
     _, kind, shape, total = lines.pop(1)  # the model itself, which is called first
     lines.append((kind, "", shape, total))
-    *widths, last = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = [
-        [*(text.ljust(width) for text, width in zip(line, widths, strict=False)), line[-1].rjust(last)]
-        for line in lines
-    ]
-    return "".join("  ".join(line).rstrip() + "\n" for line in padded)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    layout = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<<<>", widths, strict=True))
+    return "".join(layout.format(*line).rstrip() + "\n" for line in lines)
 
 
 def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
-    """Return the output shape of each part, with letters, in the order of first calls."""
+    """Return the output shape of each part as text with the letters B and T, in the order of first calls."""
     seen: dict[str, list[Shape]] = {}
 
     def before(name: str, *_: object) -> None:
@@ -54,7 +53,7 @@ def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
             part.register_forward_pre_hook(partial(before, name))
             part.register_forward_hook(partial(after, name))
     weight = next(model.parameters())
-    with torch.enable_grad():  # without gradients, two directions would be called in any order
+    with torch.enable_grad():  # without gradients, the two directions of a layer would run in threads, in any order
         for batch, frames in PROBES:
             probe = torch.zeros(batch, frames, features, dtype=weight.dtype, device=weight.device)
             model(probe, torch.full((batch,), frames))

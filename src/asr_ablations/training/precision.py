@@ -1,26 +1,23 @@
-"""The key `precision`: the bits of weights, activations and gradients."""
+"""The key `precision`: the number of bits of weights, activations and gradients, and how the loss is scaled."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from lightning_fabric.utilities.types import Steppable
 from pytorch_lightning import LightningModule
 from pytorch_lightning.plugins import HalfPrecision, MixedPrecision, Precision
 from torch import nn
+from torch.amp.grad_scaler import OptState
 from torch.optim import Optimizer
 
 from asr_ablations.native.extension import MULTIPLY_BFLOAT16, NONE, resolved
-from asr_ablations.training.optimizer_steps import DeviceScaler
-from asr_ablations.training.task import task_of
 
-Name = Literal["32-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
-"""Lightning's names of precisions."""
 MASTER = "16-master"
-"""Master weights in float32, with 16-bit copies for each forward and backward pass: Apex's level O2."""
+"""Float32 master weights with 16-bit copies for each forward and backward pass (`copies_in`)."""
 SCALED = (16, MASTER)
-"""Precisions that scale the loss on a GPU."""
+"""Values of `precision` for which the loss is scaled on a GPU."""
 
 SLOW_ON_A_GPU = (
     "precision=32 without tf32=true leaves most of a GPU unused: tf32=true is about 2.5 times as fast, precision=16 "
@@ -32,29 +29,22 @@ RECURRENT = {
     "rounds": "recurrent layers round the factors of products to bfloat16, which is not faster on this processor",
     "multiplies": "recurrent layers multiply in bfloat16, and keep sums, states and weights in float32",
 }
-"""How recurrent layers use bfloat16 on a CPU, by the ability of the native library's target."""
-
-
-def lightning_precision(precision: int | str, devices: int) -> Name:
-    """Return Lightning's name for the key `precision`; on a CPU, 16 is bfloat16."""
-    names = {32: "32-true", 16: "16-mixed" if devices else "bf16-mixed", "bf16": "bf16-mixed"}
-    return cast(Name, names.get(precision, precision))
+"""How recurrent layers use bfloat16 on a CPU, by what the processor can do with it in the native library."""
 
 
 def trainer_options(precision: int | str, devices: int) -> dict[str, Any]:
-    """Return the Trainer's arguments: Lightning's name of a precision, or our plugin for it."""
+    """Return the Trainer's arguments for the key `precision`: Lightning's name for it, or our plugin."""
     if precision == MASTER:
         return {"plugins": [ScaledMaster("cuda") if devices else UnscaledMaster()]}
-    name = lightning_precision(precision, devices)
-    if name == "16-mixed":
+    if precision == 16 and devices:
         return {"plugins": [Scaled("cuda")]}
-    if name in ("16-true", "bf16-true"):
-        return {"plugins": [HalfModel(name)]}
-    return {"precision": name}
+    if precision in ("16-true", "bf16-true"):
+        return {"plugins": [HalfModel(cast(Any, precision))]}
+    return {"precision": "32-true" if precision == 32 else "bf16-mixed"}
 
 
 def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
-    """Return a line for users if the precision is replaced or slow on the device, else None."""
+    """Return a message if the precision is slow on this device or replaced by another one, else None."""
     if devices:
         return SLOW_ON_A_GPU if precision == 32 and not tf32 else None
     target = resolved()
@@ -69,14 +59,65 @@ def notice(precision: int | str, tf32: bool, devices: int) -> str | None:
 
 
 def set_tf32(on: bool) -> None:
-    """Set whether CUDA rounds inputs of float32 products to 10-bit mantissas; torch's default: in cuDNN only."""
+    """Set whether CUDA rounds the inputs of float32 products to TF32. torch's own default is in cuDNN only."""
     torch.backends.cuda.matmul.allow_tf32 = on
     torch.backends.cudnn.allow_tf32 = on
 
 
+class DeviceScaler(torch.amp.GradScaler):
+    """Scales the loss like torch's scaler, but the host does not wait for the overflow check of each step.
+
+    A fused optimizer skips a step with overflowed gradients by itself. For other optimizers, weights and state are
+    copied before the step and restored bit for bit after an overflow. The host waits only in the first step of a
+    weight, because only the optimizer can create the initial state. Schedules count skipped steps too, and so do
+    counters on the host, such as Adagrad's for lr_decay.
+    """
+
+    def __init__(self, device: str, **options: Any) -> None:
+        super().__init__(device, **options)
+        self._initialised: set[nn.Parameter] = set()  # parameters with an optimizer state
+
+    def step(self, optimizer: Optimizer, *arguments: Any, **keywords: Any) -> float | None:
+        """Take an optimizer step unless a gradient has overflowed. The gradients must already be unscaled."""
+        trained = {p for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
+        if not trained <= self._initialised:
+            state = self._per_optimizer_states[id(optimizer)]
+            if any(overflow.item() for overflow in state["found_inf_per_device"].values()):
+                state["stage"] = OptState.STEPPED
+                return None
+            self._initialised |= trained
+        return super().step(optimizer, *arguments, **keywords)
+
+    def _maybe_opt_step(
+        self, optimizer: Optimizer, optimizer_state: dict[str, Any], *arguments: Any, **keywords: Any
+    ) -> float | None:
+        """Take a step and undo it after an overflow. torch calls this for optimizers that cannot skip steps."""
+        (overflow,) = optimizer_state["found_inf_per_device"].values()  # all weights are on one device
+        before = {place: tensor.clone() for place, tensor in _changing(optimizer)}
+        result = optimizer.step(*arguments, **keywords)
+        for place, tensor in _changing(optimizer):
+            if place in before:
+                torch.where(overflow.bool(), before[place], tensor, out=tensor)
+        return result
+
+
+def _changing(optimizer: Optimizer) -> Iterator[tuple[tuple[nn.Parameter, str], torch.Tensor]]:
+    """Yield keys and tensors of everything on the device that a step changes: trained weights and their state."""
+    for group in optimizer.param_groups:
+        for weights in group["params"]:
+            if weights.grad is None:
+                continue
+            yield (weights, ""), weights.detach()
+            for name, value in optimizer.state.get(weights, {}).items():
+                if isinstance(value, torch.Tensor) and value.device == weights.device:
+                    yield (weights, name), value
+
+
 class Scaled(MixedPrecision):
-    """16 bits under autocast, with a scaled loss because small gradients round to 0 in float16. Unlike in Lightning's
-    plugin, gradients are unscaled before their treatment for fused optimizers too, and no step waits for the device.
+    """Float16 under autocast with a scaled loss, because small gradients would be rounded to 0.
+
+    Lightning's plugin waits for the device in each step, and leaves the gradients scaled for a fused optimizer. Here
+    they are always unscaled before they are treated.
     """
 
     scaler: DeviceScaler
@@ -84,7 +125,7 @@ class Scaled(MixedPrecision):
     def __init__(self, device: str) -> None:
         super().__init__("16-mixed", device, DeviceScaler(device))
 
-    def optimizer_step(  # type: ignore[override]  # as Lightning's own, which differs from its base
+    def optimizer_step(  # type: ignore[override]  # Lightning's method differs from its base as well
         self, optimizer: Steppable, model: LightningModule, closure: Callable[[], object], **keywords: object
     ) -> None:
         closure()
@@ -95,34 +136,33 @@ class Scaled(MixedPrecision):
 
 
 class ScaledMaster(Scaled):
-    """Scales the loss without autocast: the weights of a forward pass are in 16 bits themselves (master_weights.py)."""
+    """Scales the loss without autocast, because the copies of the weights have 16 bits."""
+
+    forward_context = Precision.forward_context  # type: ignore[assignment]  # no autocast
 
     def __init__(self, device: str) -> None:
         super().__init__(device)
         self.precision = MASTER  # type: ignore[assignment]
 
-    @contextmanager
-    def forward_context(self) -> Iterator[None]:
-        """No context."""
-        yield
-
 
 class UnscaledMaster(Precision):
-    """16-bit copies of master weights without a scaled loss, which bfloat16 does not need."""
+    """Uses 16-bit copies of master weights without scaling the loss, because bfloat16 does not need it."""
 
     precision = MASTER  # type: ignore[assignment]
 
 
 class HalfModel(HalfPrecision):
-    """Weights, gradients and optimizer state in 16 bits, without a scaled loss.
+    """Keeps weights, gradients and optimizer state in 16 bits, and does not scale the loss.
 
     Features, running statistics and the loss stay in float32. Lightning's plugin would convert them too, although power
     spectra do not fit into 16 bits.
     """
 
+    forward_context = Precision.forward_context  # type: ignore[assignment]  # new tensors stay in float32
+
     def convert_module(self, module: nn.Module) -> nn.Module:
-        """Convert the model of a task in place, and nothing else of the task."""
-        model = task_of(cast(LightningModule, module)).model
+        """Convert only the model of a task, in place."""
+        model: nn.Module = cast(Any, module).model
         model.to(self._desired_input_dtype)
         for buffer in model.buffers():
             if buffer.is_floating_point():
@@ -130,10 +170,61 @@ class HalfModel(HalfPrecision):
         return module
 
     def convert_input(self, data: object) -> object:
-        """Return the batch unchanged: its float16 features would lose bits in bfloat16."""
+        """Return the batch unchanged, because its float16 features would lose bits in bfloat16."""
         return data
 
-    @contextmanager
-    def forward_context(self) -> Iterator[None]:
-        """No context: new tensors stay float32."""
+
+@contextmanager
+def copies_in(dtype: torch.dtype, model: nn.Module) -> Iterator[None]:
+    """Replace every parameter of a model by a new copy of type `dtype` within the context. Buffers stay as they are.
+
+    The gradient of a copy reaches the parameter itself, in the parameter's type. The optimizer, clipping and
+    checkpoints see only these master weights, so small updates are not lost by rounding to 16 bits
+    (Ambroszczyk2019 §2.1; Micikevicius et al. 2018, §3.1; level O2 of Apex).
+    """
+    originals = [(part._parameters, dict(part._parameters)) for part in model.modules()]
+    recurrent = [part for part in model.modules() if isinstance(part, nn.RNNBase)]
+    # one call per layer, so that ranks can exchange its gradients while earlier layers still compute theirs
+    layers: dict[tuple[str, ...], list[nn.Parameter]] = {}
+    for name, weights in model.named_parameters():
+        layers.setdefault(tuple(name.split(".")[:2]), []).append(weights)
+    copies: dict[nn.Parameter, torch.Tensor] = {}
+    for owned in layers.values():
+        copies.update(zip(owned, Copies.apply(dtype, *owned), strict=True))
+    try:
+        for parameters, before in originals:
+            parameters.update({name: copies[weights] for name, weights in before.items() if weights is not None})  # type: ignore[misc]
+        _refresh_weight_lists(recurrent)
         yield
+    finally:
+        for parameters, before in originals:
+            parameters.update(before)
+        _refresh_weight_lists(recurrent)
+
+
+class Copies(torch.autograd.Function):
+    """Converts tensors to another dtype, and their gradients back to the original dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.dtype = weights[0].dtype
+        ctx.set_materialize_grads(False)  # gradients of unused parameters stay None
+        return _convert(dtype, weights)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        copies = iter(_convert(ctx.dtype, [gradient for gradient in gradients if gradient is not None]))
+        return None, *(None if gradient is None else next(copies) for gradient in gradients)
+
+
+def _convert(dtype: torch.dtype, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    copies = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
+    if copies:
+        torch._foreach_copy_(copies, [*tensors])
+    return copies
+
+
+def _refresh_weight_lists(recurrent: list[nn.RNNBase]) -> None:
+    """Update the lists of weights that torch's recurrent layers keep."""
+    for part in recurrent:
+        part._flat_weights = [getattr(part, name) for name in part._flat_weights_names]

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop."""
+"""Stop a run on a signal such as Ctrl-C, after a checkpoint."""
 
 import os
 import signal
@@ -11,15 +11,16 @@ from asr_ablations.tools.errors import Stopped
 from asr_ablations.tools.signals import handle_on_a_stack_of_their_own, interrupt, stopping_signals
 
 Handler = Callable[[int, FrameType | None], object] | int | None
-"""Result of signal.getsignal: a function, SIG_DFL or SIG_IGN, or None for a handler in C."""
+"""A handler as signal.getsignal returns it: a function, SIG_DFL, SIG_IGN, or None for a handler written in C."""
 
 
 class StopRequest:
-    """Holds SIGINT, SIGTERM or SIGHUP as a request to stop while `holding`.
+    """Records SIGINT, SIGTERM or SIGHUP as a request to stop, so that the training can write a checkpoint first.
 
-    At other times a signal ends the run at once; so does a second one. Any further signal ends the process: an
-    exception in the middle of the handling of the first would be printed. Under nohup, SIGHUP stays ignored.
-    received: number of the first signal, or None.
+    holding: whether a signal is only recorded. If false, a signal ends the run at once, and so does a second signal.
+    received: number of the first signal, or None. Under nohup, SIGHUP stays ignored.
+
+    While a stopped run ends, another signal ends the process: a second exception would be printed with its traceback.
     """
 
     def __init__(self) -> None:
@@ -39,13 +40,13 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def listen(self) -> None:
-        """Install the handlers. Python allows this in the main thread only; elsewhere it does nothing."""
+        """Install the handlers. Do nothing outside the main thread, because Python allows handlers only there."""
         if threading.current_thread() is not threading.main_thread():
             return
         handle_on_a_stack_of_their_own()
         if not self._previous:
             self._previous = {number: signal.getsignal(number) for number in stopping_signals()}
-        for number in self._previous:  # Lightning's handlers are for its own way of stopping
+        for number in self._previous:  # replaces Lightning's handlers, which stop a run in another way
             signal.signal(number, self._receive)
 
     def raise_stopped(self, number: int) -> NoReturn:

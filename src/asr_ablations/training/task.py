@@ -1,25 +1,32 @@
-"""The LightningModule: features → model → loss, with its logging and optimiser."""
+"""The LightningModule: features → model → loss, with its logging, updates of the weights and learning rate."""
 
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torchmetrics.text import CharErrorRate
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.batch import Augmentation, Batch
-from asr_ablations.tools.masks import normalise_utterances
+from asr_ablations.tools.masks import normalise_utterances, valid_frames
 from asr_ablations.tools.matrix_products import exact_products
+from asr_ablations.tools.random_streams import stream
+from asr_ablations.training.auxiliary import Activations, auxiliary_of
 from asr_ablations.training.contracts import (
     AcousticModel,
     Checkpoint,
     CuttingOrder,
     Decoder,
     Features,
+    FrameLoss,
     GradientTreatment,
     Loss,
     MonitoredSchedule,
@@ -29,42 +36,102 @@ from asr_ablations.training.contracts import (
     TrainingCallbacks,
 )
 from asr_ablations.training.ddp import share_buffers
-from asr_ablations.training.error_rates import COUNTS, ErrorRate
-from asr_ablations.training.gradient_accumulation import missing_share
-from asr_ablations.training.master_weights import sixteen_bit_copies
-from asr_ablations.training.utterance_chunks import Chunks
+from asr_ablations.training.precision import copies_in
+from asr_verdicts.error_counts import Errors, character_errors, sum_errors, word_errors
 
 Sums: TypeAlias = dict[str, tuple[torch.Tensor, torch.Tensor]]
-"""By name: the sum () of an epoch's logged step values, and the number () of these steps."""
-NOTHING = torch.zeros(()), torch.zeros((), dtype=torch.int64)
+"""Running sum () and weight () of each value that is averaged over an epoch, by name."""
+
+
+class ErrorRate(CharErrorRate):
+    """torchmetrics' error rate, with counts from our own edit distance, because theirs is 160 times slower."""
+
+    def __init__(self, count: Callable[[str, str], Errors]) -> None:
+        super().__init__()
+        self.count = count
+
+    def update(self, preds: str | Sequence[str], target: str | Sequence[str]) -> None:
+        total = sum_errors(self.count(reference, text) for reference, text in zip(target, preds, strict=True))
+        self.errors += total.count
+        self.total += total.total
+
+
+def errors_over_longer(reference: str, hypothesis: str) -> Errors:
+    """Count character errors relative to the longer of the two texts (Baunsgaard2020 §4.1.1, equation 3)."""
+    return character_errors(reference, hypothesis).over_longer
+
+
+COUNTS = {"wer": word_errors, "cer": character_errors, "cer_longer": errors_over_longer}
+"""How each logged error rate counts the errors of a pair (reference, hypothesis)."""
+
+
+class Chunks:
+    """A batch of B utterances cut into N chunks, with features (N, C, F), and lengths (N,) in frames on the CPU."""
+
+    def __init__(
+        self, order: CuttingOrder, loss: Loss, batch: Batch, features: torch.Tensor, lengths: torch.Tensor
+    ) -> None:
+        assert isinstance(loss, FrameLoss)
+        self.utterance, starts, self.lengths = order.chunks(lengths)
+        device, longest = features.device, int(self.lengths.max())
+        rows = self.utterance.to(device, non_blocking=True)[:, None]
+        frames = (starts[:, None] + torch.arange(longest)).clamp(max=max(0, features.shape[1] - 1))
+        frames = frames.to(device, non_blocking=True)
+        self.features = features[rows, frames] * valid_frames(self.lengths, longest, device)[..., None]
+        self._labels = loss.labels(batch, lengths, features.shape[1])[rows, frames]
+        self._batch = batch
+
+    def labelled(self, lengths: torch.Tensor, frames: int) -> Batch:
+        """Return the chunks as a batch for the loss, with a label for each output frame (N, frames).
+
+        An output frame gets the label of the feature frame at the same relative position in the chunk. lengths: number
+        of output frames (N,) of each chunk, on the CPU.
+        """
+        place = torch.arange(frames) * self.lengths[:, None] // lengths.clamp(min=1)[:, None]
+        place = place.minimum(self.lengths.clamp(min=1)[:, None] - 1).to(self._labels.device, non_blocking=True)
+        ids, texts = (
+            [values[row] for row in self.utterance.tolist()] for values in (self._batch.ids, self._batch.texts)
+        )
+        return replace(self._batch, ids=ids, texts=texts, frame_labels=self._labels.gather(1, place))
+
+
+def view_seeds(seed: int, views: int) -> list[int]:
+    """Return the seed of the augmentation for each view of a batch. The first one is `seed` itself."""
+    return [seed, *(stream(seed, "view", view) for view in range(1, views))]
 
 
 class ScoredBatch(NamedTuple):
-    """A training batch with its loss () in nats; the other fields are of chunks if utterances are cut."""
+    """A training batch with its loss () in nats. If utterances are cut, the other fields describe the chunks.
+
+    auxiliary: the auxiliary loss () in nats before its weight, or None if there is none.
+    total: the loss plus the weighted auxiliary loss () in nats.
+    """
 
     loss: torch.Tensor
     log_probs: torch.Tensor
     lengths: torch.Tensor
     batch: Batch
+    auxiliary: torch.Tensor | None
+    total: torch.Tensor
 
 
 class CTCTask(pl.LightningModule):
-    """Trains and validates one model. seed and augment_seed feed the noise of gradients and of features."""
+    """Trains and validates one model. seed: for noise on gradients. augment_seed: for the augmentation of features."""
 
     ranks_step_together = True
-    """False if workers train independently between two averagings of their weights."""
+    """Whether ranks share gradients; false if they train independently until their weights are averaged."""
 
     sixteen_bit_copies = False
-    """True if the forward pass uses copies of the weights in 16 bits (precision=16-master)."""
+    """Whether the forward pass uses 16-bit copies of the weights (precision=16-master)."""
 
     gradient_norm: torch.Tensor | None = None
-    """The latest gradient norm () before clipping, on the device, as the gradient treatment logged it."""
+    """Latest gradient norm () before clipping, on the device; None if the gradient treatment logs none."""
 
     cutting: CuttingOrder | None = None
-    """Cuts training utterances into chunks; None trains on whole utterances."""
+    """The order that cuts training utterances into chunks; None to train on whole utterances."""
 
     callbacks: TrainingCallbacks
-    """Callbacks that the config names, for the Trainer."""
+    """Callbacks that the config names; the Trainer runs them."""
 
     def __init__(
         self,
@@ -97,8 +164,8 @@ class CTCTask(pl.LightningModule):
         self.error_rates = nn.ModuleList(map(nn.ModuleDict, rates))
 
     def setup(self, stage: str) -> None:
-        """Lightning's hook before the first step: prepare the loss."""
-        data = getattr(self.trainer, "datamodule", None)  # None if only time is measured
+        """Prepare the loss. Lightning calls this before the first step."""
+        data = getattr(self.trainer, "datamodule", None)  # None in measurements of speed
         if data is not None:
             self.loss.prepare(data.sets, self.trainer.strategy.root_device)  # the model is moved to it later
 
@@ -107,14 +174,14 @@ class CTCTask(pl.LightningModule):
         return self.log_probs(*self.normalised_features(batch))
 
     def output_frames(self, samples: torch.Tensor) -> torch.Tensor:
-        """Return output frames (B,) for lengths in samples (B,)."""
+        """Return the number of output frames (B,) for audio lengths (B,) in samples."""
         return self.model.output_lengths(self.features.frames(samples))
 
     def normalised_features(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute features (B, T, F), normalised in each bin of each utterance, and lengths (B,) in frames.
+        """Compute normalised features (B, T, F), and their lengths (B,) in frames.
 
-        The mean is 0 and the standard deviation 1, or unchanged if the features ask for it. The precision is always
-        float32, without tf32: power spectra do not fit into 16 bits.
+        Each bin of each utterance gets mean 0, and standard deviation 1 unless the features set `variance` to false.
+        They are always computed in float32 without tf32, because power spectra do not fit into 16 bits.
         """
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False), exact_products():
             if batch.features is None:
@@ -126,46 +193,61 @@ class CTCTask(pl.LightningModule):
 
     def log_probs(self, features: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Map normalised features (B, T, F) to log-probabilities (B, T', V) in nats, float32, and their lengths."""
-        with sixteen_bit_copies(self.model) if self.sixteen_bit_copies else nullcontext():
+        half = torch.float16 if features.is_cuda else torch.bfloat16
+        with copies_in(half, self.model) if self.sixteen_bit_copies else nullcontext():
             # 16-bit weights need 16-bit input
             logits, lengths = self.model(features.to(next(self.model.parameters()).dtype), lengths)
         with torch.autocast(self.device.type, enabled=False):
             return logits.float().log_softmax(dim=-1), lengths
 
     def scored(self, batch: Batch) -> ScoredBatch:
-        """Augment a training batch as in this epoch, and compute its loss."""
+        """Compute the losses of a training batch, with the augmentation of the current epoch."""
         features, lengths = self.normalised_features(batch)
         with exact_products():
-            features = self.augment(features, lengths, batch.ids, self.augment_seed, self.current_epoch)
+            views = [
+                self.augment(features, lengths, batch.ids, seed, self.current_epoch)
+                for seed in view_seeds(self.augment_seed, getattr(self.loss, "views", 1))
+            ]
+        if len(views) == 1:
+            (features,) = views
+        else:
+            features, lengths, batch = torch.cat(views), lengths.repeat(len(views)), batch.repeat(len(views))
+        added = None
         if self.cutting is None:
-            log_probs, lengths = self.log_probs(features, lengths)
+            with Activations(self.model) as activations:
+                log_probs, lengths = self.log_probs(features, lengths)
+            added = activations.loss(lengths, batch)
         else:
             chunks = Chunks(self.cutting, self.loss, batch, features, lengths)
             log_probs, lengths = self.log_probs(chunks.features, chunks.lengths)
             batch = chunks.labelled(lengths, log_probs.shape[1])
-        return ScoredBatch(self.loss(log_probs, lengths, batch), log_probs, lengths, batch)
+        loss, auxiliary = self.loss(log_probs, lengths, batch), auxiliary_of(self.model)
+        total = loss if added is None or auxiliary is None else loss + auxiliary.weight * added
+        return ScoredBatch(loss, log_probs, lengths, batch, added, total)
 
     def training_step(self, batch: Batch, batch_index: int) -> torch.Tensor:
-        """Return the loss of a batch plus the penalty of the weights, in nats; train/loss is the loss alone."""
+        """Return the loss of a batch plus auxiliary loss and penalty, in nats. Log them separately."""
         padding = batch.padding()
-        loss, log_probs, lengths, batch = self.scored(batch)
+        loss, log_probs, lengths, batch, added, total = self.scored(batch)
         self._log_frame_rates("train", log_probs, lengths, batch, on_step=False)
         # the mean over ranks, or the first rank's loss if ranks must not wait for each other
         together, weight = self.ranks_step_together, self.loss.weight(batch)
         self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=weight, sync_dist=together)
         self._log_step("train/padding_percent", 100 * padding)
+        if added is not None and (auxiliary := auxiliary_of(self.model)) is not None:
+            self._log_step(f"train/{auxiliary.name}", added)
         if self.penalty is None:
-            return loss
+            return total
         penalty = self.penalty(self.model)
         self._log_step("train/penalty", penalty.detach())
-        return loss + penalty
+        return total + penalty
 
     def on_validation_epoch_start(self) -> None:
-        """Lightning's hook after the callbacks' hooks: make all ranks validate the first rank's model."""
+        """Make all ranks validate the first rank's model. Lightning calls this after the callbacks' hooks."""
         share_buffers(self.model)
 
     def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:
-        """Log the loss and error rates of a batch under validation/<set>/."""
+        """Log the loss and the error rates of a batch, under names that begin with validation/<set>/."""
         log_probs, lengths = self(batch)
         loss = self.loss(log_probs, lengths, batch)
         texts = self.decoder(log_probs, lengths)
@@ -178,29 +260,30 @@ class CTCTask(pl.LightningModule):
             self.log(f"{name}/{key}", metric, batch_size=len(batch), add_dataloader_idx=False, on_epoch=True)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Build the optimizer of the model's parameters, and its schedule (learning_rate.py)."""
+        """Build the optimizer of the model's parameters, and the schedule of its learning rate."""
         optimizer = self.make_optimizer(self.model.parameters())
         schedule = self.make_schedule(optimizer, total_steps=int(self.trainer.estimated_stepping_batches))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def lr_scheduler_step(self, scheduler: LRSchedulerTypeUnion, metric: object) -> None:
-        """Lightning's hook after a step of the optimizer."""
-        if not isinstance(scheduler, MonitoredSchedule):  # learning_rate.py steps those after a validation
+        """Step the learning rate. Lightning calls this after each optimizer step."""
+        if not isinstance(scheduler, MonitoredSchedule):  # StepOnValidation steps it after a validation
             cast(LRScheduler, scheduler).step()
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Lightning's hook before the gradient treatment: make gradients the mean over the update's batches."""
-        share = missing_share(self.trainer, self.trainer.fit_loop.epoch_loop.batch_idx)
-        if share != 1:
+        """Make gradients the mean over the batches of this update, before the gradient treatment."""
+        # Lightning divides by batch.accumulate even if the last update of an epoch has fewer batches
+        full = self.trainer.accumulate_grad_batches
+        if (share := full / (self.trainer.fit_loop.epoch_loop.batch_idx % full + 1)) != 1:
             torch._foreach_mul_([p.grad for p in self.model.parameters() if p.grad is not None], share)
 
     def configure_gradient_clipping(self, *_: object, **__: object) -> None:
-        """Treat the gradients, unscaled, before the optimizer's step."""
+        """Treat the gradients, which are no longer scaled, before the optimizer step."""
         parameters = list(self.model.parameters())
         self.gradient.before_step(parameters, step=self.global_step, seed=self.seed, log=self._log_gradient)
 
     def optimizer_step(self, *arguments: Any, **keywords: Any) -> None:
-        """Take the optimizer's step, then treat the weights."""
+        """Take an optimizer step, then treat the weights."""
         super().optimizer_step(*arguments, **keywords)
         self.gradient.after_step(list(self.model.parameters()), self._log_step)
 
@@ -210,36 +293,31 @@ class CTCTask(pl.LightningModule):
         self._log_step(name, value)
 
     def _log_step(self, name: str, value: float | torch.Tensor) -> None:
-        """Add to the epoch's mean, unless not finite: the step is then skipped. Lightning's log would take 0.2 ms."""
-        # numbers stay on the CPU: moving them would wait for the device
+        """Add a value to its mean over the epoch, if it is finite. Lightning's `log` would take 0.2 ms."""
+        # numbers stay on the CPU, because moving them would wait for the device
         value = torch.as_tensor(value).detach().float()
         finite = value.isfinite()
-        total, steps = self.sums.get(name, NOTHING)
+        total, steps = self.sums.get(name, (0.0, 0))
         self.sums[name] = total + value.where(finite, 0.0), steps + finite
 
     def on_train_epoch_end(self) -> None:
-        """Lightning's hook after the last batch and the validation: log the means over the epoch's steps."""
+        """Log the means over the epoch's steps. Lightning calls this after the epoch's validation."""
         for name, (total, steps) in self.sums.items():
             self.log(name, total / steps, on_step=False, on_epoch=True, batch_size=1)
         self.sums = {}
 
     def on_save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Add the alphabet, without which a model is useless."""
-        checkpoint["alphabet"], checkpoint["separation"] = self.alphabet.characters, self.alphabet.separation
-        if type(self.alphabet) is not Alphabet:
-            checkpoint["alphabet_class"] = type(self.alphabet).__qualname__
+        """Add the alphabet, because without it the outputs of the model have no meaning."""
+        checkpoint["alphabet"] = self.alphabet.state()
 
     def on_load_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Raise ValueError for a checkpoint of another alphabet."""
-        characters, separation = checkpoint.get("alphabet"), checkpoint.get("separation", "")
-        if (characters, separation) != (self.alphabet.characters, self.alphabet.separation):
-            expected = self.alphabet.characters
-            raise ValueError(f"the checkpoint was trained with the alphabet {characters!r}, this run uses {expected!r}")
+        """Raise ValueError if the checkpoint has another alphabet."""
+        self.alphabet.check_state(checkpoint.get("alphabet"))
 
     def _log_frame_rates(
         self, name: str, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch, **options: Any
     ) -> None:
-        """Log rates over frames, with equal weight for each frame."""
+        """Log the loss's rates over frames; every frame of an epoch has the same weight in their means."""
         frames = max(1, int(lengths.sum()))
         for key, rate in self.loss.frame_rates(log_probs.detach(), lengths, batch).items():
             self.log(f"{name}/{key}", rate, on_epoch=True, batch_size=frames, sync_dist=True, **options)
@@ -248,3 +326,30 @@ class CTCTask(pl.LightningModule):
 def task_of(module: pl.LightningModule) -> CTCTask:
     """Cast Lightning's module to a task. A benchmark may pass another module with the same attributes."""
     return cast(CTCTask, module)
+
+
+class StepOnValidation(pl.Callback):
+    """Steps a MonitoredSchedule after each validation during training, with the value that its `monitor` names.
+
+    Lightning itself would step it after writing the epoch's checkpoint, and a run resumed from that checkpoint would
+    miss the step. Callbacks that write checkpoints come after this one, so they save the stepped schedule.
+    """
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        for config in trainer.lr_scheduler_configs:
+            schedule: object = config.scheduler
+            if isinstance(schedule, MonitoredSchedule):
+                first = task_of(pl_module).validation_sets[0]
+                schedule.step(float(trainer.callback_metrics[f"validation/{first}/{schedule.monitor}"]))
+
+
+def ends_update(trainer: pl.Trainer, batch_idx: int) -> bool:
+    """Return whether the gradients accumulated so far become an update after batch `batch_idx` of the epoch."""
+    return (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or batch_idx + 1 == trainer.num_training_batches
+
+
+def count_trained_batches(trainer: pl.Trainer) -> int:
+    """Count the batches trained so far, including batches before a resume."""
+    return int(trainer.fit_loop.epoch_loop.total_batch_idx) + 1

@@ -1,4 +1,4 @@
-"""Load a trained model from a run folder, which may be a stranger's: nothing in it is executed."""
+"""Load a trained model from a run folder. The folder may come from a stranger, so nothing in it is executed."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,24 +11,23 @@ from omegaconf.errors import OmegaConfBaseException
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
 from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.batch import AlphabetFactory
 from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.runs.checkpoint import first_line, read_checkpoint
 from asr_ablations.runs.identity import fill
 from asr_ablations.runs.layout import CHECKPOINTS, CONFIG
-from asr_ablations.runs.reader import read_config
+from asr_ablations.runs.reader import first_line, read_checkpoint, read_config
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
+from asr_ablations.training.auxiliary import is_auxiliary
 from asr_ablations.training.checkpoints import FOR_TRAINING_ONLY
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
 from asr_verdicts.errors import UsageError, choices
 
-KINDS = ("last", "best")
-
 
 class Trained(NamedTuple):
-    """A trained task in evaluation mode on the CPU, its data (not read yet), run folder, and file of weights."""
+    """A trained task in evaluation mode on the CPU, with its data, which are not read yet, and its files."""
 
     cfg: DictConfig
     task: CTCTask
@@ -38,10 +37,10 @@ class Trained(NamedTuple):
 
 
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
-    """Load the trained model of a run folder, or of a .ckpt in it. root: the corpus folder, in place of data.root.
+    """Load the trained model of a run. path: the run folder, or a .ckpt in it. root: replaces the config's data.root.
 
-    Raise UsageError for an unfinished run (unless a .ckpt is named) and for an untrusted config. The checkpoint must
-    fit, be undamaged and hold only weights; otherwise UsageError is raised too.
+    Raise UsageError if the run is not finished (unless `path` is a .ckpt), if its config builds anything but
+    components, or if the checkpoint is damaged, does not fit or contains more than weights and plain data.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
@@ -50,7 +49,7 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     # an optimizer's state is twice as large as the weights, so it is freed before the model is built
     weights = {key: value for key, value in read_checkpoint(file).items() if key not in FOR_TRAINING_ONLY}
     try:
-        task, data = assemble(cfg, build(cfg.data), _restore_alphabet(cfg, weights))
+        task, data = assemble(cfg, build(cfg.data), _restore_alphabet(cfg, weights, file))
     except (OmegaConfBaseException, AttributeError) as error:
         raise UsageError(f"{folder / CONFIG}: from another version, or incomplete: {first_line(error)}") from error
     try:
@@ -63,19 +62,18 @@ def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None
     return Trained(cfg, task.eval(), data, folder, file)
 
 
-def _restore_alphabet(cfg: DictConfig, weights: Checkpoint) -> Alphabet | None:
-    """Restore a checkpoint's alphabet, unless the config spells it. Raise UsageError if it is not an Alphabet."""
-    if "characters" in cfg.alphabet or "alphabet" not in weights:
-        return None
-    if kind := weights.get("alphabet_class"):
-        raise UsageError(f"alphabet: this run uses {kind}, which cannot be restored; only Alphabet can")
-    return Alphabet(str(weights["alphabet"]), str(weights.get("separation", "")))
+def _restore_alphabet(cfg: DictConfig, weights: Checkpoint, file: Path) -> Alphabet:
+    factory: AlphabetFactory = build(cfg.alphabet)
+    try:
+        return factory.restore(weights["alphabet"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{file}: it holds no alphabet of this run's kind") from error
 
 
 def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
-    """Return the run folder and the checkpoint of a path. Raise UsageError if one of them is missing."""
-    if checkpoint not in KINDS:
-        raise choices("checkpoint", checkpoint, KINDS)
+    """Return the run folder and the checkpoint that a path means. Raise UsageError if one of them is missing."""
+    if checkpoint not in ("last", "best"):
+        raise choices("checkpoint", checkpoint, ("last", "best"))
     if path.suffix == ".ckpt":
         if not path.is_file():
             raise UsageError(f"{path}: there is no such checkpoint")
@@ -106,15 +104,16 @@ def checked_config(folder: Path) -> DictConfig:
     return cfg
 
 
-NAMED = 4  # weights that a message names; the rest are counted
-EXTRA = "_extra_state"  # non-tensor state of a model, which follows from the config
+NAMED = 4  # problems that a message names; it counts the others
+EXTRA = "_extra_state"  # end of the key of a module's state that is not weights and follows from the config
 
 
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
-    """Copy weights and running statistics from a checkpoint to the task's model, all of them or some parts.
+    """Copy weights and running statistics from a checkpoint to the task's model.
 
-    expected: the SHA-256 of the file. parts: names of layers as in model.txt, for example `recurrent` or `recurrent.0`.
-    Raise UsageError for another file, and for weights that do not fit.
+    expected: the SHA-256 that the file must have. parts: names of the layers to copy, as in model.txt, for example
+    `recurrent` or `recurrent.0`; None copies all but an auxiliary loss, whose name is `auxiliary`. Raise UsageError for
+    another file, and for weights that do not fit.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: the SHA-256 of {file} is {actual}")
@@ -123,6 +122,8 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     given = {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
     assert isinstance(task.model, torch.nn.Module)
     model = _select_tensors(task.model.state_dict())
+    if not any(map(is_auxiliary, parts or ())):
+        given, model = ({key: each[key] for key in each if not is_auxiliary(key)} for each in (given, model))
     for part in parts or ():
         if not _choose_parts(model, [part]):
             raise choices("weights_parts", part, sorted({key.partition(".")[0] for key in model}))
@@ -130,13 +131,12 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     if problems := _compare(chosen, _choose_parts(given, parts)):
         hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
-    last = next(reversed(model), "").rpartition(".")[0]
-    characters = str(checkpoint.get("alphabet", ""))
-    if any(key.startswith(f"{last}.") for key in chosen) and characters != task.alphabet.characters:
-        raise UsageError(
-            f"{file}: its output layer uses the alphabet {characters!r}, this run {task.alphabet.characters!r}; "
-            f"name the parts without {last} in weights_parts"
-        )
+    last = next((key for key in reversed(model) if not is_auxiliary(key)), "").rpartition(".")[0]
+    if any(key.startswith(f"{last}.") or is_auxiliary(key) for key in chosen):
+        try:
+            task.alphabet.check_state(checkpoint.get("alphabet"))
+        except ValueError as error:
+            raise UsageError(f"{file}: {error}; name the parts without {last} in weights_parts") from error
     task.model.load_state_dict({key: given[key] for key in chosen}, strict=False)
 
 
@@ -150,7 +150,7 @@ def _select_tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
 
 
 def _compare(model: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> str:
-    """Say why the given weights cannot replace the model's, naming the first few; empty if they can."""
+    """List the first few reasons why the given weights do not fit the model. Return "" if they fit."""
     problems = [f"{key} is not in the file" for key in model if key not in given]
     problems += [f"{key} is only in the file" for key in given if key not in model]
     for key in [key for key in model if key in given]:

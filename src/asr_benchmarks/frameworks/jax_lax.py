@@ -1,4 +1,4 @@
-"""The networks in JAX, without a library of layers: functions of arrays, with the whole training step compiled."""
+"""The networks in JAX, as functions of arrays without a library of layers. The whole training step is compiled."""
 
 import time
 from functools import partial
@@ -15,7 +15,7 @@ from asr_benchmarks.frameworks.network import EPSILON, LEARNING_RATE, MOMENTUM, 
 from asr_benchmarks.worker import Step
 
 Weights: TypeAlias = dict[str, Array]
-"""Arrays by path, as in draw_weights."""
+"""Weights by path, as in draw_weights."""
 
 Means: TypeAlias = dict[str, tuple[Array, Array]]
 """Running mean and variance of each batch norm, by path."""
@@ -24,14 +24,14 @@ AdamState: TypeAlias = tuple[Weights, Weights, Array]
 """Moving averages of the gradients and of their squares, and the number of steps."""
 
 RATE, DECAY, SQUARE_DECAY, ADAM_EPSILON = 1e-3, 0.9, 0.999, 1e-8
-"""Adam's constants as in Kingma & Ba 2015 and in torch, because JAX lacks optimizers."""
+"""Adam's constants, as in Kingma & Ba 2015 and in torch. JAX itself has no optimizers."""
 
 NEVER = -1e30
-"""The logarithm of 0: finite, so that gradients through it are 0 instead of undefined."""
+"""Value for the logarithm of 0. It is finite, so that gradients through it are 0 instead of undefined."""
 
 
 class JaxTrainer:
-    """A Trainer in JAX. Raises ValueError for a GPU that JAX cannot use."""
+    """A Trainer in JAX. Raise ValueError for a GPU that JAX cannot use."""
 
     def __init__(
         self, network: Network, *, batch: int, seed: int, device: str, threads: int | None, tf32: bool
@@ -74,7 +74,7 @@ class JaxTrainer:
 
 
 def prepare_jax(kind: str, tf32: bool) -> jax.Device:
-    """Configure JAX and return its device. Raises ValueError if it is not of this kind, cpu or gpu."""
+    """Configure JAX and return its device. Raise ValueError if JAX has no device of this kind (cpu or gpu)."""
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if tf32 else "highest")
     device = jax.devices()[0]
     if device.platform != kind:
@@ -83,7 +83,7 @@ def prepare_jax(kind: str, tf32: bool) -> jax.Device:
 
 
 def read_jax_memory(device: jax.Device) -> int | None:
-    """Read the peak memory of a GPU in bytes from JAX; None on a CPU."""
+    """Return the peak memory of a GPU in bytes, or None on a CPU."""
     statistics = device.memory_stats() if device.platform == "gpu" else None
     return int(statistics["peak_bytes_in_use"]) if statistics else None
 
@@ -97,7 +97,7 @@ def train(
     lengths: Array,
     targets: Array,
 ) -> tuple[Weights, Means, AdamState | None, Array]:
-    """Compute one step: weights, running means and optimizer state after it, and the loss before it."""
+    """Take a step. Return the new weights, running means and optimizer state, and the loss before the step."""
 
     def loss(weights: Weights) -> tuple[Array, Means]:
         outputs, after = forward(network.layers, weights, means, inputs, lengths)
@@ -107,32 +107,31 @@ def train(
         return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1).mean(), after
 
     (value, after), gradients = jax.value_and_grad(loss, has_aux=True)(weights)
-    if state is not None:
-        return *_step_adam(weights, after, state, gradients), value
-    stepped = jax.tree.map(lambda weight, gradient: weight - LEARNING_RATE * gradient, weights, gradients)
-    return stepped, after, None, value
+    if state is None:
+        stepped = jax.tree.map(lambda weight, gradient: weight - LEARNING_RATE * gradient, weights, gradients)
+    else:
+        stepped, state = _step_adam(weights, state, gradients)
+    return stepped, after, state, value
 
 
-def _step_adam(
-    weights: Weights, means: Means, state: AdamState, gradients: Weights
-) -> tuple[Weights, Means, AdamState]:
+def _step_adam(weights: Weights, state: AdamState, gradients: Weights) -> tuple[Weights, AdamState]:
     mean, square, steps = state
     steps = steps + 1
     mean = jax.tree.map(lambda m, g: DECAY * m + (1 - DECAY) * g, mean, gradients)
     square = jax.tree.map(lambda s, g: SQUARE_DECAY * s + (1 - SQUARE_DECAY) * g * g, square, gradients)
-    # corrects averages that began at 0
+    # correct the bias of averages that begin at 0
     first, second = 1 - DECAY**steps, 1 - SQUARE_DECAY**steps
     stepped = jax.tree.map(
         lambda w, m, s: w - RATE * (m / first) / (jnp.sqrt(s / second) + ADAM_EPSILON), weights, mean, square
     )
-    return stepped, means, (mean, square, steps)
+    return stepped, (mean, square, steps)
 
 
 def ctc(log_probs: Array, lengths: Array, labels: Array) -> Array:
-    """(log_probs (B, T, V), lengths (B,), labels (B, L)) → nats (B,), blank 0 (Graves et al. 2006, eq. 6 to 8)."""
+    """CTC loss: (log_probs (B, T, V), lengths (B,), labels (B, L)) → nats (B,) (Graves et al. 2006, eq. 6 to 8)."""
     count = labels.shape[1]
     symbols = jnp.zeros((len(labels), 2 * count + 1), labels.dtype).at[:, 1::2].set(labels)
-    # steps over two symbols: not onto a blank, and not between equal labels
+    # for steps over two symbols: not onto a blank, and not between equal labels
     repeated = jnp.concatenate([jnp.ones((len(labels), 1), bool), labels[:, 1:] == labels[:, :-1]], axis=1)
     over = jnp.full(symbols.shape, NEVER).at[:, 1::2].set(jnp.where(repeated, NEVER, 0.0))
     spoken = jnp.take_along_axis(log_probs, symbols[:, None], axis=2).swapaxes(0, 1)  # (T, B, 2 L + 1)
@@ -153,7 +152,7 @@ def ctc(log_probs: Array, lengths: Array, labels: Array) -> Array:
 def forward(
     layers: tuple[kinds.Layer, ...], weights: Weights, means: Means, x: Array, lengths: Array, path: str = ""
 ) -> tuple[Array, Means]:
-    """Compute the outputs for x, and the running means after this batch. path: prefix of the layers' names."""
+    """Compute the outputs for x, and the running means after this batch. path: prefix of the paths of the layers."""
     for n, layer in enumerate(layers):
         place = f"{path}{n}"
         if isinstance(layer, kinds.Residual):
@@ -191,7 +190,7 @@ def _apply(layer: kinds.Layer, weights: Weights, x: Array, lengths: Array) -> Ar
 
 
 def _apply_lstm(layer: kinds.LSTM, weights: Weights, x: Array, lengths: Array) -> Array:
-    """Apply all layers to x (B, T, D); backward directions read each sequence within its length."""
+    """Apply all layers to x (B, T, D). Backward directions reverse each sequence within its length."""
     position, last = jnp.arange(x.shape[1])[None], lengths[:, None] - 1
     flip = jnp.where(position <= last, last - position, position)[..., None]
     outputs: list[Array] = []
@@ -205,7 +204,7 @@ def _apply_lstm(layer: kinds.LSTM, weights: Weights, x: Array, lengths: Array) -
 
 
 def _scan(x: Array, kernel: Array, recurrent: Array, bias: Array) -> Array:
-    """Apply one layer to x (B, T, D): one product for all inputs, then one per frame for the state."""
+    """Apply one layer to x (B, T, D): one product for the inputs of all frames, and one per frame for the state."""
 
     def advance(state: tuple[Array, Array], gates: Array) -> tuple[tuple[Array, Array], Array]:
         hidden, cell = state

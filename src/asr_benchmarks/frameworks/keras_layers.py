@@ -1,4 +1,4 @@
-"""The networks in Keras 3 on TensorFlow or JAX (KERAS_BACKEND), trained by Keras's `train_on_batch`."""
+"""The networks in Keras 3 on TensorFlow or JAX (KERAS_BACKEND). Keras's `train_on_batch` trains them."""
 
 import importlib
 import math
@@ -14,13 +14,15 @@ from asr_benchmarks.frameworks.network import EPSILON, LEARNING_RATE, MOMENTUM, 
 from asr_benchmarks.worker import Step
 
 ADAM_EPSILON = 1e-8 * math.sqrt(1 - 0.999)
-"""Keras adds Adam's epsilon before it corrects the second moment's bias. With this value, the first step, which is
-compared, is the same as with 1e-8 elsewhere. Keras's default of 1e-7 shrinks the first steps of deep networks.
+"""Adam's epsilon in Keras, which adds it before the bias correction of the second moment.
+
+With this value, the first step is the same as with 1e-8 in the other frameworks. Keras's default of 1e-7 makes the
+first steps of deep networks smaller.
 """
 
 
 class KerasTrainer:
-    """A Trainer in Keras. use_cudnn: as in keras.layers.LSTM. Raises ValueError for a GPU that it cannot use."""
+    """A Trainer in Keras. use_cudnn: as in keras.layers.LSTM. Raise ValueError for a GPU that Keras cannot use."""
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class KerasTrainer:
         return inputs[:count], lengths[:count]
 
     def _wait(self) -> None:
-        """Wait for the update, because train_on_batch returns as soon as it has the loss."""
+        """Wait for the update of the weights, because train_on_batch returns as soon as it has the loss."""
         if keras.backend.backend() == "jax":
             import jax
 
@@ -90,7 +92,7 @@ class KerasTrainer:
 
 
 def _prepare_backend(device: str, threads: int | None, tf32: bool) -> Any:
-    """Prepare the backend and return its device: an object for JAX, cpu or gpu for TensorFlow."""
+    """Configure the backend and return its device, which is an object for JAX, and "cpu" or "gpu" for TensorFlow."""
     if keras.backend.backend() == "jax":
         from asr_benchmarks.frameworks.jax_lax import prepare_jax
 
@@ -107,7 +109,7 @@ def _prepare_backend(device: str, threads: int | None, tf32: bool) -> Any:
 
 
 class Model(keras.Model):
-    """(inputs, lengths) → outputs, by Keras's layers. parts: lists of these, by the path of our layer."""
+    """A network of Keras layers: (inputs, lengths) → outputs. parts: Keras layers by path of our layer."""
 
     def __init__(self, network: Network, use_cudnn: bool | str) -> None:
         super().__init__()
@@ -115,14 +117,14 @@ class Model(keras.Model):
         self.parts = {path: _build_parts(layer, use_cudnn) for path, layer in kinds.walk(network.layers)}
 
     def list_trained(self) -> list[Any]:
-        """List the trained variables in the order of draw_weights, which Keras also uses within a layer."""
+        """List the trained variables in the order of draw_weights. Keras uses the same order within a layer."""
         return [variable for parts in self.parts.values() for part in parts for variable in part.trainable_variables]
 
     def call(self, inputs: tuple[KerasTensor, KerasTensor], training: bool | None = None) -> KerasTensor:
         x, lengths = inputs
-        # a mask only costs time if all frames are valid
+        # if all frames are valid, a mask would only cost time
         mask = ops.arange(x.shape[1])[None] < lengths[:, None] if self.network.variable else None
-        # a stateless call sets no context from which Keras's layers could read `training`
+        # in a stateless call, Keras layers cannot find out the value of `training` by themselves
         return self._apply(
             self.network.layers, x, {kinds.LSTM: {"mask": mask}, kinds.BatchNorm: {"training": training}}
         )
@@ -140,7 +142,7 @@ class Model(keras.Model):
         return x
 
     def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: object = None, training: bool = True) -> Any:
-        if self.network.loss == "ce":  # Keras's own CTC loss lacks lengths
+        if self.network.loss == "ce":  # the CTC loss of Keras takes no lengths
             return ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred, from_logits=True))
         labels = self.network.labels
         counts = ops.full((y.shape[0],), labels, dtype="int32")
@@ -164,7 +166,7 @@ def _build_parts(layer: kinds.Layer, use_cudnn: bool | str) -> list[Any]:
             return [layers.Activation(kind)]
         case kinds.MaxPool(size, stride):
             return [*pad, layers.MaxPooling2D(size, stride)]
-        case kinds.Reshape(kind):  # the last frame needs no layer
+        case kinds.Reshape(kind):  # selecting the last frame needs no layer
             return {"mean": [layers.GlobalAveragePooling2D()], "flat": [layers.Flatten()], "last": []}[kind]
         case kinds.Embedding(words, width):
             return [layers.Embedding(words, width)]

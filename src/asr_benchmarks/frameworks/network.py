@@ -1,7 +1,7 @@
-"""Networks as lists of layers, which each framework builds in its own way, with common weights and samples.
+"""Descriptions of networks as lists of layers, with weights and samples that are the same in every framework.
 
 The axes of arrays are in TensorFlow's order: images (B, height, width, channels), matrices (inputs, outputs), filters
-(size, size, inputs, outputs), gates of an LSTM in the order input, forget, cell, output.
+(size, size, inputs, outputs). The gates of an LSTM are in the order input, forget, cell, output.
 """
 
 import math
@@ -13,14 +13,14 @@ import numpy as np
 
 Shape: TypeAlias = tuple[int, ...]
 Weight: TypeAlias = tuple[Shape, float, float]
-"""Shape of a weight, and mean and standard deviation of its initial values."""
+"""Shape of a weight, mean and standard deviation of its initial values."""
 
 LEARNING_RATE = 0.01  # of plain gradient descent in all frameworks
 EPSILON, MOMENTUM = 1e-5, 0.1  # of batch norm in all frameworks, as in PyTorch
 
 
 class Layer:
-    """Maps a sample of shape `shape` to a sample of shape `out(shape)`."""
+    """A layer. It maps a sample of shape `shape` to a sample of shape `out(shape)`."""
 
     def weights(self) -> dict[str, Weight]:
         return {}
@@ -76,7 +76,7 @@ class Convolution(Layer):
 
 @dataclass(frozen=True)
 class BatchNorm(Layer):
-    """Batch norm with the statistics of the batch, of which running means are stored."""
+    """Batch norm with the statistics of the batch. It also keeps running means of them."""
 
     channels: int
 
@@ -92,7 +92,7 @@ class Activation(Layer):
 
 @dataclass(frozen=True)
 class MaxPool(Layer):
-    """Max pooling after a ReLU, so that padding with zeros changes no maximum."""
+    """Max pooling. It follows a ReLU, so padding with zeros changes no maximum."""
 
     size: int
     stride: int
@@ -104,7 +104,7 @@ class MaxPool(Layer):
 
 @dataclass(frozen=True)
 class Reshape(Layer):
-    """Changes the shape. kind: mean (over the image), flat (to one axis), or last (frame of a sequence)."""
+    """Changes the shape. kind: mean over the image (mean), a single axis (flat), or the last frame (last)."""
 
     kind: str
 
@@ -126,7 +126,7 @@ class Embedding(Layer):
 
 @dataclass(frozen=True)
 class LSTM(Layer):
-    """Maps (T, inputs) to (T, hidden · directions); the second direction reads backwards within each length."""
+    """Maps (T, inputs) to (T, hidden · directions). The second direction reads each sequence backwards."""
 
     inputs: int
     hidden: int
@@ -139,7 +139,7 @@ class LSTM(Layer):
         return [self.inputs] + [self.hidden * self.directions] * (self.layers - 1)
 
     def places(self) -> list[tuple[int, int, str]]:
-        """List layer, direction, and the suffix of the names of its weights: kernel, recurrent and bias."""
+        """List each layer and direction, with the suffix in the names of its weights (kernel, recurrent and bias)."""
         return [(n, side, f"{n}{'r' * side}") for n in range(self.layers) for side in range(self.directions)]
 
     def weights(self) -> dict[str, Weight]:
@@ -161,7 +161,7 @@ class LSTM(Layer):
 
 @dataclass(frozen=True)
 class Residual(Layer):
-    """Computes branch(x) + shortcut(x); an empty shortcut is x."""
+    """Computes branch(x) + shortcut(x). An empty shortcut means x itself."""
 
     branch: tuple[Layer, ...]
     shortcut: tuple[Layer, ...] = ()
@@ -192,12 +192,15 @@ class Network:
     """A network and its training.
 
     - kind: FCN, CNN or RNN
-    - shape: of one sample: (values,), (height, width, channels), (words,) or (frames, features)
-    - batch, published: the paper's mini-batch and millions of parameters
-    - loss: ce at each output, or ctc for utterances with `shortest` or more frames and `labels` labels
+    - shape: shape of a sample: (values,), (height, width, channels), (words,) or (frames, features)
+    - classes: number of outputs
+    - batch: size of the mini-batch in the paper
+    - published: number of parameters in the paper, in millions
+    - loss: ce (cross-entropy) at each output, or ctc
+    - shortest, labels: number of frames of the shortest utterance, and of labels per utterance
     - optimizer: sgd or adam
-    - bound: initial weights are uniform within ±bound; None for the initialisation of each layer
-    - copied: each step copies the batch to the device
+    - bound: initial weights are uniform within ±bound; None uses the initialisation of each layer
+    - copied: whether each step copies the batch to the device
     """
 
     name: str
@@ -222,7 +225,7 @@ class Network:
 
     @property
     def variable(self) -> bool:
-        """True if utterances may differ in length."""
+        """Whether utterances may differ in length."""
         return self.loss == "ctc" and self.shortest < self.shape[0]
 
     @property
@@ -235,20 +238,22 @@ class Network:
 
     @property
     def training_operations(self) -> float:
-        """Operations of the forward and backward pass of one sample. Each product needs two more in the backward pass,
-        for its weights and its input, except the first layer's input.
+        """Number of operations in a forward and backward pass for a sample.
+
+        For each product in the forward pass, the backward pass needs two, for the gradients of weights and input. The
+        first layer needs no gradient of its input.
         """
         return 3 * self.forward_operations - self.layers[0].operations(self.shape)
 
     def weights(self) -> Iterator[tuple[str, Shape, float, float]]:
-        """Yield path, shape, mean and standard deviation of each trained weight, in order."""
+        """Yield path, shape, initial mean and initial standard deviation of each trained weight."""
         for path, layer in walk(self.layers):
             for name, weight in layer.weights().items():
                 yield (f"{path}.{name}", *weight)
 
 
 def walk(layers: tuple[Layer, ...], path: str = "") -> Iterator[tuple[str, Layer]]:
-    """Yield the layers outside and within residual connections, with their paths."""
+    """Yield all layers with their paths, including the layers in residual connections."""
     for n, layer in enumerate(layers):
         if isinstance(layer, Residual):
             yield from walk(layer.branch, f"{path}{n}.branch.")
@@ -258,7 +263,7 @@ def walk(layers: tuple[Layer, ...], path: str = "") -> Iterator[tuple[str, Layer
 
 
 def draw_weights(network: Network, seed: int) -> dict[str, np.ndarray]:
-    """Draw weights by path, the same for every framework."""
+    """Draw the initial weights by path. They are the same for every framework."""
     generator = np.random.default_rng(seed)
     if network.bound is not None:
         low, high = -network.bound, network.bound
@@ -272,9 +277,9 @@ def draw_weights(network: Network, seed: int) -> dict[str, np.ndarray]:
 class Samples(NamedTuple):
     """A batch of samples.
 
-    - inputs (B, *shape), 0 past each length
-    - lengths (B,), longest first
-    - targets: classes (B,), words (B, T), or labels (B, L) from 1 on for CTC, whose blank is 0
+    - inputs: (B, *shape), 0 past each length
+    - lengths: (B,), longest first
+    - targets: classes (B,), words (B, T), or for CTC labels (B, L) from 1 on, because the blank is 0
     """
 
     inputs: np.ndarray
@@ -283,7 +288,7 @@ class Samples(NamedTuple):
 
 
 def draw_samples(network: Network, batch: int, seed: int) -> Samples:
-    """Draw inputs (words, or values from N(0, 1)) and targets. One utterance has full length (Braun2018 §3.3)."""
+    """Draw targets, and inputs from N(0, 1) or words. One utterance has the full length (Braun2018 §3.3)."""
     generator = np.random.default_rng((seed, batch))
     shape, lengths = (batch, *network.shape), np.full(batch, network.shape[0], dtype=np.int32)
     if network.words is not None:

@@ -1,4 +1,4 @@
-"""The networks in PyTorch, with various modules for their LSTM layers."""
+"""The networks in PyTorch, with several implementations of their LSTM layers."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -17,11 +17,11 @@ from asr_benchmarks.frameworks.network import Network, draw_samples, draw_weight
 from asr_benchmarks.worker import Step
 
 CellLayer = Callable[[int, int], nn.Module]
-"""Builds from (D, H) a module (x (B, T, D), lengths (B,)) → (B, T, H), like the options of conf/rnn."""
+"""Builds a module (x (B, T, D), lengths (B,)) → (B, T, H) from (D, H), like the options of conf/rnn."""
 
 
 class TorchTrainer:
-    """A Trainer in PyTorch. recurrent: builds the LSTM layers, given their sizes and whether lengths vary."""
+    """A Trainer in PyTorch. recurrent: builds the LSTM layers from their sizes and from whether lengths vary."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TorchTrainer:
         return sum(parameter.numel() for parameter in list_trained(self.model))
 
     def outputs(self, count: int | None = None) -> np.ndarray:
-        # with gradients, as in a step: otherwise torch.compile would compile again
+        # with gradients, as in a step, because otherwise torch.compile would compile again
         outputs: torch.Tensor = self.model(self._copy()[0][:count], self.lengths[:count])
         return outputs.detach().cpu().numpy()
 
@@ -75,7 +75,7 @@ class TorchTrainer:
         return {"torch": torch.__version__}
 
     def _copy(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Copy the batch to the device. Lengths stay on the CPU, where packing and CTC need them."""
+        """Copy a batch to the device. Lengths stay on the CPU, because packing and CTC need them there."""
         inputs, targets = self.batch
         return inputs.to(self.device), targets.to(self.device)
 
@@ -87,7 +87,7 @@ class TorchTrainer:
 
 
 class Recurrent(nn.Module):
-    """All layers of an LSTM: (x (B, T, D), lengths (B,)) → (B, T, H · directions), weights ordered as in `sizes`."""
+    """All LSTM layers: (x (B, T, D), lengths (B,)) → (B, T, H · directions). Weights are in the order of `sizes`."""
 
     def __init__(self, sizes: kinds.LSTM) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Recurrent(nn.Module):
 
 
 class Packed(Recurrent):
-    """nn.LSTM over a PackedSequence. Batches are sorted already, with the longest utterance first."""
+    """nn.LSTM over a PackedSequence. The utterances of a batch are already sorted by length, longest first."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool) -> None:
         super().__init__(sizes)
@@ -108,7 +108,7 @@ class Packed(Recurrent):
 
 
 class Padded(Packed):
-    """nn.LSTM over padded tensors. Raises ValueError if a backward direction would start in the padding."""
+    """nn.LSTM over padded tensors. Raise ValueError if a backward direction would start in the padding."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool) -> None:
         if sizes.directions == 2 and variable:
@@ -120,7 +120,7 @@ class Padded(Packed):
 
 
 class Cells(Recurrent):
-    """One module per layer and direction, with the weights of an nn.LSTM named `cell`."""
+    """A module per layer and direction, each with its weights in an nn.LSTM named `cell`."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool, *, layer: CellLayer) -> None:
         super().__init__(sizes)
@@ -141,7 +141,7 @@ class Cells(Recurrent):
 
 
 class ProjectLayers(Recurrent):
-    """This project's layers: on a CPU with several threads, each direction runs in its own thread."""
+    """The layers of this project. On a CPU with several threads, each direction runs in its own thread."""
 
     def __init__(self, sizes: kinds.LSTM, variable: bool, *, layer: CellLayer) -> None:
         super().__init__(sizes)
@@ -155,13 +155,14 @@ class ProjectLayers(Recurrent):
 
 
 class LSTMCompiled(nn.Module):
-    """A CellLayer like rnn=lstm with a compiled step; compiling the loop would take longer than training. Layers and
-    directions share the compiled step, because the product with the inputs is computed before the loop.
+    """Like rnn=lstm, but with a compiled step. Compiling the whole loop would take longer than training.
+
+    All layers and directions share the compiled step, because the product with the inputs is computed before the loop.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)  # only for the weights
+        self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)  # only holds the weights
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights
@@ -192,7 +193,7 @@ def list_trained(module: nn.Module) -> list[nn.Parameter]:
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy weights by path, from draw_weights, into the module."""
+    """Copy the weights from draw_weights into a module."""
     with torch.no_grad():
         for path, value in weights.items():
             place, _, name = path.rpartition(".")
@@ -201,7 +202,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def _find_target(module: nn.Module, name: str) -> tuple[torch.Tensor, tuple[int, ...]]:
-    """Find the parameter for a name in draw_weights, and the permutation of that value's axes."""
+    """Return the parameter for a name in draw_weights, and the permutation of axes that its value needs."""
     if isinstance(module, Recurrent):
         parameters = [value for key, value in module.named_parameters() if "bias_hh" not in key]
         parameter = parameters[list(module.sizes.weights()).index(name)]
@@ -215,7 +216,7 @@ MakeRecurrent = Callable[[kinds.LSTM], Recurrent]
 
 
 class Sequence(nn.Sequential):
-    """(inputs, lengths) → outputs, by a list of layers. Only recurrent layers need the lengths."""
+    """A sequence of layers: (inputs, lengths) → outputs. Only recurrent layers use the lengths."""
 
     def __init__(self, layers: tuple[kinds.Layer, ...], recurrent: MakeRecurrent | None = None) -> None:
         super().__init__(*(_build_module(layer, recurrent) for layer in layers))
@@ -253,7 +254,7 @@ def _build_module(layer: kinds.Layer, recurrent: MakeRecurrent | None) -> nn.Mod
 
 
 def _hold_second_bias(module: Recurrent) -> Recurrent:
-    """Fix the second bias at 0: cuDNN requires it, other frameworks lack it, and two would learn twice as fast."""
+    """Fix the second bias at 0. cuDNN requires it, but other frameworks lack it, and two would learn twice as fast."""
     for name, parameter in module.named_parameters():
         if "bias_hh" in name:
             nn.init.zeros_(parameter.requires_grad_(False))

@@ -1,4 +1,4 @@
-"""Comparison of each implementation's numbers with a reference in NumPy."""
+"""Compare the outputs and losses of each implementation with a reference in NumPy."""
 
 import statistics
 from collections.abc import Mapping
@@ -10,16 +10,18 @@ from asr_benchmarks.frameworks.network import LSTM, Network, Samples, draw_sampl
 from asr_benchmarks.worker import Worker
 
 LARGEST = 1e-4
-"""The largest allowed difference of the logits, and relative difference of the loss."""
+"""Largest allowed difference of logits, and largest allowed relative difference of the loss."""
 
 LEARNING = 1.0
-"""The largest allowed difference, in %, of the amount by which one step lowers the loss."""
+"""Largest allowed difference, in %, between amounts by which the first step lowers the loss."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Differences from the reference: the largest of logits in valid frames, and of the loss. decrease: by how much one
-    step lowers the loss.
+    """Differences between an implementation and the reference.
+
+    logits: largest difference of a logit in a valid frame. loss: difference of the loss. decrease: amount by which the
+    first step lowers the loss.
     """
 
     logits: float
@@ -28,7 +30,7 @@ class Agreement:
 
 
 class Expected:
-    """Reference results for the weights and the batch of a network."""
+    """Results of the reference for the first weights and the batch of a network."""
 
     def __init__(self, network: Network, seed: int) -> None:
         samples = draw_samples(network, network.batch, seed)
@@ -38,7 +40,7 @@ class Expected:
             self.valid = np.arange(network.shape[0]) < samples.lengths[:, None]
 
     def compare(self, worker: Worker) -> Agreement:
-        """Compare a Trainer, in a process, with the reference over two steps."""
+        """Take two steps of a Trainer in a worker, and compare its outputs and losses with the reference."""
         outputs = worker.call("outputs")
         same = outputs.shape == self.logits.shape
         logits = float(np.abs(outputs - self.logits)[self.valid].max()) if same else float("inf")
@@ -47,8 +49,10 @@ class Expected:
 
 
 def refuse_others(agreements: Mapping[str, Agreement], loss: float) -> dict[str, str]:
-    """Give reasons to exclude implementations that compute other numbers. loss: the reference's. Either their numbers
-    differ from the reference, or their first step lowers the loss by another amount than the median.
+    """Return reasons to exclude implementations, by name.
+
+    An implementation is excluded if its outputs differ from the reference, or if its first step lowers the loss by
+    another amount than the median implementation. loss: loss of the reference.
     """
     allowed = LARGEST * max(1.0, abs(loss))
     reasons = {
@@ -68,7 +72,7 @@ def refuse_others(agreements: Mapping[str, Agreement], loss: float) -> dict[str,
 def compute_reference(
     network: Network, weights: Mapping[str, np.ndarray], samples: Samples
 ) -> tuple[np.ndarray, float]:
-    """Compute logits and the mean loss in nats per label. Logits are (B, T, V) for CTC, otherwise (B, V)."""
+    """Compute the logits, and the mean loss in nats per label. Logits are (B, T, V) for CTC, otherwise (B, V)."""
     exact = {name: value.astype(np.float64) for name, value in weights.items()}
     x, outputs, lstm = samples.inputs.astype(np.float64), [], network.layers[0]
     assert isinstance(lstm, LSTM)
@@ -102,7 +106,7 @@ def _run_lstm(x: np.ndarray, inputs: np.ndarray, recurrent: np.ndarray, bias: np
 
 
 def _reverse(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Reverse each utterance within its length; the padding stays in place."""
+    """Reverse each utterance within its length. The padding stays in place."""
     turned = x.copy()
     for row, length in enumerate(lengths):
         turned[row, :length] = x[row, :length][::-1]
@@ -110,10 +114,10 @@ def _reverse(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _ctc(nats: np.ndarray, length: int, labels: np.ndarray) -> float:
-    """Compute the loss of one utterance in nats, in logarithms (Graves et al. 2006, equations 6 to 8)."""
+    """Compute the CTC loss of an utterance in nats, with logarithms (Graves et al. 2006, equations 6 to 8)."""
     symbols = np.zeros(2 * len(labels) + 1, dtype=int)
     symbols[1::2] = labels
-    over = np.full(len(symbols), -np.inf)  # steps over two symbols: not onto a blank, not between equal labels
+    over = np.full(len(symbols), -np.inf)  # for steps over two symbols: not onto a blank, and not between equal labels
     over[3::2][labels[1:] != labels[:-1]] = 0
     log_alpha = np.full(len(symbols), -np.inf)
     log_alpha[:2] = -nats[0, symbols[:2]]

@@ -1,6 +1,7 @@
-"""Training steps of LSTM networks in several frameworks, with equal weights, timed in turn (Braun2018 §3)."""
+"""Time training steps of LSTM networks in several frameworks with equal weights (Braun2018 §3)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,9 +11,8 @@ from asr_ablations.tools.checks import is_whole, number, switch, whole
 from asr_ablations.training.assembly import device_count
 from asr_benchmarks.frameworks.network import LSTM, Dense, Network, Reshape
 from asr_benchmarks.lstm.agreement import Agreement, Expected, refuse_others
-from asr_benchmarks.lstm.published import find_speed_up, list_ratios
 from asr_benchmarks.plots import plot
-from asr_benchmarks.tables import Result, Row, fill_row
+from asr_benchmarks.tables import Result, Row, fill_row, published
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import Implementation, Measured, Worker, choose_runnable, measure_in_turn, run_workers
 from asr_verdicts.errors import choices
@@ -35,7 +35,7 @@ def lstm_speed(
     budget: float | None,
     threads: int | None,
 ) -> Iterator[Result]:
-    """Yield the result so far after each configuration. Implementations that compute other numbers become notes."""
+    """Yield the result so far after each configuration. Implementations with wrong results become notes."""
     check_counts(steps=steps, warmup=warmup, **({} if threads is None else {"threads": threads}))
     options: dict[str, Any] = {"steps": steps, "warmup": warmup, "budget": budget}
     in_turn({}, **options)  # raises for a wrong budget before anything starts
@@ -71,26 +71,26 @@ def lstm_speed(
         notes += [f"{network.name}: {line}" for line in refused]
         timings = {name: result.timing for name, result in results.items()}
         noise += [f"{network.name}: {line}" for line in noise_notes(timings)]
-        published = {name: way.published for name, way in runnable.items()}
-        yield _build_result("cuda" if device == "gpu" else "cpu", measured, published, [*notes, *noise])
+        paper_names = {name: way.published for name, way in runnable.items()}
+        yield _build_result("cuda" if device == "gpu" else "cpu", measured, paper_names, [*notes, *noise])
 
 
 def _build_result(
     device: str,
     measured: Mapping[str, tuple[dict[str, Measured], dict[str, Agreement]]],
-    published: Mapping[str, str | None],
+    paper_names: Mapping[str, str | None],
     notes: list[str],
 ) -> Result:
-    """Build the result so far. published: the paper's names of the implementations. The plot is like the paper's."""
+    """Build the result so far. paper_names: names of the implementations in the paper. The plot is like the paper's."""
     steps: list[Row] = []
     numbers: list[Row] = []
     seconds: dict[tuple[str, str], float] = {}
     versions: dict[str, str] = {}
-    bars: dict[str, dict[str, float]] = {name: {} for name in published}
+    bars: dict[str, dict[str, float]] = {name: {} for name in paper_names}
     for name, (results, agreements) in measured.items():
         slowest = max((result.timing.median for result in results.values()), default=0.0)
         for way, (timing, _, memory, device_memory, packages) in results.items():
-            point = (name, published[way] or "")
+            point = (name, paper_names[way] or "")
             printed = None if point in seconds else find_speed_up(*point)
             if point[1]:
                 seconds.setdefault(point, timing.median)
@@ -114,11 +114,11 @@ def _build_result(
 
 SIZES = ("layers", "units", "features", "batch", "outputs", "labels")
 KEYS = ("name", "layers", "units", "bidirectional", "features", "batch", "frames", "loss", "outputs", "labels")
-"""Keys of a network. frames: of the shortest and the longest utterance; labels: per utterance."""
+"""Keys of a network. frames: lengths of the shortest and the longest utterance. labels: labels per utterance."""
 
 
 def choose_networks(networks: Mapping[str, Mapping[str, Any]], chosen: list[str], scale: float) -> list[Network]:
-    """Build the chosen networks, with units, batch, frames and labels times `scale`. Raises UsageError."""
+    """Build the chosen networks, with units, batch, frames and labels multiplied by `scale`. Raise UsageError."""
     number("benchmark.scale", scale, above=0)
     if not chosen or not all(name in networks for name in chosen):
         raise choices("benchmark.configurations", chosen, f"one or more of {', '.join(networks)}")
@@ -146,7 +146,7 @@ def build_network(
     outputs: int,
     labels: int,
 ) -> Network:
-    """Build LSTM layers and a linear layer on the last frame, or on each for CTC. Initial weights are as in torch."""
+    """Build LSTM layers and a linear layer on the last frame, or on all frames for CTC. Weights begin as in torch."""
     directions = 2 if bidirectional else 1
     recurrent, output = LSTM(features, units, layers, directions), Dense(units * directions, outputs)
     sequence = (recurrent, output) if loss == "ctc" else (recurrent, Reshape("last"), output)
@@ -177,3 +177,69 @@ def _check(where: str, values: Mapping[str, Any]) -> None:
         raise choices(f"{where}.labels", labels, f"half of the {frames[0]} frames at most, and 2 outputs or more")
     if loss == "ce" and (labels != 1 or frames[0] < frames[1]):
         raise choices(f"{where}.labels", labels, "1 with loss=ce, and frames of one length")
+
+
+Point = tuple[str, str]
+"""A configuration and an implementation."""
+
+RATIO_COLUMNS = "configuration | slower | faster | no longer exists | source (published) | times | up to | ours"
+
+CUDNN, ANY_CUDNN, SLOWEST = "PyTorch cuDNNLSTM", "cuDNNLSTM", "the slowest"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """`slower` takes `least` to `most` times as long as `faster`. where: section of the paper, or derivation."""
+
+    slower: Point
+    faster: Point
+    least: float
+    most: float
+    where: str
+
+
+def _read_ratio(place: str | list[str], slower: str, faster: str, times: float | list[float], where: str) -> Ratio:
+    first, second = place if isinstance(place, list) else (place, place)
+    least, most = times if isinstance(times, list) else (times, times)
+    return Ratio((first, slower), (second, faster), least, most, where)
+
+
+PRINTED = published("lstm")
+RATIOS = tuple(_read_ratio(*row) for row in PRINTED["ratios"])
+
+
+def find_speed_up(configuration: str, implementation: str | None) -> float | None:
+    """Find the speed of an implementation relative to the paper's slowest; None if the text does not give it."""
+    slowest = PRINTED["slowest"].get(configuration)
+    if implementation is None or slowest is None:
+        return None
+    if implementation == slowest:
+        return 1.0
+    names = (implementation, ANY_CUDNN if implementation == CUDNN else implementation)
+    ratios = (ratio for ratio in RATIOS if ratio.slower == (configuration, slowest))
+    return next((ratio.most for ratio in ratios if ratio.faster in [(configuration, name) for name in names]), None)
+
+
+def list_ratios(measured: Mapping[Point, float], configurations: Iterable[str]) -> list[Row]:
+    """List published and measured ratios of configurations. measured: seconds by configuration and published name."""
+    rows = []
+    for ratio in RATIOS:
+        (first, slower), (second, faster) = ratio.slower, ratio.faster
+        if not {*first.split(", "), *second.split(", ")} & set(configurations):
+            continue
+        above, below = (_find_seconds(point, measured) for point in (ratio.slower, ratio.faster))
+        gone = [side for side, name in (("slower", slower), ("faster", faster)) if name in PRINTED["gone"]]
+        place = first if first == second else f"{first} : {second}"
+        ours = above / below if above and below else None
+        source = f"Braun2018 {ratio.where}"
+        printed = (slower, faster, " and ".join(gone) or "–", source, ratio.least, ratio.most)
+        rows.append(fill_row(RATIO_COLUMNS, place, *printed, ours))
+    return rows
+
+
+def _find_seconds(point: Point, measured: Mapping[Point, float]) -> float | None:
+    """Return the measured seconds of a point. If its implementation is SLOWEST, return those of the slowest one."""
+    configuration, name = point
+    if name == SLOWEST:
+        return max((seconds for (place, _), seconds in measured.items() if place == configuration), default=None)
+    return measured.get((configuration, CUDNN if name == ANY_CUDNN else name))

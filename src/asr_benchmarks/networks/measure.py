@@ -1,6 +1,6 @@
-"""Seconds per mini-batch of the networks of Shi2016 table 2, by framework, threads, samples and device."""
+"""Time the networks of Shi2016 table 2 by framework, device, number of threads and size of the mini-batch."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,10 +11,8 @@ from asr_ablations.tools.checks import is_number
 from asr_ablations.tools.machine import cores
 from asr_ablations.training.assembly import device_count
 from asr_benchmarks.frameworks.network import BatchNorm, Network, walk
-from asr_benchmarks.networks import published
-from asr_benchmarks.networks.published import BEYOND, build_gain_row
 from asr_benchmarks.plots import Plot, plot
-from asr_benchmarks.tables import Result, Row, Table, fill_row
+from asr_benchmarks.tables import Result, Row, Table, fill_row, published
 from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 from asr_benchmarks.worker import (
     Implementation,
@@ -27,10 +25,10 @@ from asr_benchmarks.worker import (
 from asr_verdicts.errors import UsageError, choices
 
 TOLERANCE = {False: 1e-4, True: 1e-2}
-"""Allowed difference of outputs relative to the largest output, without and with rounded products (tf32)."""
+"""Largest allowed difference of outputs relative to the largest output, by the key `tf32`, which rounds products."""
 
 STEP = "network | framework | device | threads | batch | ms | spread % | samples/s | GFLOP/s | peak GB"
-"""Columns of `steps`. ms: median; peak GB: memory of the GPU, or of the process including libraries."""
+"""Columns of the table `steps`. ms: median time. peak GB: memory of the GPU, or of the process with its libraries."""
 
 SIZE = "network | kind | input | outputs | parameters | millions | Table 2 | GFLOP per sample"
 
@@ -65,11 +63,11 @@ def network_speed(
         for start in range(0, len(every), together):
             chunk = every[start : start + together]
             rows += measure_variants(chunk, runnable, reference, int(cfg.seed), noise, **options)
-        yield _build_result(rows, built[:number], [*notes, published.explain_machines(), *noise])
+        yield _build_result(rows, built[:number], [*notes, explain_machines(), *noise])
 
 
 class Variant(NamedTuple):
-    """A network in a framework. threads: of the CPU; None on a GPU, where the framework chooses."""
+    """A network in a framework. threads: number of CPU threads; None on a GPU, because the framework chooses it."""
 
     network: Network
     framework: str
@@ -85,8 +83,10 @@ class Variant(NamedTuple):
 def list_variants(
     network: Network, frameworks: Sequence[str], gpu: bool, threads: Sequence[int], batches: Sequence[float]
 ) -> list[Variant]:
-    """List the variants: numbers of threads with the paper's mini-batch, other mini-batches with all cores. If
-    `threads` lacks the number of cores, the next smaller number is used. A GPU gets every mini-batch.
+    """List the variants of a network to measure.
+
+    On a CPU, every number of threads is combined with the paper's mini-batch. Other mini-batches are combined with the
+    largest number of threads that does not exceed the cores. On a GPU, every mini-batch is measured.
     """
     sizes = list(dict.fromkeys(max(1, round(part * network.batch)) for part in batches))
     usual = network.batch if network.batch in sizes else sizes[0]
@@ -98,7 +98,8 @@ def list_variants(
 
 
 def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list[str]]:
-    """Choose the names in `only` of each kind, or all of a kind that it does not mention. Raises UsageError."""
+    """Return the names in `only` of each kind, or all names of a kind if `only` has none of it. Raise UsageError if a
+    name in `only` is unknown."""
     allowed = [name for names in every for name in names]
     for name in only:
         if name not in allowed:
@@ -107,15 +108,17 @@ def choose_names(only: Sequence[str], *every: Mapping[str, object]) -> list[list
 
 
 class Reference:
-    """Outputs and losses of the first framework, by network and mini-batch, which the others must reproduce."""
+    """Outputs and losses of the first framework by network and mini-batch. The other frameworks must reproduce them."""
 
     def __init__(self, tf32: bool) -> None:
         self.tf32, self.tolerance = tf32, TOLERANCE[tf32]
         self.first: dict[tuple[str, int], tuple[np.ndarray, list[float]]] = {}
 
     def check(self, variant: Variant, worker: Worker) -> None:
-        """Raise WorkerError for other parameters, outputs or losses. Gradients of batch norm over few values multiply
-        rounding errors, so networks with batch norm are only compared by their first loss.
+        """Raise WorkerError if the number of parameters, the outputs or the losses differ.
+
+        Only the first loss counts for networks with batch norm, because its gradients over few values multiply rounding
+        errors.
         """
         parameters = worker.call("parameters")
         if parameters != variant.network.parameters:
@@ -140,7 +143,7 @@ def measure_variants(
     notes: list[str],
     **options: Any,
 ) -> list[Row]:
-    """Time the variants in turn, each in a separate process. Variants that cannot start become notes."""
+    """Time the variants in turn, each in its own process, and return their rows. Failures become notes."""
     starts = {}
     for variant in chunk:
         place: dict[str, Any] = {"device": variant.device, "threads": variant.threads}
@@ -165,12 +168,12 @@ def measure_variants(
 
 def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[str]) -> Result:
     names = [network.name for network in networks]
-    gains, printed = _list_gains(rows), published.list_gains(names)
+    gains, printed = _list_gains(rows), list_published_gains(names)
     slower = f"slower {BEYOND.split(' /')[0]}"
     figures: dict[str, object] = {
         "cores": cores(),
-        slower: published.count_slower(gains),
-        f"{slower}, {published.TABLE['source']}": published.count_slower(printed),
+        slower: count_slower(gains),
+        f"{slower}, {TABLE['source']}": count_slower(printed),
     }
     sizes = []
     for network in networks:
@@ -178,12 +181,12 @@ def _build_result(rows: Sequence[Row], networks: Sequence[Network], notes: list[
         about = (network.name, network.kind, shape, network.classes, count, count / 1e6, network.published)
         sizes.append(fill_row(SIZE, *about, network.training_operations / 1e9))
     tables: dict[str, Table] = {"sizes": sizes, "steps": list(rows), "scaling": gains + printed}
-    tables["published_seconds_by_threads"] = published.list_seconds(names)
+    tables["published_seconds_by_threads"] = list_published_seconds(names)
     return Result(figures, tables, notes, [drawn for name in names for drawn in _plot_seconds(name, rows)])
 
 
 def _compare_size(network: Network, shrink: int) -> list[str]:
-    """Write a note if sizes differ from Table 2."""
+    """Return a note if the size of a network differs from Table 2 of the paper."""
     millions = network.parameters / 1e6
     if shrink > 1:
         return [f"{network.name}: sizes divided by benchmark.shrink={shrink}, {millions:.2g} million parameters"]
@@ -194,7 +197,7 @@ def _compare_size(network: Network, shrink: int) -> list[str]:
 
 
 def _list_gains(rows: Sequence[Row]) -> list[Row]:
-    """List the gains from threads and a GPU, by network and framework, for the first measured mini-batch."""
+    """List the gains from threads and from a GPU for each network and framework, with the first measured mini-batch."""
     gains = []
     for network, framework in dict.fromkeys((row["network"], row["framework"]) for row in rows):
         measured = [row for row in rows if (row["network"], row["framework"]) == (network, framework)]
@@ -206,7 +209,7 @@ def _list_gains(rows: Sequence[Row]) -> list[Row]:
 
 
 def _plot_seconds(network: str, rows: Sequence[Row]) -> list[Plot]:
-    """Plot seconds by size of the mini-batch, as in Figure 1 of the paper, and by threads."""
+    """Plot seconds by size of the mini-batch, as in Figure 1 of the paper, and by number of threads."""
     by_batch: dict[str, dict[int, float]] = {}
     by_threads: dict[str, dict[int, float]] = {}
     for row in rows:
@@ -222,3 +225,82 @@ def _plot_seconds(network: str, rows: Sequence[Row]) -> list[Plot]:
         if longer := {name: points for name, points in lines.items() if len(points) > 1}:
             plots.append(plot(f"{network} by {title}", "lines", x, "seconds per mini-batch", longer, log=True))
     return plots
+
+
+BEYOND = "beyond cores / cores"
+
+TABLE = published("networks")
+"""Table 4 of the paper. published/networks.yaml explains how it was reconstructed."""
+
+
+def build_gain_row(
+    network: str, framework: str, machine: str, cores: int, seconds: Mapping[int, float], gpu: float | None
+) -> Row:
+    """Build a row with three ratios of times. A ratio is None if one of its times was not measured.
+
+    The ratios are: one thread over two threads, more threads than cores over one thread per core, and CPU over GPU.
+    """
+    full = seconds.get(cores)
+    beyond = min((count for count in seconds if count > cores), default=0)
+    ratios = {
+        "1 to 2 threads": (seconds.get(1), seconds.get(2)),
+        BEYOND: (seconds.get(beyond), full),
+        "CPU / GPU": (full, gpu),
+    }
+    return {
+        **{"network": network, "framework": framework, "machine": machine, "cores": cores},
+        **{name: above / below if above and below else None for name, (above, below) in ratios.items()},
+    }
+
+
+def count_slower(rows: Collection[Row]) -> str | None:
+    """Count in how many cases more threads than cores were slower than one per core. None without such cases."""
+    ratios = [ratio for row in rows if (ratio := row[BEYOND]) is not None]
+    return f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}" if ratios else None
+
+
+def list_published_gains(networks: Collection[str]) -> list[Row]:
+    """List the published gains from threads and GPUs for these networks."""
+    return [
+        build_gain_row(network, framework, f"{machine['name']}, published", machine["cores"], threads, gpu)
+        for network, framework, machine, threads, gpu in _list_cases(networks)
+    ]
+
+
+def list_published_seconds(networks: Collection[str]) -> list[Row]:
+    """List the published seconds per mini-batch by number of CPU threads, and on each GPU."""
+    machines = TABLE["machines"].values()
+    counts = sorted({count for machine in machines for count in machine["threads"]})
+    cases = [(case[0], case[1], case[2]["name"], case[3], case[4]) for case in _list_cases(networks)]
+    others: list[Any] = [
+        (network, framework, gpu, {}, seconds)
+        for network, frameworks in TABLE["seconds"].items()
+        for framework, measured in frameworks.items()
+        for gpu, seconds in zip(TABLE["gpus"], measured["gpu"], strict=True)
+        if network in networks and seconds is not None and gpu not in {machine["gpu"] for machine in machines}
+    ]
+    return [
+        {
+            **{"network": network, "framework": framework, "machine": f"{machine}, published"},
+            **{str(count): threads.get(count) for count in counts},
+            "GPU": gpu,
+        }
+        for network, framework, machine, threads, gpu in [*cases, *others]
+    ]
+
+
+def explain_machines() -> str:
+    machines = [f"{machine['name']}: {machine['about']}" for machine in TABLE["machines"].values()]
+    return f"published: {TABLE['source']}, {TABLE['software']}; {'; '.join(machines)}"
+
+
+def _list_cases(networks: Collection[str]) -> Iterator[tuple[str, str, Any, dict[int, float], float | None]]:
+    """Yield network, framework, machine, and the published seconds by number of CPU threads and on its GPU."""
+    for network, frameworks in TABLE["seconds"].items():
+        for framework, measured in frameworks.items():
+            for key, machine in TABLE["machines"].items():
+                pairs = zip(machine["threads"], measured[key], strict=True)
+                threads = {count: value for count, value in pairs if value is not None}
+                gpu = measured["gpu"][TABLE["gpus"].index(machine["gpu"])]
+                if network in networks and (threads or gpu):
+                    yield network, framework, machine, threads, gpu

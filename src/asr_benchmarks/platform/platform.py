@@ -1,4 +1,4 @@
-"""Training of one model on one machine: throughput, utilisation, time to accuracy, price (Baunsgaard2020 §4)."""
+"""Train a model on one machine, and measure throughput, utilisation, time to accuracy and price (Baunsgaard2020 §4)."""
 
 import copy
 import time
@@ -36,13 +36,13 @@ from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import Record
 
 RELATIVE = {"time_to_accuracy": ["minutes"], "throughput": ["R"]}
-"""Columns that comparisons of machines also show relative to the first one (Baunsgaard2020 table 4)."""
+"""Columns that comparisons of machines also show relative to the first machine (Baunsgaard2020 table 4)."""
 
 RATES = tuple(name for name, metric in METRICS.items() if metric.is_rate)
 
 
 class TrainingFailedError(Exception):
-    """The training did not finish; its process has printed the reason to standard error."""
+    """Raised if the training did not finish. Its process has printed the reason to standard error."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -60,7 +60,7 @@ def platform(
     decoder: partial[Decoder],
     price: Mapping[str, float | None],
 ) -> Result:
-    """Train the config's model once, in the subfolder `training`, and tabulate the results with the paper's."""
+    """Train the model of a config once in the subfolder `training`, and compare the results with the paper."""
     check_counts(repeats=repeats, utterances=1 if utterances is None else utterances)
     if minutes is not None:
         number("benchmark.minutes", minutes, above=0, also="null for max_epochs")
@@ -101,7 +101,7 @@ def platform(
 
 
 def _train(cfg: DictConfig, minutes: float | None) -> Path:
-    """Train in separate processes, and return the folder of the finished run."""
+    """Train in separate processes. Return the folder of the finished run."""
     training, folder = copy.deepcopy(cfg), Run(cfg).folder
     with open_dict(training):
         training.benchmark = {"minutes": minutes}
@@ -109,7 +109,7 @@ def _train(cfg: DictConfig, minutes: float | None) -> Path:
         training.overrides = [
             override for override in cfg.overrides if not override.lstrip("+").startswith("benchmark")
         ]
-    run = set_up(training).record.folder  # raises for wrong values here, with a message of one line
+    run = set_up(training).record.folder  # wrong values raise an error here, with a message of one line
     run.parent.mkdir(parents=True, exist_ok=True)
     config = run.parent / CONFIG
     write(config, OmegaConf.to_yaml(training, resolve=True))
@@ -140,7 +140,7 @@ def _explain(run: Record, minutes: float | None, reached: Table) -> list[str]:
 
 
 def read_published_tables() -> dict[str, Table]:
-    """Read the tables of Baunsgaard2020 §4.2, §4.4.2, §5.1 and §5.3 for its three machines."""
+    """Return the tables of Baunsgaard2020 §4.2, §4.4.2, §5.1 and §5.3 for the three machines in the paper."""
     printed = published("platform")
     systems = [machine["machine"] for machine in printed["machines"]]
     times: list[Row] = []
@@ -158,7 +158,7 @@ def read_published_tables() -> dict[str, Table]:
 
 
 class TimeLimit(pl.Callback):
-    """Ends training after the epoch in which the minutes run out. Its validation counts, as in time to accuracy."""
+    """Ends training after the epoch in which the minutes run out. Time in validation counts as well."""
 
     def __init__(self, minutes: float) -> None:
         self.seconds = 60 * minutes
@@ -169,12 +169,12 @@ class TimeLimit(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         over = time.perf_counter() - self.began >= self.seconds
-        # a rank that stopped alone would leave the others waiting for gradients
+        # if a rank stopped alone, the others would wait for its gradients
         trainer.should_stop |= trainer.strategy.reduce_boolean_decision(over, all=False)
 
 
 class TimedTrainingRun(TrainingRun):
-    """The training and evaluation of a run, with a time limit."""
+    """Trains and evaluates a run within a time limit."""
 
     def callbacks(self) -> list[pl.Callback]:
         minutes = self.cfg.benchmark.minutes
@@ -183,7 +183,7 @@ class TimedTrainingRun(TrainingRun):
 
 @entry("benchmarks")
 def main(cfg: DictConfig) -> None:
-    """Train as one rank, from the beginning; the folder of an earlier attempt is renamed."""
+    """Train as one rank from the beginning. The folder of an earlier attempt is renamed."""
     silence_lightning()
     with StopRequest() as stop:
         record, task, data = set_up(cfg)

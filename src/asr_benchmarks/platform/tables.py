@@ -1,4 +1,4 @@
-"""The tables of benchmark=platform, from the training's record and from decoding with several beam widths."""
+"""The tables of benchmark=platform, from the folder of the training and from decoding with several beam widths."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ SAMPLED = {
     "GPU memory GiB": "gpu_memory_gib",
     "GPU power W": "gpu_power_watts",
 }
-"""Rows of the table `utilisation`, by their columns in utilisation.csv."""
+"""Names of the rows in the table `utilisation`, by column in utilisation.csv."""
 
 FIGURES = (
     "parameters | epochs | minutes of training | hours of audio trained | "
@@ -42,11 +42,11 @@ FIGURES = (
 )
 
 PARTS = {"total": "the machine", "gpus": "its GPUs", "cpus": "its CPUs"}
-"""Keys of benchmark.price (Baunsgaard2020 table 1), and their rows in the table `price`."""
+"""Names of the rows in the table `price`, by key of benchmark.price (Baunsgaard2020 table 1)."""
 
 
 def list_figures(run: Record) -> dict[str, object]:
-    """List single figures of the whole training. Waiting: the share of training not spent in steps."""
+    """Return single figures of the whole training. Waiting is the share of training time that is not spent in steps."""
     summary: Any = run.summary
     trained = (summary.seconds["train"] / 60, summary.audio_hours_seen, _mean(run.metrics, "train/waiting_percent"))
     memory, energy = summary.peak_memory_bytes / 2**30, sum_energy(read_utilisation(run.folder))
@@ -54,7 +54,7 @@ def list_figures(run: Record) -> dict[str, object]:
 
 
 def list_throughput(run: Record) -> Table:
-    """List the throughput of steps and of the whole training. R: hours of audio per second (Baunsgaard2020 §4.1.3)."""
+    """List the throughput of steps and of the whole training in hours of audio per second (Baunsgaard2020 §4.1.3)."""
     summary: Any = run.summary
     per_hour = summary.train_utterances / summary.train_hours
     rates = {
@@ -68,14 +68,14 @@ def list_throughput(run: Record) -> Table:
 
 
 def list_phases(run: Record) -> Table:
-    """List the seconds of each phase and its share of the time, from set-up to the final evaluation."""
+    """List the seconds of each phase, from set-up to the final evaluation, and its share of the total time."""
     phases: Any = run.summary.phase_seconds
     whole = sum(phases.values())
     return [{"phase": name, "seconds": float(s), "share %": 100 * s / whole} for name, s in phases.items()]
 
 
 def list_utilisation(run: Record) -> Table:
-    """List means over samples during training steps and over all samples; None for figures not reported."""
+    """List the mean of each counter in samples of training steps and in all samples; None if it was not reported."""
     rows = read_utilisation(run.folder)
     steps = [row for row in rows if row["phase"] == "train"]
     return [
@@ -85,7 +85,7 @@ def list_utilisation(run: Record) -> Table:
 
 
 def sum_energy(rows: Sequence[Json], until: float | None = None) -> float | None:
-    """Sum the kWh of the GPUs in the first `until` seconds of training; None if a sample lacks the power."""
+    """Return the kWh that the GPUs used in the first `until` seconds of training; None if a sample lacks the power."""
     within = [row for row in rows if until is None or row["seconds"] <= until]
     if len(within) < 2 or any(row["gpu_power_watts"] is None for row in within):
         return None
@@ -94,7 +94,7 @@ def sum_energy(rows: Sequence[Json], until: float | None = None) -> float | None
 
 
 def list_times_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) -> list[Row]:
-    """List time and cost until each target rate. targets: shares by metric; cost: by hardware.price_per_hour."""
+    """List time and cost until each target error rate. targets: fractions by metric. Cost: hardware.price_per_hour."""
     samples = read_utilisation(run.folder)
     return [
         {
@@ -112,14 +112,14 @@ def list_times_to_accuracy(run: Record, targets: Mapping[str, Sequence[float]]) 
 
 
 def list_accuracy(run: Record) -> Table:
-    """List error rates of the last weights on every set, with the run's decoder (Baunsgaard2020 table 5)."""
+    """List the error rates of the last weights on every set, with the decoder of the run (Baunsgaard2020 table 5)."""
     summary: Any = run.summary
     metrics = (WER, CER, CER_LONGER)
     return [{"set": name, **{m.heading: 100 * summary.value(name, m.name) for m in metrics}} for name in summary.sets]
 
 
 def list_prices(run: Record, bought: Mapping[str, float | None]) -> Table:
-    """List prices in any currency: for buying the machine and its parts, and for renting it for this training."""
+    """List the prices of the machine and its parts, and the price of renting it for this training. Any currency."""
     per_hour = (run.config.get("hardware") or {}).get("price_per_hour")
     summary: Any = run.summary
     training = None if per_hour is None else float(per_hour) * summary.seconds["train"] / 3600
@@ -138,15 +138,15 @@ def _mean(rows: Sequence[Row], column: str) -> float | None:
 
 
 WINDOW = 25.0
-"""Seconds shown in the paper's figure 8."""
+"""Length in seconds of the plot in figure 8 of the paper."""
 POINTS = 100
-"""Points in a line over the whole training."""
+"""Number of points in a line over the whole training."""
 
 Line = dict[float, float | None]
 
 
 def draw_plots(run: Record, throughput: Table, targets: Table, evaluated: Table) -> list[Plot]:
-    """Describe the plots for which the run has data."""
+    """Describe those plots for which the run has data."""
     rates = {metric.label: _list_rates(run, metric) for metric in (WER, CER_LONGER)}
     speeds = {"training": {row["part"]: row["times real time"] for row in throughput}}
     reached = {f"{row['rate']} {row['target %']} %": row["minutes"] for row in targets}
@@ -164,7 +164,7 @@ def draw_plots(run: Record, throughput: Table, targets: Table, evaluated: Table)
 
 
 def _list_window(rows: Sequence[Json]) -> dict[str, Line]:
-    """List CPU and GPU utilisation in % over WINDOW seconds, in the middle of training."""
+    """Return CPU and GPU utilisation in % by time, in WINDOW seconds from the middle of training."""
     steps = [row for row in rows if row["phase"] == "train"] or list(rows)
     if not steps:
         return {}
@@ -185,29 +185,15 @@ def _list_throughput_over_time(run: Record) -> Line:
 
 
 def _list_rates(run: Record, metric: Metric) -> Line:
-    """List a rate in % by minutes of training at each validation, without zeros, whose logarithm is undefined."""
+    """Return an error rate in % by minutes of training, without zeros, which a logarithmic axis cannot show."""
     points = ((point.spent["seconds"], point.value) for point in curve(run, metric))
     return {seconds / 60: 100 * value for seconds, value in points if seconds is not None and value}
-
-
-class Search:
-    """Decodes the same log-probabilities (T, V) in every call, and returns the seconds. texts: the last result."""
-
-    def __init__(self, decoder: Decoder, outputs: Sequence[torch.Tensor]) -> None:
-        self.decoder, self.texts = decoder, [""] * len(outputs)
-        self.lengths = torch.tensor([len(row) for row in outputs])
-        self.padded = pad_sequence(list(outputs), batch_first=True)  # (B, T, V)
-
-    def __call__(self) -> float:
-        started = time.perf_counter()
-        self.texts = self.decoder(self.padded, self.lengths)
-        return time.perf_counter() - started
 
 
 def compare_beam_widths(
     folder: Path, decoder: partial[Decoder], widths: Sequence[int], utterances: int | None, repeats: int
 ) -> tuple[list[Row], list[str]]:
-    """Decode a run's first validation set (`utterances` of it, None for all) with each beam width: rows and notes."""
+    """Decode the first validation set with each beam width. Return rows and notes. utterances: None means all."""
     trained = load_run(folder)
     trained.data.corpus.prepare()
     name = trained.data.corpus.validation[0]
@@ -216,15 +202,23 @@ def compare_beam_widths(
     chosen = np.linspace(0, count - 1, min(utterances or count, count)).astype(int)
     log_probs = stored.read()
     outputs = [torch.from_numpy(np.array(log_probs[i], dtype=np.float32)) for i in chosen]
+    lengths, padded = torch.tensor([len(row) for row in outputs]), pad_sequence(outputs, batch_first=True)  # (B, T, V)
     spoken = [stored.utterances[i] for i in chosen]
-    searches = {width: Search(decoder(trained.task.alphabet, beam_width=width), outputs) for width in widths}
-    calls = {f"beam {width}": search for width, search in searches.items()}
+    decoders = {width: decoder(trained.task.alphabet, beam_width=width) for width in widths}
+    decoded: dict[int, list[str]] = {}
+
+    def decode(width: int) -> float:
+        started = time.perf_counter()
+        decoded[width] = decoders[width](padded, lengths)
+        return time.perf_counter() - started
+
+    calls = {f"beam {width}": partial(decode, width) for width in widths}
     timings = in_turn(calls, steps=repeats, warmup=0, title="decoding")
     seconds = sum(utterance.duration for utterance in spoken)
     forward = stored.seconds * seconds / stored.audio_seconds
     rows: list[Row] = []
-    for width, search in searches.items():
-        texts = [(utterance.text, text) for utterance, text in zip(spoken, search.texts, strict=True)]
+    for width, hypotheses in decoded.items():
+        texts = [(utterance.text, text) for utterance, text in zip(spoken, hypotheses, strict=True)]
         characters = [character_errors(*pair) for pair in texts]
         counts = {
             "WER %": [word_errors(*pair) for pair in texts],
@@ -233,6 +227,6 @@ def compare_beam_widths(
         }
         rates = {rate: 100 * float(sum(errors[1:], errors[0]).rate) for rate, errors in counts.items()}
         rows.append({"beam width": width, "seconds": forward + timings[f"beam {width}"].median, **rates})
-    decoded = f"{len(spoken)} utterances of {name}, {seconds / 60:.1f} minutes of speech"
-    note = f"evaluation by beam width: {decoded}; searches take longer if a model is unsure"
+    speech = f"{len(spoken)} utterances of {name}, {seconds / 60:.1f} minutes of speech"
+    note = f"evaluation by beam width: {speech}; searches take longer if a model is unsure"
     return rows, [note, *noise_notes(timings)]

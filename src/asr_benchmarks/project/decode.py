@@ -1,4 +1,4 @@
-"""Utterances per second and core of each decoder, on outputs of a sure and an unsure model."""
+"""Measure the speed of each decoder on outputs of a sure and an unsure model."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,9 @@ from omegaconf import DictConfig
 from asr_ablations.config.build import build
 from asr_ablations.data.alphabet import Alphabet, shortest_path
 from asr_ablations.data.utterances import Utterance
+from asr_ablations.language_models.model import units
 from asr_ablations.language_models.ngram import estimate, write_arpa
-from asr_ablations.language_models.text import transcripts, units
+from asr_ablations.language_models.text import transcripts
 from asr_ablations.training.contracts import Decoder
 from asr_benchmarks.project.training import prepare_corpus
 from asr_benchmarks.tables import Result, fill_row
@@ -33,9 +34,10 @@ def decoding_speed(
     utterances: int,
     repeats: int,
 ) -> Result:
-    """Measure utterances per second of processor time, by decoder, beam width and model. Outputs are synthetic:
-    `sureness` added to the logits of the transcript, plus normal noise. Language models are estimated from the training
-    transcripts.
+    """Measure utterances per second of processor time for each decoder, beam width and model.
+
+    The outputs of the models are synthetic. They are normal noise, with `sureness` added to the logits of the
+    transcript. Language models are estimated from the training transcripts.
     """
     check_counts(utterances=utterances, repeats=repeats)
     torch.set_num_threads(1)
@@ -63,7 +65,7 @@ def decoding_speed(
 
 
 def _write_files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
-    """Write a 3-gram model of words, a 5-gram model of characters, and a list of words; return them by <name>."""
+    """Write a 3-gram model of words, a 5-gram model of characters, and a list of words. Return the paths by <name>."""
     sentences = [text.split() for text in texts]
     for name, unit, order in (("words", "word", 3), ("characters", "character", 5)):
         write_arpa(folder / name, estimate([units(s, unit) for s in sentences], order, [0] * order))
@@ -74,7 +76,7 @@ def _write_files(texts: Sequence[str], folder: Path) -> dict[str, Path]:
 def _invent_outputs(
     spoken: Sequence[Utterance], alphabet: Alphabet, sure: float, frames_per_second: float
 ) -> list[torch.Tensor]:
-    """Make log-probabilities (T, V) for each utterance: labels spread evenly over the frames, blanks in between."""
+    """Return log-probabilities (T, V) for each utterance, with labels evenly spread over its frames."""
     generator = np.random.default_rng(0)
     outputs = []
     for utterance in spoken:

@@ -1,4 +1,4 @@
-"""All figures for which this project has goals on a GPU, and the goals that are missed."""
+"""Measure everything for which this project has goals on a GPU, and name the goals that are missed."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from omegaconf import DictConfig, open_dict
 from torch.profiler import ProfilerActivity, profile
 
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.runs.checkpoint import first_line
+from asr_ablations.runs.reader import first_line
 from asr_ablations.tools.checks import number, whole
 from asr_ablations.tools.files import REPOSITORY
 from asr_ablations.training.assembly import device_count
@@ -23,23 +23,26 @@ from asr_benchmarks.tables import Result, Row
 from asr_verdicts.errors import UsageError
 
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize")
-"""Calls in which the host waits. A copy to pageable memory waits in a cudaStreamSynchronize."""
+"""CUDA calls in which the host waits. A copy to pageable memory waits in cudaStreamSynchronize."""
 
 BEFORE = 5
-"""Steps whose waits are not counted, because allocation, tuning and compilation each wait once."""
+"""Number of first steps in which waits are not counted, because allocation, tuning and compilation wait once."""
 
 AT_LEAST = ("port_ratio", "loader_hours_per_second", "efficiency_percent")
-"""Goals that are lower bounds; the others are upper bounds."""
+"""Goals that are lower bounds. All other goals are upper bounds."""
 
 GOALS: Mapping[str, tuple[str, str, str, Row]] = {
     "step": ("port_ratio", "steps", "port / ours", {}),
     "input": ("loader_hours_per_second", "rows", "audio_hours_per_second", {"workers": 1, "cache": "pcm"}),
     "scaling": ("efficiency_percent", "scaling", "efficiency %", {"scaling": "weak"}),
 }
-"""Goals of parts: goal, table, column, and the values of rows that count; the worst figure must reach the goal."""
+"""Goals for other benchmarks, by benchmark: name of the goal, table, column, and values that select the rows.
+
+The worst value in the selected rows must reach the goal.
+"""
 
 Part: TypeAlias = Callable[[DictConfig], Result | Iterator[Result]]
-"""Another benchmark."""
+"""A benchmark that is run as a part of this one."""
 
 
 def gpu(
@@ -52,7 +55,7 @@ def gpu(
     tests: bool,
     goals: Mapping[str, float | None],
 ) -> Iterator[Result]:
-    """Yield the result so far after each part. A part that fails becomes a note, and the others continue."""
+    """Yield the result so far after each part. A part that fails becomes a note, and the next part follows."""
     if minutes is not None:
         number("benchmark.minutes", minutes, above=0, also="null for no limit")
     for name, count in {"waits": waits, "losses": losses}.items():
@@ -86,11 +89,11 @@ def gpu(
 
 
 class _NotHereError(Exception):
-    """The reason why this machine cannot run a part."""
+    """Raised if this machine cannot run a part. The message is the reason."""
 
 
 class Measurements:
-    """Measurements so far. reached: the worst value of each figure with a goal."""
+    """Collects the measurements. reached: by name of the goal, the worst value so far."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
         self.cfg, self.corpus = cfg, corpus
@@ -100,7 +103,7 @@ class Measurements:
         self.reached: dict[str, float] = {}
 
     def judge(self, goals: Mapping[str, float | None], left_out: list[str]) -> Result:
-        """Return the result so far, with notes on missed goals."""
+        """Return the result so far, with notes about missed goals."""
         missed, unknown = [], []
         for name, goal in goals.items():
             if goal is not None and name not in self.reached:
@@ -114,7 +117,7 @@ class Measurements:
         return Result({**self.figures, **self.reached}, dict(self.tables), [*lines, *self.notes])
 
     def run_tests(self) -> None:
-        """Run the tests marked gpu in a separate process."""
+        """Run the tests with the mark gpu in a separate process."""
         self._need_gpus(1)
         folder = REPOSITORY / "tests"
         if not folder.is_dir():
@@ -127,7 +130,7 @@ class Measurements:
         self.notes.append(f"tests: {last}")
 
     def compare_losses(self, steps: int) -> None:
-        """Compare the losses of the first steps on a GPU, in exact float32, with a CPU."""
+        """Compare the losses of the first steps on a GPU in float32, without tf32, with the losses on a CPU."""
         self._need_gpus(1)
         by_gpus = {}
         for gpus in (1, 0):
@@ -139,7 +142,7 @@ class Measurements:
         self.reached["largest_loss_difference"] = max(abs(a - b) / abs(b) for a, b in pairs)
 
     def count_waits(self, steps: int) -> None:
-        """Count the host's waits per step, by CUDA call, in float32 and in 16 bits."""
+        """Count how often the host waits per step, by CUDA call, in float32 and in 16 bits."""
         self._need_gpus(1)
         rows: list[dict[str, Any]] = []
         for precision in (32, 16):
@@ -158,11 +161,11 @@ class Measurements:
         fit_steps(point, self.corpus, steps, [callback])
 
     def run_part(self, name: str, part: Part) -> None:
-        """Run another benchmark, and add its result under the part's name."""
+        """Run another benchmark, and add its result with `name` as prefix."""
         if name == "scaling":
             self._need_gpus(2)
         point = self.cfg.copy()
-        with open_dict(point):  # a part finds its keys as if it ran alone
+        with open_dict(point):  # the part reads its keys from the same place as when it runs alone
             point.benchmark = self.cfg.benchmark.parts[name]
         measured = part(point)
         result = measured if isinstance(measured, Result) else list(measured)[-1]
@@ -171,7 +174,7 @@ class Measurements:
         self.notes += [f"{name}: {note}" for note in result.notes]
         if name == "loop":
             self.reached["loop_ratio"] = float(str(result.figures["ratio"]))
-        if name in GOALS:  # sharing lacks a goal: the gain of small models on one GPU is not known beforehand
+        if name in GOALS:  # sharing has no goal, because the gain depends on the GPU and the model
             goal, table, column, expected = GOALS[name]
             rows = [row for row in result.tables.get(table, []) if expected.items() <= row.items()]
             values = [row[column] for row in rows if row[column] is not None]
@@ -183,7 +186,7 @@ class Measurements:
 
 
 class _WaitCount(pl.Callback):
-    """Counts the host's waits after BEFORE steps, by CUDA call, in CUDA's profile."""
+    """Counts how often the host waits after the first BEFORE steps, by CUDA call, from CUDA's profile."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

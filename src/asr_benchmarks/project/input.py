@@ -1,4 +1,4 @@
-"""Speed of reading audio into batches, by cache and number of workers, compared with the model's step."""
+"""Measure how fast audio is read into batches, by cache and number of workers, compared with the training step."""
 
 import itertools
 import time
@@ -10,8 +10,7 @@ from functools import partial
 from omegaconf import DictConfig
 
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.dataset import SpeechLoader
+from asr_ablations.data.datamodule import SpeechData, SpeechLoader
 from asr_ablations.data.recording_cache import Cache
 from asr_ablations.tools.machine import cores, device_clock
 from asr_benchmarks.project.training import BareTraining, prepare_corpus, sum_hours
@@ -21,16 +20,16 @@ from asr_benchmarks.timing import check_counts, in_turn, noise_notes
 COLUMNS = "cache | workers | audio_hours_per_second | times_real_time_per_core | over_model | spread %"
 
 STEPS = 4
-"""Batches on which the model is measured, spread over all batches."""
+"""Number of batches on which the model is measured. They are spread over all batches."""
 
 
 def input_speed(
     cfg: DictConfig, *, caches: Mapping[str, Cache], workers: list[int], batches: int, repeats: int
 ) -> Result:
-    """Measure hours of audio per second (median): of the training step, and of the loader alone from each cache."""
+    """Measure the median hours of audio per second of the training step, and of the loader alone with each cache."""
     check_counts(0, workers=workers)
     check_counts(batches=batches, repeats=repeats)
-    # this also measures more workers than cores
+    # torch warns about more workers than cores, which may be measured here
     warnings.filterwarnings("ignore", ".*DataLoader will create.*")
     training = BareTraining(cfg, prepare_corpus(cfg))
     loaders = {
@@ -55,16 +54,17 @@ def input_speed(
 
 
 def _make_loader(data: SpeechData, cache: Cache, workers: int, batches: int) -> SpeechLoader:
-    """Make a loader of the first batches of the first epoch, read from this cache."""
+    """Return a loader of the first `batches` batches of the first epoch, which reads from a cache."""
     data.cache, data.workers, data.sets = cache, workers, {}
     data.setup()
     loader = data.train_dataloader()
-    first = [list(batch) for batch in itertools.islice(loader.batch_sampler or (), batches)]  # without their epoch
+    # plain lists do not carry the number of the epoch, so every pass reads the same batches
+    first = [list(batch) for batch in itertools.islice(loader.batch_sampler or (), batches)]
     return SpeechLoader(loader.dataset, first, workers, pinned=loader.pin_memory)
 
 
 def _train(training: BareTraining, step: Callable[[Batch], None], batches: list[Batch]) -> Iterator[Batch]:
-    """Train on the batches in turn, and yield them."""
+    """Train on each batch, wait for the device, and yield the batch."""
     for batch in batches:
         step(batch.to(training.device))
         device_clock(training.device)

@@ -1,4 +1,4 @@
-"""Time from the start of an arm to the end of its first step, for three ways to start it."""
+"""Measure the time from the start of an arm to the end of its first step, for three ways to start it."""
 
 import copy
 import os
@@ -16,10 +16,9 @@ from omegaconf import DictConfig, open_dict
 from asr_ablations.runs.process import LAUNCHED, child_environment, command, load_frozen
 from asr_ablations.runs.reader import read_summary
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import freeze
-from asr_ablations.sweep.launch_arm import Machine
 from asr_ablations.sweep.runner import Runner
+from asr_ablations.sweep.this_machine import Machine, Slots
 from asr_ablations.tools.checks import whole
 from asr_benchmarks.tables import Result
 from asr_benchmarks.timing import Timing, check_counts, in_turn, noise_notes
@@ -28,12 +27,13 @@ SCRIPT = Path(__file__).resolve().parents[2] / "train.py"
 
 
 def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
-    """Measure seconds from launch to the end of the first step of short runs, for three ways to launch them. The
-    figures are medians of the first arm, of all later arms, and until all arms are trained.
+    """Measure the seconds from the launch of short runs to the end of their first step, for three ways to launch them.
+
+    The figures are medians: for the first arm, for all later arms, and until all arms are trained.
     """
     whole("benchmark.arms", arms, 2)
     check_counts(repeats=repeats)
-    # one process for all arms, which sweeps avoid, because an arm would affect the next
+    # one process for all arms; sweeps avoid this, because an arm would affect the next one
     together = [sys.executable, "-m", "asr_benchmarks.project.launch"]
     ways: dict[str, Callable[[Sequence[FrozenArm]], None]] = {
         "forked": _fork,
@@ -56,7 +56,7 @@ def launch_times(cfg: DictConfig, *, arms: int, repeats: int) -> Result:
 def _time_way(
     cfg: DictConfig, way: Callable[[Sequence[FrozenArm]], None], arms: int, launches: list[list[float]]
 ) -> float:
-    """Measure the seconds until all arms are trained; append the launch seconds of each arm to `launches`."""
+    """Return the seconds until all arms are trained. Append the list of the arms' launch seconds to `launches`."""
     with TemporaryDirectory() as folder:
         configs = [copy.deepcopy(cfg) for _ in range(arms)]
         for seed, arm in enumerate(configs):
@@ -74,7 +74,7 @@ def _time_way(
 
 
 def _fork(arms: Sequence[FrozenArm]) -> None:
-    """Start the arms as a sweep does."""
+    """Start the arms in forked processes, as a sweep does."""
     runner = Runner(arms, Machine(SCRIPT, arms, Slots([], jobs=1, per_gpu=1)), timeout=None, fail_fast=True)
     runner.run(lambda states: None)
 

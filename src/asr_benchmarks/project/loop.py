@@ -1,4 +1,4 @@
-"""Cost of Lightning's loop compared with a bare loop over the same batches, and of recording utilisation."""
+"""Measure what Lightning's training loop costs compared with a bare loop, and what recording utilisation costs."""
 
 import itertools
 import statistics
@@ -27,7 +27,7 @@ FIGURES = "steps | lightning_seconds | bare_seconds | ratio | ratio_smallest | r
 
 
 class Clock(pl.Callback):
-    """Measures wall-clock and processor seconds from the first training batch to the end of the last."""
+    """Measures the wall time and processor time in seconds from the first training batch to the end of the last."""
 
     seconds = cpu = 0.0
 
@@ -39,7 +39,7 @@ class Clock(pl.Callback):
 
 
 def loop_overhead(cfg: DictConfig, *, steps: int, pairs: int) -> Result:
-    """Measure median seconds of both loops over `steps` batches, in turn, and the median of their ratios."""
+    """Time both loops over `steps` batches in turn. Return the median seconds of each, and the median of the ratios."""
     check_counts(steps=steps, pairs=pairs)
     corpus = prepare_corpus(cfg)
     loops = {"lightning": _time_lightning, "bare": _time_bare}
@@ -79,17 +79,19 @@ def _time_bare(cfg: DictConfig, corpus: Corpus, steps: int) -> float:
 
 
 def read_ahead(data: SpeechData, steps: int) -> list[Batch]:
-    """Read the audio of the first batches, so that neither loop waits for the disk."""
+    """Read the audio of the first `steps` batches, so that neither loop waits for the disk."""
     return list(itertools.islice(data.train_dataloader(), steps))
 
 
 FEWEST_PAIRS = 6
-"""Five pairs are too few for a 95 % interval of a median."""
+"""Smallest number of pairs. Five pairs are too few for a 95 % confidence interval of a median."""
 
 
 def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float) -> Result:
-    """Compare the time with and without recording utilisation, by wall clock and processor time. Gives the median ratio
-    and its 95 % interval by order statistics. Each fit starts a sampler, a run only once.
+    """Compare the time of a training with and without the recording of its utilisation.
+
+    The result has the median ratio of wall times and of processor times, with 95 % confidence intervals from order
+    statistics. Each fit starts the thread that takes samples, whereas a run starts it only once.
     """
     whole("benchmark.steps", steps, 1)
     whole("benchmark.pairs", pairs, FEWEST_PAIRS)
@@ -111,7 +113,7 @@ def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float
 
         timings = in_turn({recorded: partial(measure, recorded) for recorded in clocks}, steps=pairs, warmup=1)
     figures: dict[str, object] = {"steps": steps, "pairs": pairs, "interval": interval}
-    # the first fit of each is a warm-up
+    # the first fit of each kind is the warm-up
     cpu = {recorded: tuple(clock.cpu for clock in done[1:]) for recorded, done in clocks.items()}
     seconds = {recorded: timing.seconds for recorded, timing in timings.items()}
     for name, by_record in {"seconds": seconds, "cpu": cpu}.items():
@@ -122,7 +124,7 @@ def utilisation_cost(cfg: DictConfig, *, steps: int, pairs: int, interval: float
 
 
 def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
-    """Estimate `ratio`, the median of the pairs' ratios above / below, and its 95 % interval ratio_low, ratio_high."""
+    """Return the median `ratio` of above / below over all pairs, and its 95 % confidence interval."""
     ratios = sorted(a / b for a, b in zip(above, below, strict=True))
     rank = int(stats.binom.ppf(0.025, len(ratios), 0.5))
     return {"ratio": statistics.median(ratios), "ratio_low": ratios[rank - 1], "ratio_high": ratios[-rank]}

@@ -1,4 +1,4 @@
-"""This project's training compared with the usual port of DeepSpeech2 on the same audio, one change at a time."""
+"""Compare this project's training with the usual port of DeepSpeech2 on the same audio, one change at a time."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Count
-from asr_ablations.data.dataset import SpeechLoader
+from asr_ablations.data.datamodule import SpeechLoader
 from asr_ablations.tools.machine import device_clock
 from asr_ablations.tools.random_streams import generator
 from asr_benchmarks.project.port import PortBatch, PortData, port_loader, usual_port
@@ -21,12 +21,15 @@ from asr_verdicts.errors import UsageError
 
 FIGURES = "batch | utterances | model_width | device | R | ours / port"
 COLUMNS = "way | R | ms per batch | spread % | padding % | gain | ratio"
-"""R: hours of audio per second; gain: R relative to the row above; ratio: R relative to the port."""
+"""Columns of the table. R: hours of audio per second. gain: R relative to the row above. ratio: R relative to the port.
+"""
 
 
 def against_the_port(cfg: DictConfig, *, batches: int, repeats: int, warmup: int, budget: float | None) -> Result:
-    """Measure R (hours of valid audio trained per second) of four ways to train on the same utterances. From the usual
-    port to ours, each row changes one thing. Weights, precision, loss and optimizer are the same.
+    """Measure four ways to train on the same utterances, in hours of audio per second.
+
+    The first row is the usual port and the last one this project. Each row changes one thing. Weights, precision, loss
+    and optimizer are the same.
     """
     check_counts(batches=batches)
     ways = Ways(cfg, batches)
@@ -44,7 +47,7 @@ def against_the_port(cfg: DictConfig, *, batches: int, repeats: int, warmup: int
 
 
 class Ways(BareTraining):
-    """Loaders and steps of the four ways. Raises UsageError for a model that the port lacks."""
+    """Loaders and steps of the four ways to train. Raise UsageError for a model that the port lacks."""
 
     def __init__(self, cfg: DictConfig, batches: int) -> None:
         super().__init__(cfg, prepare_corpus(cfg))
@@ -66,12 +69,12 @@ class Ways(BareTraining):
         return float(self.speech.durations[self.chosen].sum()) / 3600
 
     def padding(self, batches: Sequence[list[int]]) -> float:
-        """Compute padding in % of all samples of the padded batches."""
+        """Return the padding in % of the padded batches."""
         longest = [self.speech.durations[batch].max() * len(batch) for batch in batches]
         return 100 * (1 - 3600 * self.hours / float(np.sum(longest)))
 
     def passes(self) -> dict[str, Callable[[], float]]:
-        """Make a function for each way, which trains on all utterances once and returns the seconds."""
+        """Return a function for each way, which trains once on all utterances and returns the seconds."""
         workers, port_step = self.cfg.workers, self.make_step(self.port, _read_features)
         ours = SpeechLoader(self.speech, self.ordered, workers, pinned=self.device.type == "cuda")
         loaders = [port_loader(self.port_data, batches, workers) for batches in (self.random, self.ordered)]

@@ -1,4 +1,4 @@
-"""DeepSpeech2 as it is usually ported to PyTorch, for comparison in benchmark=step and benchmark=peer.
+"""DeepSpeech2 as it is usually ported to PyTorch, for the comparisons in benchmark=step and benchmark=peer.
 
 The structure comes from deepspeech.pytorch: padding is overwritten utterance by utterance after every convolution, norm
 and rectifier (MaskConv), recurrent layers pack and unpack (BatchRNN), and batch normalisation includes the padding.
@@ -23,12 +23,12 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.training.task import CTCTask
 
 Item: TypeAlias = tuple[torch.Tensor, list[int]]
-"""Features (T, F) and labels of one utterance."""
+"""Features (T, F) and labels of an utterance."""
 
 
 @dataclass(frozen=True)
 class PortBatch:
-    """A batch: features (B, T, F), normalised by utterance; lengths (B,) in frames; concatenated targets."""
+    """A batch with normalised features (B, T, F), lengths (B,) in frames, and concatenated targets."""
 
     features: torch.Tensor
     lengths: torch.Tensor
@@ -40,7 +40,7 @@ class PortBatch:
 
 
 class PortData(Dataset[Item]):
-    """Features (T, F) and labels of each utterance, computed at every access."""
+    """A dataset with the features (T, F) and labels of each utterance. They are computed at every access."""
 
     def __init__(self, utterances: Sequence[Utterance], alphabet: Alphabet, features: nn.Module) -> None:
         self.utterances, self.alphabet, self.features = utterances, alphabet, features
@@ -58,7 +58,7 @@ class PortData(Dataset[Item]):
 
 
 def port_loader(data: PortData, batches: Sequence[list[int]], workers: int) -> DataLoader[Item]:
-    """Make a loader of PortBatches with these indices, in this order."""
+    """Return a loader of PortBatches, in the given order. batches: indices of the utterances of each batch."""
     return DataLoader(
         data,
         batch_sampler=batches,
@@ -83,8 +83,9 @@ def _collate(items: Sequence[Item]) -> PortBatch:
 
 
 class PortedDeepSpeech2(nn.Module):
-    """(features (B, T, D), lengths (B,)) → (logits (B, T', V), lengths (B,)), with copies of a DeepSpeech2's weights.
-    Raises ValueError for a model that the usual port lacks.
+    """(features (B, T, D), lengths (B,)) → (logits (B, T', V), lengths (B,)), with a copy of the weights of `model`.
+
+    Raise ValueError for a model that the usual port lacks.
     """
 
     def __init__(self, model: Any) -> None:
@@ -129,7 +130,7 @@ class PortedDeepSpeech2(nn.Module):
 
 
 def _is_portable(model: Any) -> bool:
-    """Return whether the usual port has these norms and recurrent layers."""
+    """Return whether the usual port supports the norms and layers of a model."""
     norms = [*(layer.norm for layer in model.convolutions), *model.norms]
     layers = model.recurrent
     return (
@@ -142,13 +143,13 @@ def _is_portable(model: Any) -> bool:
 
 
 def _get_cell(direction: nn.Module | None) -> nn.RNNBase | None:
-    """Return torch's recurrent layer within one direction; None for other layers."""
+    """Return torch's recurrent module in one direction of a layer, or None if there is none."""
     cell = getattr(direction, "cell", None)
     return cell if isinstance(cell, nn.RNNBase) else None
 
 
 def _mask_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Set x (B, C, F, T) to 0 past the lengths, one utterance after another."""
+    """Set x (B, C, F, T) to 0 past the lengths, in a loop over the utterances, as the usual port does."""
     mask = torch.zeros(x.shape, dtype=torch.bool, device=x.device)
     for row, length in enumerate(lengths):
         frames = length.item()
@@ -158,7 +159,7 @@ def _mask_padding(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 def _transpose(convolve: nn.Conv2d) -> nn.Conv2d:
-    """Copy a convolution over (B, C, T, F) for inputs (B, C, F, T)."""
+    """Copy a convolution for inputs (B, C, T, F) into one for inputs (B, C, F, T)."""
     assert not isinstance(convolve.padding, str)
     sizes: Any = (convolve.kernel_size[::-1], convolve.stride[::-1], convolve.padding[::-1])
     copied = nn.Conv2d(convolve.in_channels, convolve.out_channels, *sizes)
@@ -188,9 +189,9 @@ def _join_directions(layer: Directions) -> nn.RNNBase:
 
 
 def usual_port(task: CTCTask, precision: int | str) -> PortedDeepSpeech2 | None:
-    """Build the port with the task's weights, on its device; None if the port lacks the model or the precision."""
+    """Build the port with a copy of the task's weights, or return None if it lacks the model or the precision."""
     if str(precision).endswith("true"):
-        return None  # its norms would also run in 16 bits
+        return None  # the norms of the port would also run in 16 bits
     try:
         return PortedDeepSpeech2(task.model).to(task.device).train()
     except ValueError:

@@ -1,4 +1,4 @@
-"""The training of a config for speed benchmarks: bare steps, or first steps in Lightning's Trainer."""
+"""Train a config for measurements of speed: in bare steps, or in the first steps of Lightning's Trainer."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -19,44 +19,39 @@ from asr_ablations.data.corpus import Corpus
 from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_ablations.training.callbacks.progress import ProgressBar
-from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.callbacks.utilisation import Throughput
 
 B = TypeVar("B")
 
 Context: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Makes the autocast context of a forward pass."""
+"""Creates the autocast context of a forward pass."""
 
 Features: TypeAlias = Callable[[B], tuple[torch.Tensor, torch.Tensor]]
-"""Computes features (B, T, D) and their lengths (B,) of a batch."""
+"""Computes the features (B, T, D) of a batch and their lengths (B,)."""
 
 
 def prepare_corpus(cfg: DictConfig) -> Corpus:
-    """Prepare the corpus of a config for reading."""
+    """Build the corpus of a config, and prepare it for reading."""
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
     return corpus
 
 
-def choose_device(cfg: DictConfig) -> torch.device:
-    """Return the device on which the config trains."""
-    return torch.device("cuda" if device_count(cfg) else "cpu")
-
-
 def name_device(device: torch.device) -> str:
-    """Return the name of a GPU, or CPU."""
+    """Return the name of a GPU, or "CPU"."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
 def sum_hours(batches: Sequence[Batch]) -> float:
-    """Sum the hours of audio in batches, without padding."""
+    """Return the hours of audio in batches, without padding."""
     return sum(int(batch.lengths.sum()) for batch in batches) / SAMPLE_RATE / 3600
 
 
 class BareTraining:
-    """A config's task on its device, in its precision, with bare steps. features: the config's, on the CPU."""
+    """Trains the task of a config in bare steps, on its device and in its precision. features: a copy on the CPU."""
 
     def __init__(self, cfg: DictConfig, corpus: Corpus) -> None:
-        self.cfg, self.device = cfg, choose_device(cfg)
+        self.cfg, self.device = cfg, torch.device("cuda" if device_count(cfg) else "cpu")
         self.task, self.data = assemble(cfg, corpus)
         self.data.setup()
         self.features = copy.deepcopy(self.task.features)
@@ -72,7 +67,10 @@ class BareTraining:
         features: Features[B] | None = None,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> Callable[[B], None]:
-        """Make a function that trains `model` on a batch, with the task's loss and optimizer."""
+        """Return a function that trains `model` on a batch with the loss of the task.
+
+        features: computes the features of a batch. optimizer: optimizer of the model. None uses those of the task.
+        """
         parameters = list(model.parameters())
         stepped = optimizer or self.task.make_optimizer(parameters)
         weights = next(iter(parameters)).dtype
@@ -87,7 +85,7 @@ class BareTraining:
                     logits, lengths = model(x.to(weights), lengths)
                     log_probs = logits.float().log_softmax(dim=-1)
                 with torch.autocast(x.device.type, enabled=False):
-                    # the loss reads the targets, which the port's batches also have
+                    # the loss only reads the targets, which batches of the port have as well
                     loss = self.task.loss(log_probs, lengths, cast(Batch, batch))
             treat = partial(self.task.gradient.before_step, parameters, step=0, seed=0, log=drop_figures)
             update(loss, stepped, treat, self.scaler)
@@ -96,13 +94,13 @@ class BareTraining:
 
 
 def drop_figures(*arguments: object, **options: object) -> None:
-    """Log nothing: drop the figures of a step."""
+    """Do nothing. Replaces the function that logs the values of a step."""
 
 
 def update(
     loss: torch.Tensor, optimizer: torch.optim.Optimizer, treat: Callable[[], None], scaler: torch.amp.GradScaler | None
 ) -> None:
-    """Run the backward pass, `treat` the gradients, and step the optimizer, with a scaler as in training."""
+    """Update the weights: run the backward pass, call `treat` on the gradients, and take an optimizer step."""
     optimizer.zero_grad()
     if scaler is None:
         loss.backward()
@@ -123,7 +121,7 @@ def fit_steps(
     callbacks: Sequence[pl.Callback],
     before: Callable[[SpeechData], object] | None = None,
 ) -> None:
-    """Train the first steps in Lightning's Trainer, as a run does. before: called first, with the data."""
+    """Train the first steps in Lightning's Trainer, as a run does. before: called with the data before training."""
     task, data = assemble(cfg, corpus)
     data.setup()
     with TemporaryDirectory() as folder:

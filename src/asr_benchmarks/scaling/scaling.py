@@ -1,4 +1,4 @@
-"""Scaling of training over ranks, with a fixed batch per rank (weak) or a fixed total batch (strong)."""
+"""Measure how training scales with ranks, for a fixed batch per rank (weak) or a fixed total batch (strong)."""
 
 import copy
 import math
@@ -35,7 +35,7 @@ PUBLISHED = "source (published) | setting | GPUs | epoch, as printed | speed-up 
 
 @dataclass
 class Point:
-    """A number of ranks with a batch per rank: measurements of each launch, or the reason of the first failure."""
+    """Measurements for a number of ranks and a batch size per rank. failed: reason of the first failure."""
 
     ranks: int
     batch: int
@@ -45,7 +45,7 @@ class Point:
     failed: str | None = None
 
     def measure(self) -> float:
-        """Train a few steps in new processes, and return the mean seconds of a step; NaN if that fails."""
+        """Train a few steps in new processes. Return the mean seconds of a step, or NaN if that fails."""
         if self.failed is None:
             make = partial(RankSteps, self.config, **self.options)
             try:
@@ -57,7 +57,7 @@ class Point:
         return float("nan")
 
     def median(self, key: str) -> float | None:
-        """Return the median of a value over the launches; None if a launch has failed."""
+        """Return the median of a value over all measurements, or None if one has failed."""
         return None if self.failed is not None else statistics.median(row[key] for row in self.measurements)
 
 
@@ -72,7 +72,7 @@ def scaling(
     repeats: int,
     threads: int,
 ) -> Result:
-    """Measure weak and strong scaling, with the efficiency R(n) / (n R(1))."""
+    """Measure weak and strong scaling. With R in hours of audio per second, the efficiency is R(n) / (n R(1))."""
     check_counts(batch=batch, total=total, steps=steps, repeats=repeats, threads=threads)
     if not is_whole(warmup, 1):
         raise choices("benchmark.warmup", warmup, "a whole number, 1 or more, because the first step is slow")
@@ -100,7 +100,7 @@ def scaling(
 
 
 def choose_counts(cfg: DictConfig, ranks: Sequence[int] | None, gpus: int) -> list[int]:
-    """Return sorted numbers of ranks. ranks: None for 1, 2, 4, … up to the key `ranks`, the GPUs or the cores."""
+    """Return the numbers of ranks. ranks: None for 1, 2, 4, … up to the key `ranks`, the GPUs or the cores."""
     if ranks is None:
         largest = cfg.ranks or gpus or cores()
         ranks = [1 << power for power in range(largest.bit_length())]
@@ -121,18 +121,18 @@ def _write_config(cfg: DictConfig, ranks: int, batch: int, gpus: bool) -> str:
 
 
 def build_row(kind: str, point: Point, single: Point) -> Row:
-    """Build the row of a point, weak or strong, compared with a single rank; None if training failed."""
+    """Build the row of a point for weak or strong scaling. Values are None if training failed. single: one rank."""
     seconds, rate, base, peak = point.median("seconds"), point.median("R"), single.median("R"), point.median("peak")
     gain = None if rate is None or base is None else rate / base
     efficiency = None if gain is None else 100 * gain / point.ranks
     place = (kind, point.ranks, point.batch, point.ranks * point.batch)
     speeds = (None if seconds is None else 1000 * seconds, rate, efficiency)
-    # utterances: fewer than the batch size at the end of an epoch
+    # the mean utterances per step: the last batch of an epoch may be smaller
     return fill_row(COLUMNS, *place, *speeds, point.median("utterances"), None if peak is None else peak / 2**20)
 
 
 def list_published() -> list[Row]:
-    """List the papers' times per epoch by number of GPUs, with the same efficiency."""
+    """List published times per epoch by number of GPUs, with speed-up and efficiency."""
     rows = []
     for experiment in published("scaling"):
         for count, time in experiment["epoch"].items():
@@ -144,7 +144,7 @@ def list_published() -> list[Row]:
 
 
 def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: int, threads: int) -> list[str]:
-    """Write notes on the rows: backend, threads, other work on the machine, failures, noise, sources."""
+    """Return notes about backend, threads, other work on the machine, failures, noise and sources."""
     backend = "GPUs, NCCL" if gpus else "processes on the CPU, gloo"
     lines = [f"ranks are {backend}; threads per rank: {threads}; R: hours of audio trained per second by all ranks"]
     largest = max(point.ranks for point in points)
@@ -159,7 +159,7 @@ def explain_rows(points: Sequence[Point], timings: Mapping[str, Timing], gpus: i
 
 
 def draw_plots(rows: Sequence[Row]) -> list[Plot]:
-    """Plot efficiency and throughput by ranks, with the papers' efficiency."""
+    """Plot efficiency and throughput by number of ranks, and the published efficiency."""
     lines: dict[str, dict[str, dict[int, float | None]]] = {"efficiency %": {}, "R": {}}
     for column, by_name in lines.items():
         for kind in ("weak", "strong"):
@@ -175,7 +175,7 @@ def draw_plots(rows: Sequence[Row]) -> list[Plot]:
 
 
 class RankSteps:
-    """Timed training steps of one of several ranks. config: of its run, as YAML."""
+    """Times the training steps of one rank. config: config of the training as YAML."""
 
     def __init__(self, config: str, *, warmup: int, steps: int, threads: int) -> None:
         silence_lightning()
@@ -183,7 +183,7 @@ class RankSteps:
         self.cfg.threads, self.warmup, self.steps = threads, warmup, steps
 
     def measure(self) -> dict[str, float]:
-        """Measure seconds per step, utterances and hours of audio per second (R) of all ranks, and peak bytes."""
+        """Train, and return seconds per step, utterances per step, hours of audio per second (R), and peak bytes."""
         _, task, data = set_up(self.cfg)
         clock = StepClock(self.warmup, self.steps)
         limits: Any = {"max_epochs": -1, "max_steps": self.warmup + self.steps, "limit_val_batches": 0}
@@ -198,7 +198,7 @@ class RankSteps:
 
 
 class StepClock(pl.Callback):
-    """Times `steps` steps after `warmup` others. Waits for the device only before and after: a run never waits."""
+    """Times `steps` steps after `warmup` others. It waits for the device only before and after the timed steps."""
 
     def __init__(self, warmup: int, steps: int) -> None:
         self.warmup, self.steps = warmup, steps
@@ -208,7 +208,7 @@ class StepClock(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
-        # one clock is enough, because the reduction of gradients synchronises the ranks
+        # each rank has the same times, because the reduction of gradients synchronises the ranks
         if trainer.global_step == self.warmup:
             self.started = device_clock(pl_module.device)
         if trainer.global_step == self.warmup + self.steps:

@@ -1,10 +1,11 @@
-"""Training loops to compare with RETURNN: plain PyTorch, this project's, and a minimal one."""
+"""Training loops to compare with RETURNN: plain PyTorch, this project's task and loop, and a minimal loop."""
 
 import logging
 import os
 import warnings
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from queue import Queue
 from tempfile import mkdtemp
 from threading import Thread
@@ -17,13 +18,22 @@ from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from asr_ablations.components.augment.none import NoAugmentation
+from asr_ablations.components.gradient.norm import ClipNorm
+from asr_ablations.components.loss.framewise import Framewise
+from asr_ablations.components.model.convolution import PaddedConvolution
+from asr_ablations.components.model.ds2 import DeepSpeech2
+from asr_ablations.components.norm.none import NoNorm
+from asr_ablations.components.schedule.constant import constant
 from asr_ablations.config.build import build
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.tools.machine import device_clock, rank
 from asr_ablations.training.assembly import trainer
-from asr_ablations.training.callbacks.throughput import Throughput
+from asr_ablations.training.callbacks.utilisation import Throughput
+from asr_ablations.training.contracts import AcousticModel, OptimizerFactory
 from asr_ablations.training.lightning_warnings import silence_lightning
+from asr_ablations.training.task import CTCTask
 from asr_benchmarks.toolkit.network import Engine, Frames, Network, Settings
-from asr_benchmarks.toolkit.task import Batches, FrameTask, MinimalTask, build_project_model
 from asr_benchmarks.worker import Step
 
 
@@ -57,8 +67,120 @@ class PlainLoop(Engine):
         return {"torch": torch.__version__}
 
 
+@dataclass
+class FrameBatch:
+    """A batch of features (B, T, D), frame_labels (B, T) for the framewise loss, and lengths (B,) on the CPU."""
+
+    features: torch.Tensor
+    frame_labels: torch.Tensor
+    lengths: torch.Tensor
+    ids: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def to(self, device: torch.device, non_blocking: bool = True) -> "FrameBatch":
+        features, labels = (x.to(device, non_blocking=non_blocking) for x in (self.features, self.frame_labels))
+        return FrameBatch(features, labels, self.lengths)
+
+    def padding(self) -> float:
+        """Return 0 as the share of padding, because all chunks have the same length."""
+        return 0.0
+
+
+class Batches:
+    """Batches of an epoch for one rank, as Lightning reads them. number: number of the epoch, from 0."""
+
+    def __init__(self, frames: Frames, rank: int, ranks: int) -> None:
+        self.frames, self.rank, self.ranks, self.number = frames, rank, ranks, 0
+
+    def __len__(self) -> int:
+        return len(self.frames.epoch(0, self.rank, self.ranks))
+
+    def __iter__(self) -> Iterator[FrameBatch]:
+        for x, y in self.frames.batches(self.number, self.rank, self.ranks):
+            yield FrameBatch(x, y, torch.full((len(x),), x.shape[1]))
+
+
+class GivenFeatures(nn.Module):
+    """Replaces the features of audio, because the features of these batches come from a file."""
+
+    size = 0
+
+    def frames(self, lengths: torch.Tensor) -> torch.Tensor:
+        """Return the lengths unchanged, because they already count frames."""
+        return lengths
+
+
+class FrameTask(CTCTask):
+    """The task without audio, text, clipping and schedule. It still logs the norm of the gradient."""
+
+    def __init__(self, model: AcousticModel, optimizer: OptimizerFactory, seed: int) -> None:
+        super().__init__(
+            model=model,
+            features=GivenFeatures(),
+            augment=NoAugmentation(),
+            decoder=lambda log_probs, lengths: [],
+            optimizer=optimizer,
+            schedule=constant,
+            gradient=ClipNorm(limit=None),
+            loss=Framewise(reduction="frame"),
+            penalty=None,
+            alphabet=Letters("-"),
+            validation_sets=[],
+            seed=seed,
+            augment_seed=seed,
+        )
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return self.make_optimizer(self.model.parameters())
+
+    def normalised_features(self, batch: object) -> tuple[torch.Tensor, torch.Tensor]:
+        assert isinstance(batch, FrameBatch)
+        return batch.features, batch.lengths
+
+
+class MinimalTask(FrameTask):
+    """The task with softmax and loss in one call. It does not log the gradient norm and the rates over frames."""
+
+    def training_step(self, batch: object, batch_index: int) -> torch.Tensor:
+        assert isinstance(batch, FrameBatch)
+        logits, _ = self.model(batch.features, batch.lengths)
+        loss = cross_entropy(logits.float().flatten(0, 1), batch.frame_labels.flatten())
+        self.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=len(batch))
+        return loss
+
+    def configure_gradient_clipping(self, *arguments: object, **keywords: object) -> None:
+        """Do nothing, so that gradients stay unchanged."""
+
+
+def build_project_model(settings: Settings, rnn: Callable[[int, int], nn.Module]) -> DeepSpeech2:
+    """Build this project's model without convolutions. With LSTM layers, it has the initial weights of Network."""
+    model = DeepSpeech2(
+        settings.features,
+        settings.labels,
+        convolution=PaddedConvolution,
+        convolutions=[],
+        rnn=rnn,
+        norm=NoNorm,
+        width=settings.width,
+        layers=settings.layers,
+        directions="forward",
+        lookahead=0,
+        fully_connected=1,
+        dropout=0.0,
+    )
+    start = {}
+    for key, value in Network(settings).state_dict().items():
+        name, _, layer = key.removeprefix("lstm.").rpartition("_l")
+        start[f"recurrent.{layer}.forwards.cell.{name}_l0" if key.startswith("lstm.") else key] = value
+    if start.keys() == {key for key in model.state_dict() if not key.endswith("_extra_state")}:
+        model.load_state_dict(start, strict=False)
+    return model
+
+
 class EpochGate(pl.Callback):
-    """Begins an epoch for each item in `go`, and puts its Step into `done`."""
+    """Waits for an item in the queue `go` before each epoch, and puts a Step into the queue `done` after it."""
 
     def __init__(self, go: Queue[None], done: Queue[Step | Exception], batches: Batches) -> None:
         self.go, self.done, self.batches = go, done, batches
@@ -75,22 +197,22 @@ class EpochGate(pl.Callback):
 
 
 class ProjectLoop(Engine):
-    """An engine that trains with this project's task and Lightning, and reads `rnn`, `precision` and `trainer`. With
-    torchrun's variables it is one of several ranks. Its fit runs in a thread and waits between epochs, so that other
-    engines have their turn.
+    """An engine that trains with this project's task and Lightning, and uses the keys `rnn`, `precision` and `trainer`.
+
+    With torchrun's variables it is one of several ranks. It trains in a thread that waits between epochs, so that the
+    other engines have their turn.
     """
 
     task_class = FrameTask
-    optimizer_options: dict[str, bool] = {}  # noqa: RUF012
+    optimizer_options: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         super().__init__(folder, settings, config)
         self.cfg: Any = OmegaConf.create(config)
-        self.frames = Frames(self.folder, replace(settings, device="cpu"))  # Lightning moves the batches
+        self.frames = Frames(self.folder, replace(settings, device="cpu"))  # Lightning moves batches to the device
         self.batches = Batches(self.frames, rank(), int(os.environ.get("WORLD_SIZE", 1)))
-        self.task = self.task_class(
-            build_project_model(settings, build(self.cfg.rnn)), self._make_optimizer, settings.seed
-        )
+        optimizer = partial(torch.optim.SGD, lr=settings.lr, momentum=settings.momentum, **self.optimizer_options)
+        self.task = self.task_class(build_project_model(settings, build(self.cfg.rnn)), optimizer, settings.seed)
         self._go: Queue[None] = Queue()
         self._done: Queue[Step | Exception] = Queue()
         self._thread = Thread(target=self._fit, daemon=True)
@@ -118,16 +240,12 @@ class ProjectLoop(Engine):
     def versions(self) -> dict[str, str]:
         return {"pytorch-lightning": pl.__version__}
 
-    def _make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        settings = self.settings
-        return torch.optim.SGD(parameters, lr=settings.lr, momentum=settings.momentum, **self.optimizer_options)
-
     def _fit(self) -> None:
         try:
             silence_lightning()
             gate = EpochGate(self._go, self._done, self.batches)
             devices = self.batches.ranks if self.settings.device == "cuda" else 0
-            # error_rate replaces validation
+            # no validation, because error_rate measures the held-out utterances
             warnings.filterwarnings("ignore", ".*defined a `validation_step` but have no.*")
             logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
             loggers = [CSVLogger(mkdtemp(dir=self.folder), name="", version="")]
@@ -139,7 +257,7 @@ class ProjectLoop(Engine):
 
 
 class Minimal(ProjectLoop):
-    """A ProjectLoop with MinimalTask and a fused optimizer. precision: as in the key of that name."""
+    """A ProjectLoop with MinimalTask and a fused optimizer. precision: value of the key `precision`."""
 
     task_class = MinimalTask
     optimizer_options = {"fused": True}  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""Toolkits in the framewise experiment of Doetsch2016 §6, and workers whose weights are averaged (§4.1)."""
+"""Compare toolkits in the framewise experiment of Doetsch2016 §6, and workers that average their weights (§4.1)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,7 +31,7 @@ TOOLKIT = "toolkit | s per epoch | spread % | frames/s | peak GB | FER %"
 LEARNING = "toolkit | epochs | frames per epoch | first loss | last loss"
 
 WARMUP = 1
-"""Untimed epochs of each engine: the first compiles, allocates and reads the files."""
+"""Number of first epochs that are not timed, because they compile, allocate memory and read the files."""
 
 
 def toolkit_speed(
@@ -50,7 +50,7 @@ def toolkit_speed(
     worker_threads: int,
     **shared: Any,
 ) -> Iterator[Result]:
-    """Yield the result for the engines, then also for `worker` in 1, 2, … processes. shared: fields of Settings."""
+    """Yield the result for the engines, then also for `workers` processes. shared: fields of Settings."""
     sizes = {key: shared[key] for key in ("features", "labels", "chunk", "layers", "width", "batch")}
     check_counts(utterances=utterances, frames=frames, epochs=epochs, worker_epochs=worker_epochs, **sizes)
     check_counts(worker_threads=worker_threads)
@@ -76,9 +76,7 @@ def toolkit_speed(
         yield Result(tables=trained.tables, notes=list(notes))
         if counts:
             make = partial(make_trainer, worker.trainer, folder, settings, **worker.model)
-            averaged = average_workers(
-                cfg, make, counts=counts, every=every, threads=worker_threads, epochs=worker_epochs, warmup=WARMUP
-            )
+            averaged = average_workers(cfg, make, counts, every, worker_threads, worker_epochs)
             tables = {**trained.tables, **averaged.tables}
             yield Result(tables=tables, notes=[*notes, *averaged.notes], plots=averaged.plots)
 
@@ -86,7 +84,7 @@ def toolkit_speed(
 def _compare_engines(
     engines: Mapping[str, Implementation], arguments: tuple[str, Settings, str], cfg: DictConfig, epochs: int
 ) -> Result:
-    """Train all engines in turn, each in a separate process, and compare them with the published figures."""
+    """Train all engines in turn, each in its own process, and compare their times with the published times."""
     device = "cpu" if arguments[1].device == "cpu" else "gpu"
     starts = {
         name: partial(engine.start, *arguments, device=device, threads=cfg.threads, keys={})
@@ -108,9 +106,8 @@ def _compare_engines(
         memory = device_memory or memory
         rates = (timing.spread, steps[-1].frames / timing.median, memory / 1e9, errors[name], timing.median * scale)
         rows.append(fill_row(columns, name, timing.median, *rates, None, None))
-        # shows that it learnt, on as many frames as the others
-        counts = (name, len(steps), steps[-1].frames, steps[0].loss, steps[-1].loss)
-        learning.append(fill_row(LEARNING, *counts))
+        # shows that the engine learns, from as many frames as the others
+        learning.append(fill_row(LEARNING, name, len(steps), steps[-1].frames, steps[0].loss, steps[-1].loss))
         versions |= packages
     nothing = [None] * 6
     for name, figures in printed["toolkits"].items():
@@ -123,7 +120,7 @@ def _compare_engines(
 def _explain_choices(
     settings: Settings, utterances: int, frames: int, noise: float, held_out: float, threads: int
 ) -> list[str]:
-    """List the settings that the paper leaves open, with the values assumed here."""
+    """Return notes with the values of settings that the paper does not give."""
     sizes = (
         f"{settings.layers} layers of {settings.width}, batches of {settings.batch} chunks of {settings.chunk} frames"
     )
@@ -143,7 +140,7 @@ def _explain_choices(
 LOCAL_SGD = "asr_ablations.components.trainer.local_sgd.LocalSGD"
 
 SOURCE = "Doetsch2016 §6"
-"""The source in published/scaling.yaml whose times are compared with the measured ones."""
+"""Source in published/scaling.yaml with whose times the measured times are compared."""
 
 COLUMNS = (
     "workers | averaged | epochs | s per epoch | speed-up | FER % | smallest FER % | published s | "
@@ -154,21 +151,19 @@ COLUMNS = (
 def average_workers(
     cfg: DictConfig,
     make: Callable[[str], object],
-    *,
     counts: list[int],
     every: Sequence[int | None],
     threads: int,
     epochs: int,
-    warmup: int,
 ) -> Result:
-    """Measure each number of workers and way to average. make: builds an engine from a run's config as YAML."""
+    """Measure each number of workers with each interval of averaging. make: builds an engine from a config as YAML."""
     ways = list_ways(counts, every)
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    """Seconds of training and the frame error rate in %, after each epoch."""
+    """Seconds of training and frame error rate in % after each epoch."""
     with ExitStack() as stack:
 
         def train_epoch(group: Group, curve: list[tuple[float, float]]) -> float:
-            seconds = max(step.seconds for step in group.call("step"))  # of the slowest rank
+            seconds = max(step.seconds for step in group.call("step"))  # the time of the slowest rank
             curve.append(((curve[-1][0] if curve else 0.0) + seconds, group.workers[0].call("error_rate")))
             return seconds
 
@@ -177,7 +172,7 @@ def average_workers(
             text = OmegaConf.to_yaml(set_averaging(cfg, span), resolve=True)
             group = stack.enter_context(Group(partial(make, text), count, threads, ranks=True))
             turns[name] = partial(train_epoch, group, curves[name])
-        timings = in_turn(turns, steps=epochs, warmup=warmup, title="epochs of the workers")
+        timings = in_turn(turns, steps=epochs, warmup=WARMUP, title="epochs of the workers")
     (printed,) = (experiment["epoch"] for experiment in published("scaling") if experiment["source"] == SOURCE)
     alone = timings["1 worker"].median if "1 worker" in timings else None
     rows: list[Row] = []
@@ -195,7 +190,7 @@ def average_workers(
 
 
 def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple[int, int | None]]:
-    """List workers and steps between averagings (None for once per epoch) by name. One worker has only None."""
+    """Return (workers, steps between averagings) by name. None means once per epoch, which is all one worker needs."""
     pairs = [(count, span) for count in counts for span in (every if count > 1 else [None])]
     return {
         f"{count} worker{'s' if count > 1 else ''}{f', every {span} steps' if span else ''}": (count, span)
@@ -204,7 +199,7 @@ def list_ways(counts: list[int], every: Sequence[int | None]) -> dict[str, tuple
 
 
 def set_averaging(cfg: DictConfig, every: int | None) -> DictConfig:
-    """Return the config with LocalSGD as trainer. every: steps between averagings, None for once per epoch."""
+    """Return the config with LocalSGD as trainer. every: steps between averagings; None means once per epoch."""
     averaged = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True))
     assert isinstance(averaged, DictConfig)
     averaged.trainer = {"_target_": LOCAL_SGD, "every": every}

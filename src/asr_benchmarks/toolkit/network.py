@@ -1,7 +1,7 @@
-"""The network of Doetsch2016 §6 in plain PyTorch, and its frame error rate."""
+"""The data and the network of Doetsch2016 §6 in plain PyTorch, and the frame error rate."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +12,15 @@ from torch import nn
 from asr_verdicts.errors import choices
 
 STAY = 0.8
-"""Probability that a frame keeps the previous label: five frames of 10 ms per state, as in a tied allophone."""
+"""Probability that a frame has the label of the previous frame. A state then lasts five frames of 10 ms on average."""
 
 BLOCK = 256
-"""Utterances drawn at once: 32 MB with 700 frames each."""
+"""Number of utterances that are drawn at once. With 700 frames each, they take 32 MB."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of all engines. chunk: in frames; batch: in chunks; device: cpu or cuda."""
+    """Settings of all engines. chunk: frames of a chunk. batch: chunks of a batch. device: cpu or cuda."""
 
     features: int
     labels: int
@@ -35,9 +35,10 @@ class Settings:
 
 
 def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, noise: float, held_out: float) -> None:
-    """Write features.npy (U, T, D), labels.npy (U, T), and train.txt with the number of training utterances. Held-out
-    utterances come last. A frame is its label's point plus noise. Raises UsageError if frames are not whole chunks, or
-    no utterances are left to train on.
+    """Write features.npy (U, T, D), labels.npy (U, T), and train.txt with the number of training utterances.
+
+    Held-out utterances come last. The features of a frame are the mean of its label plus noise. Raise UsageError if
+    frames are not whole chunks, or if no utterance is left for training or for the held-out part.
     """
     if frames % settings.chunk:
         raise choices("benchmark.frames", frames, f"a multiple of benchmark.chunk={settings.chunk}")
@@ -60,7 +61,7 @@ def generate(folder: Path, settings: Settings, *, utterances: int, frames: int, 
 
 
 class Frames:
-    """The files of `generate` in chunks, memory-mapped."""
+    """The files that `generate` wrote, memory-mapped and divided into chunks."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.features = np.load(folder / "features.npy", mmap_mode="r")
@@ -72,8 +73,9 @@ class Frames:
         self._labels = self.labels.reshape(-1, settings.chunk)
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> list[np.ndarray]:
-        """List the chunks of each batch of an epoch in RETURNN's order: shuffled utterances, consecutive chunks. Ranks
-        have different batches, but the same number.
+        """List the chunks of each batch of an epoch. Utterances are shuffled, and their chunks are consecutive.
+
+        This is the order of RETURNN. Ranks have different batches, but the same number of batches.
         """
         order = np.random.default_rng([self.settings.seed, number]).permutation(self.train_utterances)
         chunks = (order[:, None] * self.chunks + np.arange(self.chunks)).ravel()
@@ -86,17 +88,17 @@ class Frames:
         return [chunks[start : start + self.settings.batch] for start in range(0, len(chunks), self.settings.batch)]
 
     def read(self, chunks: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read features (B, T, D) float32 and labels (B, T) int64 of chunks to the settings' device."""
+        """Read the features (B, T, D), float32, and labels (B, T), int64, of chunks onto the device of the settings."""
         x, y = torch.from_numpy(self._features[chunks]), torch.from_numpy(self._labels[chunks])
         return x.to(self.settings.device, non_blocking=True), y.to(self.settings.device, non_blocking=True).long()
 
     def batches(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Read features and labels of each batch of an epoch."""
+        """Yield features and labels of each batch of an epoch."""
         return map(self.read, self.epoch(number, rank, ranks))
 
 
 class Network(nn.Module):
-    """Features (B, T, D) → logits (B, T, V): LSTM layers and a linear layer. Equal settings give equal weights."""
+    """LSTM layers and a linear layer: features (B, T, D) → logits (B, T, V). Equal settings give equal weights."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -109,20 +111,10 @@ class Network(nn.Module):
         return self.output(self.lstm(x)[0])
 
 
-def frame_error_rate(logits: Callable[[torch.Tensor], torch.Tensor], frames: Frames) -> float:
-    """Compute the share of held-out frames whose best label is wrong, in %. logits: features (B, T, D) → (B, T, V)."""
-    wrong = count = 0
-    with torch.no_grad():
-        for chunks in frames.held_out():
-            x, y = frames.read(chunks)
-            wrong += int((logits(x).argmax(dim=-1) != y).sum())
-            count += y.numel()
-    return 100 * wrong / count
-
-
 class Engine(ABC):
-    """A Trainer of the Network on the Frames of a folder. A step is an epoch. Each rank counts its own frames. All
-    engines have the same first weights. config: of the run, as YAML.
+    """A Trainer of the Network on the Frames of a folder. A step is a whole epoch. Each rank counts its own frames.
+
+    All engines have the same initial weights. config: config of the run as YAML.
     """
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
@@ -134,8 +126,15 @@ class Engine(ABC):
         """Compute logits (B, T, V) from features (B, T, D)."""
 
     def error_rate(self) -> float:
-        return frame_error_rate(self.compute_logits, self.frames)
+        """Return the share (%) of held-out frames with a wrong best label."""
+        wrong = count = 0
+        with torch.no_grad():
+            for chunks in self.frames.held_out():
+                x, y = self.frames.read(chunks)
+                wrong += int((self.compute_logits(x).argmax(dim=-1) != y).sum())
+                count += y.numel()
+        return 100 * wrong / count
 
     def device_memory(self) -> int | None:
-        """Return the most GPU bytes that torch reserved; None on a CPU, where the process's memory counts."""
+        """Return the peak bytes that torch reserved on the GPU; None on a CPU, where process memory counts."""
         return torch.cuda.max_memory_reserved() if self.settings.device == "cuda" else None

@@ -1,4 +1,4 @@
-"""RETURNN's engines: for PyTorch, and for TensorFlow with its LSTM cell in a loop over frames."""
+"""RETURNN's engines for PyTorch, and for TensorFlow with an LSTM cell in a loop over frames."""
 
 import logging
 import os
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class CountingNetwork(Network):
-    """The network, with a count of its training frames."""
+    """The Network, which also counts the frames it is trained on."""
 
     trained_frames = 0
 
 
 def get_model(**options: object) -> CountingNetwork:
-    """Build the network; called by RETURNN's engine."""
+    """Build the network. RETURNN's engine calls this."""
     from returnn.config import get_global_config
 
     return CountingNetwork(get_global_config().typed_value("settings"))
 
 
 def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: object) -> None:
-    """Compute the loss of a step, whose mean over frames is minimised; called by RETURNN's engine."""
+    """Compute the loss of a step, whose mean over frames is minimised. RETURNN's engine calls this."""
     import returnn.frontend as rf
 
     data, classes = extern_data["data"], extern_data["classes"]
@@ -48,7 +48,7 @@ def train_step(*, model: CountingNetwork, extern_data: "TensorDict", **options: 
 
 
 class ReturnnEngine(Engine):
-    """The common parts of RETURNN's engines: data, loop over epochs, and log."""
+    """Data, loop over epochs and log, which RETURNN's engines have in common."""
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
         from returnn import __main__ as program
@@ -66,7 +66,7 @@ class ReturnnEngine(Engine):
 
     @abstractmethod
     def options(self) -> dict[str, object]:
-        """Return the options of RETURNN's config for this engine alone."""
+        """Return options of RETURNN's config that only this engine needs."""
 
     def train(self, number: int) -> None:
         """Train one epoch, as RETURNN's loop over epochs does."""
@@ -76,10 +76,10 @@ class ReturnnEngine(Engine):
 
     @abstractmethod
     def read_epoch(self, error: Mapping[str, float]) -> tuple[float, int]:
-        """Return the mean loss of the last epoch, from RETURNN's figures, and its number of frames."""
+        """Return the mean loss of the last epoch, as RETURNN reports it, and its number of frames."""
 
     def step(self) -> Step:
-        """Train one epoch; RETURNN counts frames, loss and updates."""
+        """Train one epoch. RETURNN counts frames, loss and updates."""
         self.epochs += 1
         started = device_clock(self.settings.device)
         with redirect_stdout(self.log):
@@ -93,7 +93,7 @@ class ReturnnEngine(Engine):
 
 
 class Returnn(ReturnnEngine):
-    """RETURNN with PyTorch. loader_processes: of its data loader; 0 reads in this process, as other engines do."""
+    """RETURNN with PyTorch. loader_processes: processes that read data; 0 reads in this one, as other engines do."""
 
     def __init__(self, folder: str, settings: Settings, config: str, *, loader_processes: int) -> None:
         # suppresses a warning about a missing GPU
@@ -102,7 +102,7 @@ class Returnn(ReturnnEngine):
         super().__init__(folder, settings, config)
 
     def options(self) -> dict[str, object]:
-        """Return the options for PyTorch's network and step."""
+        """Return the options for the network and the training step in PyTorch."""
         return {
             "backend": "torch",
             "torch_dataloader_opts": {"num_workers": self.loader_processes},
@@ -121,17 +121,17 @@ class Returnn(ReturnnEngine):
 
     @property
     def _network(self) -> CountingNetwork:
-        network: CountingNetwork = self.engine._pt_model  # not public in RETURNN
+        network: CountingNetwork = self.engine._pt_model  # RETURNN has no public name for it
         return network
 
 
 def _options(settings: Settings, data: Path) -> dict[str, object]:
-    """Return the options of all RETURNN engines. data: the file of write_hdf."""
+    """Return the options that all RETURNN engines share. data: file written by write_hdf."""
     return {
         "behavior_version": 21,
         "task": "train",
         "device": {"cpu": "cpu", "cuda": "gpu"}[settings.device],
-        # no cache: a thread would fill it while the first batches are read, sometimes too late
+        # no cache, because a thread would fill it during the first batches, and sometimes too late
         "train": {"class": "HDFDataset", "files": [str(data)], "cache_byte_size": 0, "seq_ordering": "random"},
         "extern_data": {"data": {"dim": settings.features}, "classes": {"dim": settings.labels, "sparse": True}},
         "chunking": f"{settings.chunk}:{settings.chunk}",
@@ -139,14 +139,14 @@ def _options(settings: Settings, data: Path) -> dict[str, object]:
         "max_seqs": settings.batch,
         "learning_rate": settings.lr,
         "random_seed": settings.seed,
-        "num_epochs": 1,  # never used: epochs are started one by one
+        "num_epochs": 1,  # not used, because epochs are started one by one
         "model": None,
         "log_verbosity": [3],
     }
 
 
 def write_hdf(frames: Frames, path: Path) -> None:
-    """Write the training utterances in the format that RETURNN's HDFDataset reads."""
+    """Write the training utterances to a file in the format that RETURNN's HDFDataset reads."""
     from returnn.datasets.hdf import SimpleHDFWriter
 
     settings = frames.settings
@@ -158,9 +158,10 @@ def write_hdf(frames: Frames, path: Path) -> None:
 
 
 class ReturnnTensorflow(ReturnnEngine):
-    """RETURNN with TensorFlow. Its weights differ from PyTorch's after the first step. Its cells have one bias,
-    PyTorch's have two, which are both updated. RETURNN's kernel is not used, because with TensorFlow 2.21 it needs
-    CUDA's headers even on a CPU.
+    """RETURNN with TensorFlow. Its weights differ from those in PyTorch after the first step.
+
+    The reason is that its cells have one bias, whereas PyTorch updates two. RETURNN's own kernel is not used, because
+    with TensorFlow 2.21 it needs CUDA's headers even on a CPU.
     """
 
     def __init__(self, folder: str, settings: Settings, config: str) -> None:
@@ -176,7 +177,7 @@ class ReturnnTensorflow(ReturnnEngine):
         self._logits = network.get_default_output_layer().output_before_activation.get_logits()  # (T, B, V)
 
     def options(self) -> dict[str, object]:
-        """Return the options for TensorFlow's network and its optimizer with plain momentum."""
+        """Return the options for the network in TensorFlow, and for its optimizer with plain momentum."""
         settings, source, layers = self.settings, "data", {}
         for number in range(settings.layers):
             layers[f"lstm{number}"] = {
@@ -195,7 +196,7 @@ class ReturnnTensorflow(ReturnnEngine):
         }
 
     def train(self, number: int) -> None:
-        """Train one epoch with a new order of utterances."""
+        """Train one epoch, with utterances in a new order."""
         self.engine.epoch = number
         self.engine.dataset_batches.clear()
         self.engine.train_data.init_seq_order(epoch=number)
@@ -225,8 +226,10 @@ class ReturnnTensorflow(ReturnnEngine):
 
 
 def draw_first_weights(settings: Settings) -> dict[str, dict[str, np.ndarray]]:
-    """Convert the first weights of the Network to TensorFlow's cells, by layer and parameter. Input weights come before
-    recurrent weights (in + width, 4 × width), with gates in the order input, candidate, forget, output.
+    """Return the initial weights of the Network for TensorFlow's cells, by layer and parameter.
+
+    A kernel (in + width, 4 × width) has the input weights before the recurrent weights. Its gates are in the order
+    input, candidate, forget, output.
     """
     network = Network(settings)
     output = {"W": network.output.weight.detach().numpy().T, "b": network.output.bias.detach().numpy()}

@@ -1,4 +1,4 @@
-"""The web page and its single request, which sends a recording and returns its transcript."""
+"""The web page, and the request by which it sends a recording and receives the transcript."""
 
 import asyncio
 import socket
@@ -19,8 +19,7 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.audio import duration
 from asr_ablations.tools.machine import give_memory_back
 from asr_serving.recogniser import Recogniser
-from asr_serving.transcribe import load_recogniser, read_whole
-from asr_serving.transcript import Transcript, as_srt, doubt
+from asr_serving.transcribe import Transcript, as_srt, doubt, load_recogniser, read_whole
 from asr_verdicts.errors import UsageError
 
 PAGE = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
@@ -31,15 +30,15 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-UPLOAD_SECONDS = 120.0  # time for a recording to arrive
+UPLOAD_SECONDS = 120.0  # seconds within which an upload must arrive
 BODY = "application/octet-stream"
-"""Content type used by the page. Other sites need permission to send it, unlike the types of HTML forms."""
+"""Content type of a recording. Pages of other sites cannot send it, unlike the content types of HTML forms."""
 
 
 def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> FastAPI:
-    """Return the web application. megabytes, minutes: limits for one recording.
+    """Return the web application. megabytes, minutes: largest size and duration of a recording.
 
-    Requests that use another host name are refused, because a foreign site's name could resolve to 127.0.0.1.
+    Requests for other host names than localhost are refused, because another site's name may resolve to 127.0.0.1.
     """
     app = FastAPI(title="asr-ablations", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
@@ -80,7 +79,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
                 await asyncio.wait_for(_save(request, path, round(megabytes * 1e6)), UPLOAD_SECONDS)
             except asyncio.TimeoutError as error:
                 raise HTTPException(408, f"the recording did not arrive within {UPLOAD_SECONDS:g} s") from error
-            except ClientDisconnect as error:  # the answer is not read
+            except ClientDisconnect as error:  # the response is not read by anyone
                 raise HTTPException(400, "the recording did not arrive") from error
             async with recogniser_lock:
                 try:
@@ -93,7 +92,7 @@ def application(recognise: Recogniser, *, megabytes: float, minutes: float) -> F
 
 
 async def _save(request: Request, path: Path, limit: int) -> None:
-    """Write the body to a file. Raises HTTPException when over `limit` bytes have arrived or are announced."""
+    """Write the body of a request to a file. Raise HTTPException if it is empty or exceeds `limit` bytes."""
     too_large = HTTPException(413, f"the recording is over {limit / 1e6:g} MB")
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
@@ -118,13 +117,13 @@ def _transcribe(recognise: Recogniser, path: Path, minutes: float) -> dict[str, 
     return {**transcript.content(), "srt": as_srt(transcript), "doubt": doubt(transcript.words)}
 
 
-HOST = "127.0.0.1"  # the loopback address: there is no login, so the page must not be reachable from other machines
-MOST = 64  # recordings that arrive or wait at a time; others get status 503 with a time to try again
-CONNECTIONS = 1024  # connections at a time
+HOST = "127.0.0.1"  # the loopback address, because without a login other machines must not reach the page
+MOST = 64  # recordings that may arrive or wait at the same time; further ones get status 503
+CONNECTIONS = 1024  # largest number of connections at the same time
 
 
 def serve(cfg: DictConfig) -> None:
-    """Serve the page until interrupted. Raises UsageError if the port is in use."""
+    """Serve the page until the process is interrupted. Raise UsageError if the port cannot be used."""
     give_memory_back()
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -139,7 +138,7 @@ def serve(cfg: DictConfig) -> None:
 
 
 def configuration(app: FastAPI, end_seconds: int = 10) -> uvicorn.Config:
-    """Return the server's settings. end_seconds: time for running requests when the server ends."""
+    """Return the server's settings. end_seconds: time that running requests get to finish when the server ends."""
     return uvicorn.Config(
         app,
         log_level="warning",

@@ -1,4 +1,4 @@
-"""The answer of a comparison: a row per arm, sorted by outcome, and the findings in a few lines."""
+"""The answer of a comparison: a table with a row per arm, sorted by outcome, and the findings in a few lines."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,16 +27,17 @@ ORDER: tuple[Outcome, ...] = (
     "worse", "better", "interaction shown", "equivalent", "typical runs equivalent", "not shown",
     "no interaction shown", "open", "undecided", "not learned",
 )  # fmt: skip
-LONGEST = 19  # characters of the longest heading that names the baseline; an interval is as long
-SENTENCES = 2  # verdicts up to which each has its own sentence; more are grouped by outcome
+LONGEST = 19  # longest heading, in characters, that may name the baseline; an interval is as long
+SENTENCES = 2  # largest number of verdicts that get a sentence each; more verdicts are grouped by outcome
 
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """The cells of an arm, or of an effect of a factor; "" for a cell without a value.
+    """The cells of an arm, or of an effect of crossed factors. A cell without a value is "".
 
-    - rate: mean ± standard deviation over seeds; level: of the interval in percent, 0 without one
-    - outcome: "" for the baseline, and for the arms of crossed factors
+    - rate: mean ± standard deviation over seeds
+    - level: level of the interval in percent; 0 without an interval
+    - outcome: outcome of the verdict; "" for the baseline and for the arms of crossed factors
     """
 
     name: str
@@ -49,7 +50,7 @@ class AnswerRow:
 
 
 def answer_rows(comparison: Comparison) -> list[AnswerRow]:
-    """The baseline, then the arms sorted by outcome and size."""
+    """Return a row for the baseline, followed by the arms sorted by outcome and size of the difference."""
     metric = find_metric(comparison.metric)
     of_arms = {each.arm: each for each in _sort_verdicts(comparison.answer) if each.question.kind == "arm"}
     places = [comparison.baseline, *of_arms]
@@ -68,7 +69,7 @@ def answer_rows(comparison: Comparison) -> list[AnswerRow]:
 
 
 def effect_rows(comparison: Comparison) -> list[AnswerRow]:
-    """The effects of crossed factors in the order of the questions; empty without crossed factors."""
+    """Return a row for each effect of crossed factors, in the order of the questions; empty for other arms."""
     effects = [each for each in comparison.answer if each.question.kind != "arm"]
     metric, kinds = find_metric(comparison.metric), {"interaction": "interaction: "}
     return [_answer_row(f"{kinds.get(each.question.kind, '')}{each.arm}", 0, "", each, metric) for each in effects]
@@ -96,9 +97,9 @@ def _answer_row(name: str, runs: int, rate: str, verdict: Verdict | None, metric
 
 
 def answer_tables(comparison: Comparison) -> list[Section]:
-    """A table with a row per arm: rate, difference to the baseline, and the interval that decides.
+    """Return a table with the rate of each arm, its difference to the baseline, and the interval that decides.
 
-    The effects of crossed factors have a second table. Columns without a value are left out.
+    The effects of crossed factors are in a second table. Columns without any value are left out.
     """
     rows, effects = answer_rows(comparison), effect_rows(comparison)
     relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
@@ -118,7 +119,7 @@ def answer_tables(comparison: Comparison) -> list[Section]:
 def _tabulate(
     rows: Sequence[AnswerRow], first: Mapping[str, Callable[[AnswerRow], str]], relative: bool, interval: str
 ) -> Section:
-    """The first columns, then difference, interval and verdict; also the level if it is not always the same."""
+    """Build a table with the first columns, difference, interval and verdict, and the level if it varies."""
     several = len({row.level for row in rows} - {0}) > 1
     columns: dict[str, Callable[[AnswerRow], str]] = {
         **first,
@@ -145,7 +146,7 @@ def set_line(comparison: Comparison) -> str:
 
 
 def finding_lines(comparison: Comparison) -> list[str]:
-    """Describe the findings, then the runs. Few verdicts have a sentence each; more are grouped by outcome."""
+    """Describe the findings and then the runs. More than SENTENCES verdicts are grouped by outcome."""
     answer, metric = comparison.answer, find_metric(comparison.metric)
     if len(answer) <= SENTENCES:
         return [verdict.sentence for verdict in answer]
@@ -161,13 +162,13 @@ def finding_lines(comparison: Comparison) -> list[str]:
     noise = seed_noise_text(comparison.evidence, comparison.arms, comparison.design)
     undecided = any(verdict.outcome == "undecided" for verdict in answer)
     arms = {name for verdict in answer for name in verdict.question.weights}
-    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # already among the warnings
+    warned = {shared_start(arm) for arm in comparison.arms if arm.name in arms}  # the warnings already contain these
     notes = [note for verdict in answer for note in (scope_text(verdict), *notes_on_runs(verdict, comparison.arms))]
     return [*lines, *(f"{note}." for note in dict.fromkeys([noise * undecided, *notes]) if note and note not in warned)]
 
 
 def _group_of(verdict: Verdict, metric: Metric) -> tuple[str, str]:
-    """The heading of a verdict's group, and the sentence after the names."""
+    """Return the heading of the group that a verdict belongs to, and the sentence after the names."""
     if verdict.outcome in SHOWN:
         return verdict.outcome.capitalize(), grade_text(verdict, metric)
     if verdict.outcome in EQUIVALENT:

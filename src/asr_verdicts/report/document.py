@@ -1,5 +1,6 @@
-"""A comparison in the form that the terminal, files and a page show."""
+"""The report on a comparison, which the terminal, the files and the web page show."""
 
+import math
 from dataclasses import asdict, dataclass, field
 
 from asr_verdicts.arms import Arm
@@ -8,19 +9,37 @@ from asr_verdicts.files import Json
 from asr_verdicts.one_arm import descriptions, lone_rates
 from asr_verdicts.report.looks import look_rows, plan_row
 from asr_verdicts.report.section import Section
-from asr_verdicts.report.sections import verdict_sections
-from asr_verdicts.report.tables import contrast_row
+from asr_verdicts.report.sections import read_path, verdict_sections
+from asr_verdicts.scales import MOST_LOG
 from asr_verdicts.table_columns import TableRow, rate_rows, validation_rows
+from asr_verdicts.verdict import Verdict
+
+# columns of a verdict's row, each with the path of its value in a Verdict if the name differs
+COLUMNS = (
+    "arm", "baseline", "kind=question.kind", "set", "metric", "primary",
+    "baseline_mean=baseline_rate", "arm_mean=rate", "difference", "low", "high", "level",
+    "relative=relative.value", "relative_low=relative.low", "relative_high=relative.high",
+    "scale=scale.name", "margin", "grade", "superiority", "outcome", "verdict=sentence",
+    "procedure=procedure.name", "p", "p_adjusted", "family", "seeds", "failed", "diverged",
+    "degrees=estimate.degrees", "standard_error=estimate.standard_error",
+    "error_over_seeds=estimate.over_seeds.standard_error",
+    "error_over_speakers=estimate.over_speakers.standard_error",
+    "speakers=estimate.speakers", "effective_speakers=estimate.effective", "unit=estimate.unit",
+    "paired=estimate.paired", "trimmed=estimate.trimmed",
+    "detectable=detectable.value", "repeated", "p_pairs", "p_pairs_holm",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Report:
     """A report on a comparison.
 
-    - sections: in the order of reading, none empty; rows: of table.csv
-    - content: of comparison.json; it depends on the results alone, so the same training measured elsewhere gives the
-      same bytes; timing: of timing.json, None if no times are known
-    - answer: tables that the terminal shows with the verdicts; ranking: a table that it shows instead of the arms
+    - sections: sections that are not empty, in the order of reading
+    - rows: rows of table.csv
+    - content: content of comparison.json. It depends only on the results, so equal results give identical files.
+    - timing: content of timing.json; None if no times are known
+    - answer: tables that the terminal shows with the verdicts
+    - ranking: table that the terminal shows instead of the table of arms
     """
 
     comparison: Comparison
@@ -33,13 +52,13 @@ class Report:
 
 
 def report_verdicts(comparison: Comparison) -> Report:
-    """The report on systems that are known by their hypotheses only."""
+    """Return the report on systems of which only the hypotheses are known."""
     sections = [section for section in verdict_sections(comparison) if section.rows or section.lines]
     return Report(comparison, sections, rate_rows(comparison), verdict_content(comparison))
 
 
 def verdict_content(comparison: Comparison) -> Json:
-    """The content of comparison.json: everything except the runs' records, which are in their own folders."""
+    """Return the content of comparison.json, which has everything except the records in the run folders."""
     layout, evidence = comparison.design.layout, comparison.evidence
     return {
         "title": comparison.title,
@@ -47,7 +66,7 @@ def verdict_content(comparison: Comparison) -> Json:
         "source": layout.declared.source,
         "factor": layout.factor,
         "baseline": comparison.baseline,
-        "arms": [_arm_content(arm, comparison.scored) for arm in comparison.arms],
+        "arms": [{"name": arm.name, "runs": _list_runs(arm, comparison.scored)} for arm in comparison.arms],
         "sets": comparison.sets,
         "rows": rate_rows(comparison),
         "validated": validation_rows(comparison),
@@ -70,10 +89,28 @@ def verdict_content(comparison: Comparison) -> Json:
     }
 
 
-def _arm_content(arm: Arm, scored: str) -> Json:
-    """The name and the runs of an arm: by folder name, or by the file of hypotheses as given."""
-    runs = [
+def _list_runs(arm: Arm, scored: str) -> list[Json]:
+    """Return the runs of an arm. A run is given by its folder name or its file of hypotheses."""
+    return [
         {"folder": run.folder if scored else run.folder.name, "seed": run.seed, "id": run.summary.id}
         for run in arm.runs
     ]
-    return {"name": arm.name, "runs": runs}
+
+
+def contrast_row(verdict: Verdict) -> Json:
+    """Return the row of a verdict in comparison.json, with rates as fractions.
+
+    - low, high: interval in points; None without an interval
+    - relative: difference as a fraction of the baseline's rate
+    - margin: margin on the scale `scale`
+    - superiority: probability that a run of the arm is better than a run of the baseline
+    """
+    row = {name: read_path(verdict, path or name) for name, _, path in (column.partition("=") for column in COLUMNS)}
+    if (relative := verdict.relative) is not None:  # a difference of logarithms
+        row |= {"relative": math.expm1(relative.value)}
+        row |= {"relative_low": _ratio(relative.low), "relative_high": _ratio(relative.high)}
+    return row
+
+
+def _ratio(logarithm: float) -> float | None:
+    return math.expm1(logarithm) if logarithm < MOST_LOG else None

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -36,9 +35,9 @@ from asr_verdicts.verdict import SHOWN, Outcome, Verdict
 
 
 def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw seeds: a panel per metric with a dot per seed, in a strip per arm and set.
+    """Draw the figure seeds: a panel per metric, with a strip for each arm and set and a dot for each seed.
 
-    A single arm is also shown on the first validation set.
+    If there is a single arm, the first validation set is shown, too.
     """
     arms, alone = comparison.arms, len(comparison.arms) == 1
     sets = measured_sets(LOSS, comparison.runs) if alone else comparison.sets
@@ -68,12 +67,15 @@ def draw_seeds(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw each contrast with its interval, filled if a difference is shown; sets that only describe are below."""
+    """Draw the difference for each question with its interval. The marker is filled if a difference is shown.
+
+    Sets that only describe are below the set that decides.
+    """
     verdicts = [verdict for verdict in comparison.verdicts if verdict.low is not None]
     if not verdicts:
         return []
     metric = find_metric(comparison.metric)
-    labels = [_verdict_label(verdict) for verdict in reversed(verdicts)]
+    labels = [f"{verdict.arm}, {verdict.set}" for verdict in reversed(verdicts)]
     figure, (panel,) = panels(1, width=width_for(labels), height=0.9 + 0.24 * len(verdicts))
     for height, verdict in enumerate(reversed(verdicts)):
         _draw_verdict(panel, height, verdict, [arm.name for arm in comparison.arms], metric)
@@ -90,17 +92,12 @@ def draw_differences(comparison: Comparison, folder: Path) -> list[Path]:
     return save(figure, folder, "differences")
 
 
-def _verdict_label(verdict: Verdict) -> str:
-    return f"{verdict.arm}, {verdict.set}"
-
-
 def _draw_verdict(panel: Axes, height: int, verdict: Verdict, arms: list[str], metric: Metric) -> None:
-    contrast = verdict
-    number = arms.index(contrast.arm) if contrast.arm in arms else 0
+    number = arms.index(verdict.arm) if verdict.arm in arms else 0
     look = {**marker(number), "linestyle": "-", "linewidth": 1.5, "capsize": 3, "markersize": 5}
     if verdict.outcome in SHOWN:
         look["markerfacecolor"] = look["color"]
-    middle, low, high = (metric.scale * (end or 0.0) for end in (contrast.difference, contrast.low, contrast.high))
+    middle, low, high = (metric.scale * (end or 0.0) for end in (verdict.difference, verdict.low, verdict.high))
     if not math.isfinite(low) or not math.isfinite(high):  # an infinite interval has no bar
         shape = {key: value for key, value in look.items() if key != "capsize"}
         panel.plot(middle, height, **{**shape, "linestyle": ""})
@@ -115,11 +112,11 @@ STATES: dict[Outcome, tuple[str, str]] = {
     "typical runs equivalent": (COLOURS[0], "s"),
     "undecided": (COLOURS[4], "D"),
     "interaction shown": (COLOURS[3], "P"),
-}  # colour and marker of a final state; the others are grey circles
+}  # colour and marker of each final outcome; other outcomes are grey circles
 
 
 def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
-    """Draw looks: a panel per question over the seeds of each arm; nothing for a sweep without a plan."""
+    """Draw the planned looks: a panel per question, over the number of seeds; nothing without a plan."""
     rows = look_rows(comparison)
     if not rows:
         return []
@@ -133,7 +130,13 @@ def draw_looks(comparison: Comparison, folder: Path) -> list[Path]:
     axes[0].set_ylim(-reach, reach)
     figure.supylabel(f"{metric.label} difference to\n{comparison.baseline}, {metric.amount}", fontsize=8)
     figure.supxlabel("seeds of each arm at the look", fontsize=8)
-    _draw_legend(figure, plan)
+    handles = [
+        Line2D([], [], color="#666666", marker="o", markerfacecolor="white", linewidth=1.5),
+        Line2D([], [], color="#666666", linewidth=4, alpha=0.45),
+        Patch(color="#bbbbbb", alpha=0.35),
+    ]
+    labels = ["difference, interval over all looks", "interval for equality", f"margin {margin_text(plan)}"]
+    whole_legend(figure, handles, labels)
     return save(figure, folder, "looks")
 
 
@@ -160,7 +163,7 @@ def _draw_question(panel: Axes, rows: Sequence[Json], plan: VerdictPlan, metric:
 
 
 def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: float) -> None:
-    """Draw an interval with caps, or with an arrowhead where it leaves the panel."""
+    """Draw an interval with a cap at each end, or an arrowhead at an end outside the panel."""
     low, high = ends
     panel.plot([x, x], [max(low, -reach), min(high, reach)], color=colour, linewidth=1.5)
     for end, arrow in ((low, "v"), (high, "^")):
@@ -169,23 +172,13 @@ def _draw_bar(panel: Axes, x: float, ends: Sequence[float], colour: str, reach: 
         panel.plot(x, place, marker=arrow if beyond else "_", color=colour, markersize=5 if beyond else 8)
 
 
-def _draw_legend(figure: Figure, plan: VerdictPlan) -> None:
-    handles = [
-        Line2D([], [], color="#666666", marker="o", markerfacecolor="white", linewidth=1.5),
-        Line2D([], [], color="#666666", linewidth=4, alpha=0.45),
-        Patch(color="#bbbbbb", alpha=0.35),
-    ]
-    labels = ["difference, interval over all looks", "interval for equality", f"margin {margin_text(plan)}"]
-    whole_legend(figure, handles, labels)
-
-
-# draws a figure into a folder and returns its files, none if the comparison lacks the data
+# function that draws a figure into a folder and returns its files, or no file if the comparison lacks the data
 Draw = Callable[[Comparison, Path], list[Path]]
 FIGURES: dict[str, Draw] = {
     "differences": draw_differences,
     "seeds": draw_seeds,
     "looks": draw_looks,
-}  # by name, in the order of drawing
+}  # functions by the name of the figure, in the order of drawing
 
 
 def write_figures(comparison: Comparison, folder: Path, figures: Mapping[str, Draw]) -> list[Path]:

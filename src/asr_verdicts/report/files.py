@@ -15,9 +15,9 @@ from asr_verdicts.terminal import harmless
 
 
 def write_texts(report: Report, folder: Path) -> list[Path]:
-    """Write all text files and return their paths. Numbers in CSV and JSON are as measured, rates as fractions.
+    """Write all text files and return their paths. CSV and JSON have unrounded numbers, with rates as fractions.
 
-    Raises UsageError if the folder has one of these files without comparison.json: another program wrote it.
+    Raises UsageError if the folder has one of these files but no comparison.json, because another program wrote it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "table.csv", "table.tex", "appendix.tex", "comparison.json")]
@@ -26,7 +26,10 @@ def write_texts(report: Report, folder: Path) -> list[Path]:
         raise UsageError(f"{others[0]}: not written by a comparison, and would be replaced; --out names another folder")
     write_json(paths[4], plain(report.content))
     write(paths[0], harmless(markdown(report)))
-    write_csv(paths[1], [{key: _harmless_cell(cell) for key, cell in row.items()} for row in report.rows])
+    rows = [
+        {key: harmless(cell) if isinstance(cell, str) else cell for key, cell in row.items()} for row in report.rows
+    ]
+    write_csv(paths[1], rows)
     write(paths[2], paper_table(report.comparison))
     write(paths[3], appendix(report))
     if methods := write_methods(report.comparison):
@@ -38,12 +41,8 @@ def write_texts(report: Report, folder: Path) -> list[Path]:
     return [*paths, folder / "timing.json"]
 
 
-def _harmless_cell(cell: object) -> object:
-    return harmless(cell) if isinstance(cell, str) else cell
-
-
 def plain(value: object) -> object:
-    """Convert a value for JSON: paths to text, NumPy's scalars to numbers, nan and infinities to null."""
+    """Convert a value for JSON: paths to text, NumPy scalars to numbers, and nan and infinities to null."""
     if isinstance(value, dict):
         return {str(key): plain(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):

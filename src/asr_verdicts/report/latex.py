@@ -1,4 +1,4 @@
-"""A comparison in LaTeX, for `booktabs`: the table of a paper, and every table for its appendix."""
+"""A comparison in LaTeX with `booktabs`: a table for a paper, and all tables for its appendix."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import Metric, find_metric, format_interval
 from asr_verdicts.report.document import Report
 from asr_verdicts.report.section import Section
-from asr_verdicts.table_columns import RATE_COLUMNS, TableRow, rate_rows, table_rows, value_of
+from asr_verdicts.table_columns import TableRow, rate_rows, value_of
 from asr_verdicts.terminal import harmless
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, Verdict
 
@@ -17,12 +17,12 @@ SPECIAL = {
     "−": "$-$", "–": "--", "α": r"$\alpha$", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 HEAD = "% In the preamble: \\usepackage{booktabs}\n"
-SETS_PER_TABLE = 2  # test sets side by side; further sets are below
-# characters in a line of the appendix, with two between columns: 17 cm at the size \small; wider tables are cut and
-# repeat their first columns
+SETS_PER_TABLE = 2  # number of test sets side by side; further sets are below
+# characters in a line of the appendix, with two between columns, which is 17 cm in \small. A wider table is split, and
+# each part repeats the first columns.
 MOST_CHARACTERS = 100
 SHOWN_MARK, EQUAL_MARK = r"\dagger", r"\ddagger"
-# a right-aligned cell: a number, with its deviation or interval
+# cells that are aligned right: numbers, with a deviation or an interval
 NUMBER = re.compile(r"(?:[\d\s.,%()+<±–−-]|to|of|NA|inf|e[+-]\d)*")
 
 
@@ -32,14 +32,14 @@ def escape(text: str) -> str:
 
 
 def in_a_cell(text: str) -> str:
-    """Escape the text, with true minus signs before numbers."""
+    """Escape the text, and write minus signs instead of hyphens before numbers."""
     return re.sub(r"(?<![\w.)-])-(?=[\d.]|inf)", "$-$", escape(text))
 
 
 def paper_table(comparison: Comparison) -> str:
-    """The arms on the test sets: mean ± standard deviation over seeds, and the difference to the baseline.
+    """Return a table with mean ± standard deviation of each arm on each test set, and the difference to the baseline.
 
-    A difference has its interval, and a mark if it is shown or if the arms are equivalent.
+    A difference has its interval, and a mark if the difference is shown or the arms are equivalent.
     """
     by_set = {name: [row for row in rate_rows(comparison) if row["set"] == name] for name in comparison.sets}
     parts = [list(by_set)[start : start + SETS_PER_TABLE] for start in range(0, len(by_set), SETS_PER_TABLE)]
@@ -50,8 +50,13 @@ def paper_table(comparison: Comparison) -> str:
 
 
 def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
-    metric, verdicts = find_metric(comparison.metric), _verdicts_by_arm(comparison)
+    metric = find_metric(comparison.metric)
+    verdicts = {(verdict.arm, verdict.set): verdict for verdict in comparison.verdicts}
     width = 2 if verdicts else 1
+    cells = {}
+    for row in rate_rows(comparison):
+        place = str(row["arm"]), str(row["set"])
+        cells[place] = [_format_rate(row, metric), _format_difference(verdicts.get(place), metric)][:width]
     counted = _common_seeds(comparison) is None
     first = 1 + counted
     spans = [(first + 1 + width * number, first + width * (number + 1)) for number in range(len(sets))]
@@ -60,7 +65,7 @@ def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
     columns = [escape(metric.heading), r"$\Delta$ [interval]"][:width]
     arms = [
         [escape(arm.name), *([str(len(arm.runs))] if counted else [])]
-        + [cell for name in sets for cell in _arm_cells(comparison, arm.name, name, metric, verdicts)[:width]]
+        + [cell for name in sets for cell in cells[arm.name, name]]
         for arm in comparison.arms
     ]
     effects = list(dict.fromkeys(arm for arm, _ in verdicts if arm not in [each.name for each in comparison.arms]))
@@ -79,19 +84,6 @@ def _arms_by_sets(comparison: Comparison, sets: Sequence[str]) -> str:
     )
 
 
-def _verdicts_by_arm(comparison: Comparison) -> dict[tuple[str, str], Verdict]:
-    return {(verdict.arm, verdict.set): verdict for verdict in comparison.verdicts}
-
-
-def _arm_cells(
-    comparison: Comparison, arm: str, set_: str, metric: Metric, verdicts: dict[tuple[str, str], Verdict]
-) -> list[str]:
-    """The rate of an arm on a set, and its difference."""
-    match = next(each for each in comparison.arms if each.name == arm)
-    (row,) = table_rows([match], [set_], RATE_COLUMNS)
-    return [_format_rate(row, metric), _format_difference(verdicts.get((arm, set_)), metric)]
-
-
 def _format_rate(row: TableRow, metric: Metric) -> str:
     mean, deviation = value_of(row, metric.name), value_of(row, f"{metric.name}_sd")
     if mean is None:
@@ -101,12 +93,11 @@ def _format_rate(row: TableRow, metric: Metric) -> str:
 
 
 def _format_difference(verdict: Verdict | None, metric: Metric) -> str:
-    """The difference with its interval and mark; a dash for the baseline."""
+    """Format the difference with its interval and mark; a dash for the baseline."""
     if verdict is None:
         return "--"
-    contrast = verdict
     mark = SHOWN_MARK if verdict.outcome in SHOWN else EQUAL_MARK if verdict.outcome in EQUIVALENT else ""
-    value = f"${metric.text(contrast.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
+    value = f"${metric.text(verdict.difference, sign=True)}{mark and f'^{{{mark}}}'}$"
     ends = format_interval(verdict.low, verdict.high, metric, between="$, $", otherwise="")
     return _use_hyphens(f"{value} [${ends}$]" if ends else value)
 
@@ -117,13 +108,13 @@ def _use_hyphens(text: str) -> str:
 
 
 def _common_seeds(comparison: Comparison) -> int | None:
-    """The number of seeds of every arm; None if it differs between arms."""
+    """Return the number of seeds of every arm; None if it differs between arms."""
     counts = {len(arm.runs) for arm in comparison.arms}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _caption(comparison: Comparison) -> str:
-    """The caption: the columns, the marks that occur, and the set that decides."""
+    """Return the caption, which explains the columns, the marks in the table, and the set that decides."""
     metric, seeds = find_metric(comparison.metric), _common_seeds(comparison)
     over = "" if seeds is None else f" {seeds} seeds" if seeds > 1 else " 1 seed"
     parts = [escape(f"{metric.label} in {metric.unit}: mean ± standard deviation over{over or ' seeds'}")]
@@ -149,7 +140,7 @@ def _caption(comparison: Comparison) -> str:
 
 
 def appendix(report: Report) -> str:
-    """A table environment for each table of the comparison."""
+    """Return a table environment for each table of the report."""
     return HEAD + "\n".join(
         _float(
             escape(section.heading),
@@ -197,7 +188,7 @@ def _label(title: str) -> str:
 
 
 def _float(caption: str, label: str, tabulars: Sequence[str], *, wide: bool) -> str:
-    """A floating table. wide: over both columns of a page with two columns."""
+    """Return a floating table. wide: whether it spans both columns of a two-column page."""
     name = "table*" if wide else "table"
     body = "\n\n\\medskip\n".join(tabulars)
     return (

@@ -1,4 +1,4 @@
-"""The looks of a sweep with a plan: a row per question and look, the plan, and its cost."""
+"""The planned looks of a sweep: a row per question and look, the plan, and its cost."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,18 +12,20 @@ from asr_verdicts.report.section import Section, tabulate
 from asr_verdicts.scales import SCALES
 from asr_verdicts.verdict import Verdict
 
-# a chart reaches at most this many times as far as the margin and the latest looks; long intervals of early looks would
-# shrink all others to points
+# A chart reaches at most this many times as far as the margin and the latest looks. Otherwise the long intervals of
+# early looks would shrink all others to points.
 ROOM = 2.5
 
 
 def look_rows(comparison: Comparison) -> list[Json]:
-    """A row per question and look, in the order of the questions; empty without a plan.
+    """Return a row per question and look, in the order of the questions; empty without a plan.
 
-    Differences and intervals are fractions: of words, or on a relative scale of the baseline's rate.
+    Differences and intervals have the unit of the recorded metric (for rates a fraction), or are fractions of the
+    baseline's rate on the relative scale.
 
-    - low, high: the repeated interval; equal_low, equal_high: the interval that shows equality
-    - chance: of a verdict by the last look, for an undecided question; else null
+    - low, high: repeated confidence interval
+    - equal_low, equal_high: interval that must lie within the margin for equivalence
+    - chance: chance of a verdict by the last look, if the question is open or undecided; else None
     """
     names = [contrast.arm for contrast in comparison.course.verdicts]
     measured = [contrast for look in comparison.course.looks for contrast in look.verdicts]
@@ -48,7 +50,7 @@ def _look_row(contrast: Verdict) -> Json:
 
 
 def furthest(rows: Sequence[Json], margin: float) -> float:
-    """The end of the looks' chart, above and below 0. The chart contains the latest looks and every difference."""
+    """Return how far a chart of looks reaches above and below 0. It contains the latest looks and all differences."""
     latest = {row["arm"]: row for row in rows}
     ends = [abs(row[key] or 0.0) for row in latest.values() for key in ("low", "high", "equal_low", "equal_high")]
     inside = max(margin, *(abs(row["difference"]) for row in rows), *ends)
@@ -57,7 +59,7 @@ def furthest(rows: Sequence[Json], margin: float) -> float:
 
 
 def looks_section(comparison: Comparison) -> Section:
-    """The state of each question at each look."""
+    """Return a table with the state of each question at each look."""
     if not (measured := look_rows(comparison)):
         return Section("Looks")
     plan = comparison.course.followed
@@ -80,17 +82,17 @@ def looks_section(comparison: Comparison) -> Section:
 
 
 def margin_text(plan: VerdictPlan) -> str:
-    """The margin with its unit, such as 2 points."""
+    """Format the margin with its unit, such as 2 points."""
     return SCALES[plan.scale].margin(plan.margin, find_metric(plan.metric))
 
 
 def shown_margin(plan: VerdictPlan) -> float:
-    """The margin in the unit of `look_rows`."""
+    """Return the margin in the unit of `look_rows`."""
     return SCALES[plan.scale].fraction(plan.margin)
 
 
 def looks_metric(plan: VerdictPlan) -> Metric:
-    """The metric with the unit of `look_rows`."""
+    """Return the metric that formats values in the unit of `look_rows`."""
     return SCALES[plan.scale].metric(find_metric(plan.metric))
 
 
@@ -102,19 +104,19 @@ def plan_text(plan: VerdictPlan) -> str:
 
 
 def spent_by(comparison: Comparison) -> Spent | None:
-    """The cost of the looks; None without a plan."""
+    """Return the cost of the looks; None without a plan."""
     course = comparison.course
     return None if course.plan is None else spent(course.plan, course, comparison.arms)
 
 
 def plan_row(comparison: Comparison) -> Json | None:
-    """The plan with the names of its arms, whose configs are in the manifest; None without a plan."""
+    """Return the plan with the names of its arms; None without a plan. The manifest has the configs of the arms."""
     plan = comparison.course.plan
     return None if plan is None else {**plan.as_json(), "arms": [arm.name for arm in plan.arms]}
 
 
 def cost_section(comparison: Comparison) -> Section:
-    """The cost of the verdicts, next to the cost of the fixed design."""
+    """Return the cost of the verdicts, compared with the cost of the fixed design."""
     if (cost := spent_by(comparison)) is None:
         return Section("Cost")
     lines = [
@@ -138,7 +140,7 @@ def cost_lines(comparison: Comparison) -> list[str]:
 
 
 def hours(value: float) -> str:
-    """Format hours with two digits, and less than an hour in minutes."""
+    """Format hours with two digits. Less than an hour is given in minutes."""
     return f"{value:.2g} h" if 1 <= value < 10 else f"{value:,.0f} h" if value >= 10 else f"{60 * value:.2g} min"
 
 

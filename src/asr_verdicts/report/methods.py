@@ -32,7 +32,9 @@ def write_methods(comparison: Comparison) -> str:
         f"{RATES[comparison.metric]} are {_describe_means(comparison)}.",
         "" if _is_alone(estimate) else _describe_procedure(comparison),
         f"Differences to the baseline are given with confidence intervals that treat {_sources(comparison, estimate)}.",
-        _describe_scale(comparison),
+        "Differences are tested on the logarithm of the rates."
+        if any(verdict.scale is RELATIVE for verdict in comparison.answer)
+        else "",
         "If runs of a system failed, its mean is trimmed by 20 % at both ends (Yuen 1974)."
         if any(verdict.estimate is not None and verdict.estimate.trimmed for verdict in tested)
         else "",
@@ -88,11 +90,6 @@ def _sources(comparison: Comparison, estimate: Estimate) -> str:
         f"{runs} and test {units} as random{unknown}; their standard error combines both sources of variation, and "
         "degrees of freedom follow Satterthwaite (1946)"
     )
-
-
-def _describe_scale(comparison: Comparison) -> str:
-    relative = any(verdict.scale is RELATIVE for verdict in comparison.answer)
-    return "Differences are tested on the logarithm of the rates." if relative else ""
 
 
 def _describe_corrections(comparison: Comparison, family: int) -> str:

@@ -1,4 +1,4 @@
-"""A titled table of text with lines, which each format shows in its own way."""
+"""A section of a report: a heading with a table and lines of text, which each output format shows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ class Section:
 def tabulate(
     heading: str, rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]], lines: Sequence[str] = ()
 ) -> Section:
-    """A section with a column per title, whose cells come from the rows; empty without rows."""
+    """Build a section with a table. columns: function from a row to its cell, by heading. It is empty without rows."""
     cells = [[cell(row) for cell in columns.values()] for row in rows]
     return Section(heading, [*columns], cells, [*lines] if rows else [])
 
 
 def spread(mean: float | None, deviation: float | None, places: int) -> str:
-    """Format mean ± standard deviation; NA for None, and no ± for a single value."""
+    """Format mean ± standard deviation. A mean of None is NA, and a single value has no ±."""
     if mean is None:
         return "NA"
     text = f"{mean:,.{places}f}"
@@ -34,11 +34,11 @@ def spread(mean: float | None, deviation: float | None, places: int) -> str:
 
 
 def number(value: float | int | None, places: int = 0) -> str:
-    """Format a whole number as it is, others with this number of places; NA for None."""
+    """Format an int as it is, other numbers with this number of decimal places, and None as NA."""
     return "NA" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 
 def mean(values: Sequence[float | None], places: int) -> str:
-    """Format the mean; NA if a value is missing."""
+    """Format the mean of the values; NA if a value is missing."""
     present = [value for value in values if value is not None]
     return f"{sum(present) / len(present):,.{places}f}" if present and len(present) == len(values) else "NA"

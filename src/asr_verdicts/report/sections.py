@@ -1,14 +1,14 @@
-"""A comparison as sections, in the order of reading."""
+"""The sections of a report, in the order of reading."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from asr_verdicts.comparison import Comparison
 from asr_verdicts.metrics import CER_LONGER, SHARE, Metric, find_metric, format_interval, format_p
-from asr_verdicts.one_arm import lone_rates
+from asr_verdicts.one_arm import Description, descriptions, lone_rates
 from asr_verdicts.report.answer import evidence_lines
 from asr_verdicts.report.looks import cost_section, looks_section
 from asr_verdicts.report.section import Section, number, spread, tabulate
-from asr_verdicts.report.tables import description_section, read_path
 from asr_verdicts.scales import RELATIVE
 from asr_verdicts.sentences import units_text
 from asr_verdicts.table_columns import RATE_COLUMNS, Column, TableRow, rate_rows, validation_rows, value_of
@@ -16,7 +16,7 @@ from asr_verdicts.verdict import Verdict
 
 
 def verdict_sections(comparison: Comparison) -> list[Section]:
-    """The sections that any systems have, including empty ones."""
+    """Return the sections for systems of any toolkit, including empty sections."""
     return [
         *opening_sections(comparison),
         *rate_sections(comparison),
@@ -26,7 +26,7 @@ def verdict_sections(comparison: Comparison) -> list[Section]:
 
 
 def opening_sections(comparison: Comparison) -> list[Section]:
-    """The table and the verdicts; then the change of each arm, the looks and their cost."""
+    """Return the first sections: differences, verdicts, changes of the arms, looks, their cost, and a single arm."""
     changes = comparison.design.layout.changes
     return [
         difference_section(comparison),
@@ -40,7 +40,7 @@ def opening_sections(comparison: Comparison) -> list[Section]:
 
 
 def closing_sections(comparison: Comparison) -> list[Section]:
-    """The warnings, and the runs that did not finish."""
+    """Return the sections with warnings and with unfinished runs."""
     return [
         Section("Warnings", lines=comparison.warnings),
         Section("Not finished", lines=[f"{run.folder.name}: {run.reason}" for run in comparison.unfinished]),
@@ -48,7 +48,7 @@ def closing_sections(comparison: Comparison) -> list[Section]:
 
 
 def rate_sections(comparison: Comparison) -> list[Section]:
-    """The rates on the test sets, and on the validation sets."""
+    """Return the sections with error rates on the test sets and on the validation sets."""
     seeds = "mean ± standard deviation over seeds"
     note = "These sets steered training, for example the choice of best.ckpt, so they get no verdicts."
     of = "" if comparison.scored else " of the last weights"
@@ -64,7 +64,7 @@ def _rate_section(heading: str, measured: list[TableRow], metric: str, notes: li
     columns = [
         column
         for column in shown_columns(RATE_COLUMNS, measured)
-        if column.key != CER_LONGER.name or metric == CER_LONGER.name  # known for every run, wanted by few
+        if column.key != CER_LONGER.name or metric == CER_LONGER.name  # every run has it, but few readers want it
     ]
     rows = [
         [str(row["arm"]), str(row["set"]), str(row["n"]), *(cell_text(row, column) for column in columns)]
@@ -74,7 +74,7 @@ def _rate_section(heading: str, measured: list[TableRow], metric: str, notes: li
 
 
 def shown_columns(columns: Sequence[Column], rows: list[TableRow]) -> list[Column]:
-    """The columns that a table of these rows shows."""
+    """Return the columns that a table of these rows shows."""
     headed = [column for column in columns if column.heading]
     return [column for column in headed if column.always or any(row[column.key] is not None for row in rows)]
 
@@ -87,7 +87,7 @@ def cell_text(row: TableRow, column: Column) -> str:
 
 
 def difference_section(comparison: Comparison) -> Section:
-    """The differences with their intervals and verdicts, on all test sets."""
+    """Return a table of differences with their intervals and verdicts, on all test sets."""
     metric = find_metric(comparison.metric)
     return tabulate(
         f"Differences to {comparison.baseline}",
@@ -104,8 +104,32 @@ def difference_section(comparison: Comparison) -> Section:
     )
 
 
+def description_section(comparison: Comparison) -> Section:
+    """Return a table with the mean, deviation, best and worst of a single arm; empty if arms are compared."""
+    columns: dict[str, Callable[[Description], str]] = {
+        "metric": lambda row: row.metric.heading,
+        "set": lambda row: row.set,
+        "n": lambda row: str(row.spread.runs),
+        "mean": lambda row: row.metric.text(row.spread.mean),
+        "sd": lambda row: row.metric.text(read_path(row, "spread.deviation.value")),
+        "sd, 95 %": lambda row: (
+            "NA"
+            if (deviation := row.spread.deviation) is None
+            else f"{row.metric.text(deviation.low)} to {row.metric.text(deviation.high)}"
+        ),
+        "best": lambda row: row.metric.text(row.spread.best),
+        "worst": lambda row: row.metric.text(row.spread.worst),
+    }
+    line = (
+        "The last weights of runs that differ only in the seed; rates in percent, losses in nats. Chance alone "
+        "separates two such runs, so a difference between single runs of other arms means little below twice the sd."
+    )
+    lost = [f"{len(arm.diverged)} of {len(arm.results)} runs diverged." for arm in comparison.arms if arm.diverged]
+    return tabulate("One arm over seeds", descriptions(comparison), columns, [line, *lost])
+
+
 def evidence_section(comparison: Comparison) -> Section:
-    """The numbers behind the verdicts; docs/statistics.md defines the columns."""
+    """Return a table with the numbers behind the verdicts. docs/statistics.md defines its columns."""
     metric = find_metric(comparison.metric)
 
     def format_error(part: str) -> Callable[[Verdict], str]:
@@ -136,8 +160,15 @@ def evidence_section(comparison: Comparison) -> Section:
     return tabulate("Evidence", comparison.verdicts, columns, lines)
 
 
+def read_path(node: Any, path: str) -> Any:
+    """Return the attribute at a dotted path; None if a part of the path is None."""
+    for name in path.split("."):
+        node = None if node is None else getattr(node, name)
+    return node
+
+
 def relative_text(verdict: Verdict) -> str:
-    """The relative difference with its interval; "not shown" if only the difference in points is shown."""
+    """Format the relative difference with its interval, or "not shown" if only the difference in points is shown."""
     if (relative := verdict.relative) is None:
         return "NA"
     if verdict.outcome in ("worse", "better") and relative.low < 0 < relative.high:
@@ -156,7 +187,7 @@ def _describing_sets(comparison: Comparison) -> list[str]:
 
 
 def _describe_levers(verdict: Verdict, metric: Metric) -> str | None:
-    """Describe the seeds or speakers that would detect differences of 0.5, 1 and 2 points."""
+    """Describe the seeds or speakers that would detect true differences of 0.5, 1 and 2 points."""
     if not metric.is_rate or not verdict.levers:
         return None
     units = f"test {units_text(verdict)}"

@@ -1,4 +1,4 @@
-"""A comparison in the terminal: the answer in 80 columns, or every table."""
+"""Print a report in the terminal: the answer in 80 columns, or all tables."""
 
 from dataclasses import replace
 from textwrap import wrap
@@ -16,9 +16,9 @@ from asr_verdicts.report.section import Section
 from asr_verdicts.terminal import VERDICT_STYLES
 from asr_verdicts.terminal import console as standard_console
 
-COLUMNS = 80  # width of the answer, which fits every terminal
-WARNINGS = 3  # warnings that the answer shows; the others are counted
-BEST = 5  # runs of a search that the answer shows
+COLUMNS = 80  # width of the answer in characters, which fits every terminal
+WARNINGS = 3  # number of warnings that the answer shows; the others are only counted
+BEST = 5  # number of runs of a search that the answer shows
 
 
 def print_answer(report: Report, console: Console | None = None) -> None:
@@ -53,13 +53,16 @@ def print_answer(report: Report, console: Console | None = None) -> None:
 
 
 def _paragraph(console: Console, text: str, indent: str = "", style: str = "") -> None:
-    """Print text in lines of at most COLUMNS, later ones indented. It is not markup: an arm may be called x=[a]."""
+    """Print text in lines of at most COLUMNS characters, with later lines indented.
+
+    The text is not parsed as markup, because an arm may be called x=[a].
+    """
     for line in wrap(text, COLUMNS, subsequent_indent=indent, break_on_hyphens=False):
         console.print(Text(line, style=style), soft_wrap=True)
 
 
 def _plain_table(section: Section) -> Table:
-    """A table without lines between its columns. Only the first column, with names, may be folded."""
+    """Return a table without lines between its columns. Only the first column, with names, may be wrapped."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="", pad_edge=False)
     for number, head in enumerate(section.head):
         left = not number or head in ("verdict", "interval") or head.startswith("to ")
@@ -70,22 +73,16 @@ def _plain_table(section: Section) -> Table:
 
 
 def print_comparison(report: Report, console: Console | None = None) -> None:
-    """Print all sections; the verdicts come first."""
+    """Print the title, the question and all sections."""
     console, comparison = console or standard_console(), report.comparison
     title = f"{comparison.title}: {comparison.question}" if comparison.question else comparison.title
     console.print(title, markup=False, soft_wrap=True)
     for section in report.sections:
-        print_section(section, console)
-
-
-def print_section(section: Section, console: Console | None = None) -> None:
-    """Print a heading with its table and lines."""
-    console = console or standard_console()
-    console.print(f"\n{section.heading}", markup=False, soft_wrap=True)
-    if section.rows:
-        console.print(_table(section))
-    for line in section.lines:
-        console.print(line if section.rows else f"  {line}", markup=False, soft_wrap=not section.rows)
+        console.print(f"\n{section.heading}", markup=False, soft_wrap=True)
+        if section.rows:
+            console.print(_table(section))
+        for line in section.lines:
+            console.print(line if section.rows else f"  {line}", markup=False, soft_wrap=not section.rows)
 
 
 def _table(section: Section, table: Table | None = None) -> Table:

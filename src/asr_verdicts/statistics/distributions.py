@@ -1,7 +1,7 @@
-"""Tails and quantiles of the distributions that tests use.
+"""Tail probabilities and quantiles of the distributions that tests use.
 
-scipy.special gives the same values as scipy.stats, to the last bit. Importing scipy.stats takes half a second, longer
-than a small comparison, and its calls cost twenty times as much.
+scipy.special gives exactly the same values as scipy.stats. Importing scipy.stats takes half a second, which is longer
+than a small comparison, and its calls take twenty times as long.
 """
 
 from collections.abc import Callable
@@ -13,32 +13,32 @@ Values: TypeAlias = Any  # a number or an array; the result has the same shape
 
 
 def t_above(value: Values, degrees: float) -> Values:
-    """The probability that Student's t with these degrees of freedom exceeds a value."""
+    """Return the probability that Student's t with these degrees of freedom exceeds a value."""
     return special.stdtr(degrees, -value)
 
 
 def t_bound(probability: float, degrees: float) -> float:
-    """The value that Student's t exceeds with this probability, above 0 and below 1."""
+    """Return the value that Student's t exceeds with this probability, which is between 0 and 1."""
     return float(-special.stdtrit(degrees, probability))
 
 
 def normal_above(value: Values) -> Values:
-    """The probability that a standard normal exceeds a value."""
+    """Return the probability that a standard normal variable exceeds a value."""
     return special.ndtr(-value)
 
 
 def normal_bound(probability: float) -> float:
-    """The value that a standard normal exceeds with this probability."""
+    """Return the value that a standard normal variable exceeds with this probability."""
     return float(-special.ndtri(probability))
 
 
 def chi_square_quantile(probability: Values, degrees: float) -> Values:
-    """The quantile of a chi-square with these degrees of freedom."""
+    """Return the quantile of a chi-square distribution with these degrees of freedom."""
     return 2 * special.gammaincinv(degrees / 2, probability)
 
 
 def fisher(diverged: int, runs: int, diverged_baseline: int, runs_baseline: int) -> float:
-    """The two-sided p-value of Fisher's exact test (1935) that both arms diverge equally often."""
+    """Return the two-sided p-value of Fisher's exact test (1935) that both arms diverge equally often."""
     from scipy import stats  # takes half a second
 
     table = [[diverged, runs - diverged], [diverged_baseline, runs_baseline - diverged_baseline]]
@@ -46,7 +46,7 @@ def fisher(diverged: int, runs: int, diverged_baseline: int, runs_baseline: int)
 
 
 def binomial_interval(failed: int, runs: int, level: float = 0.95) -> tuple[float, float]:
-    """The exact confidence interval of a probability, from `failed` of `runs` (Clopper & Pearson 1934)."""
+    """Return the exact confidence interval of the probability of failure (Clopper & Pearson 1934)."""
     tail = (1 - level) / 2
     low = 0.0 if not failed else float(special.betaincinv(failed, runs - failed + 1, tail))
     high = 1.0 if failed == runs else float(special.betaincinv(failed + 1, runs - failed, 1 - tail))
@@ -54,9 +54,9 @@ def binomial_interval(failed: int, runs: int, level: float = 0.95) -> tuple[floa
 
 
 def fewest(enough: Callable[[int], bool], most: int) -> int | None:
-    """The smallest number from 2 to `most` that is enough; None if `most` is not.
+    """Return the smallest number from 2 to `most` that is enough; None if `most` is not enough.
 
-    If a number is enough, every larger number must be enough, too.
+    The search requires that all numbers above one that is enough are enough, too.
     """
     if not enough(most):
         return None

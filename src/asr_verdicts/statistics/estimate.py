@@ -1,9 +1,8 @@
-"""A weighted sum of arms on one test set, such as a difference, with the noise of seeds and speakers."""
+"""Estimate a weighted sum of arms on a test set, such as a difference, with the noise of seeds and speakers."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isinf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +18,12 @@ ONE_SPEAKER = "utterances of one speaker"  # the unit of a set with a single spe
 # units in place of unknown speakers: each utterance, or each recording of several utterances
 UNKNOWN = (UTTERANCES, "files")
 
-FEWEST_TRIMMED = 5  # runs per arm; 20 % of fewer runs is less than one run
+FEWEST_TRIMMED = 5  # fewest runs per arm that can be trimmed, because 20 % of fewer runs is less than one run
 
 
 @dataclass(frozen=True)
 class Part:
-    """The standard error from one source of noise alone, and its degrees of freedom."""
+    """The standard error due to one source of noise, and its degrees of freedom."""
 
     standard_error: float
     degrees: float
@@ -38,9 +37,11 @@ class Part:
 class RunNoise:
     """The variance that the runs of one arm add to a weighted sum of means.
 
-    - runs: their number n; degrees: of freedom of the variance, n − 1, or fewer with trimming
-    - variance: weight² times the variance of a single run's rate; the mean of n runs adds variance / n
-    - shared: the part from seeds that differ by speaker, which the bootstrap over speakers contains, too
+    - runs: number of runs n
+    - degrees: degrees of freedom of the variance, n − 1, or fewer with trimming
+    - variance: weight² times the variance of a single run's rate. The mean of n runs adds variance / n.
+    - shared: part of the variance from seeds whose errors differ by speaker, which the bootstrap over speakers also
+      contains
     """
 
     runs: int
@@ -50,44 +51,44 @@ class RunNoise:
 
 
 def run_noise(values: Sequence[float]) -> RunNoise:
-    """The noise of one arm's runs, at least two."""
+    """Return the noise of the runs of one arm, which needs at least two runs."""
     return RunNoise(len(values), len(values) - 1, float(np.var(values, ddof=1)))
 
 
 def over_seeds(arms: Sequence[RunNoise]) -> Part:
-    """The noise of seeds alone, with Welch's degrees of freedom."""
+    """Return the noise of seeds alone, with Welch's degrees of freedom."""
     total = sum(arm.variance / arm.runs for arm in arms)
     if not total:
         return Part(0.0, sum(arm.degrees for arm in arms))
     high = [upper(arm.variance / arm.runs, arm.degrees) for arm in arms]
-    return Part(sqrt(total), sum(high) ** 2 / sum(of**2 / arm.degrees for of, arm in zip(high, arms, strict=True)))
+    return Part(math.sqrt(total), sum(high) ** 2 / sum(of**2 / arm.degrees for of, arm in zip(high, arms, strict=True)))
 
 
-UPPER = 0.2  # probability that a variance exceeds the upper confidence bound that degrees of freedom use
+UPPER = 0.2  # probability that a variance exceeds its upper confidence bound, which is used for degrees of freedom
 
 
 def upper(variance: float, degrees: float) -> float:
-    """The upper confidence bound of a variance, for Welch's and Satterthwaite's degrees of freedom.
+    """Return the upper confidence bound of a variance, for Welch's and Satterthwaite's degrees of freedom.
 
-    Their formulas need the true variances. A variance of few runs that is small by luck would count too little, and the
-    degrees of freedom would be too many: 8 to 13 % false alarms were measured for 2 runs against 18, and for 2 pairs.
-    Between arms with equal degrees of freedom the bound changes nothing.
+    Their formulas need the true variances. If a few runs have a small variance by luck, it would have too little
+    weight, and there would be too many degrees of freedom. This gave 8 to 13 % false alarms for 2 runs against 18, and
+    for 2 pairs. The bound changes nothing between arms with equal degrees of freedom.
     """
     return float(variance * degrees / chi_square_quantile(UPPER, degrees))
 
 
 def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
-    """The noise of seeds and speakers together.
+    """Return the noise of seeds and speakers together.
 
-    The two sources are crossed: their variances are added, and the shared part, which is in both, is subtracted once
-    (Cameron, Gelbach & Miller 2011). The result is never below either. The degrees of freedom are Satterthwaite's
-    (1946), never fewer than the smaller number of the two sources. The shared part counts as a further source of noise
-    there, although it is subtracted.
+    The two sources are crossed. Their variances are added, and the shared part, which is in both, is subtracted once
+    (Cameron, Gelbach & Miller 2011). The result is never below either variance. The degrees of freedom are
+    Satterthwaite's (1946), and never fewer than those of both sources. The uncertainty of the shared part is added
+    there, although the part itself is subtracted.
     """
     seeds = over_seeds(arms)
     if speakers is None:
         return seeds
-    if not seeds.variance or isinf(speakers.variance):
+    if not seeds.variance or math.isinf(speakers.variance):
         return speakers
     shared = sum(arm.shared / arm.runs for arm in arms)
     variance = max(seeds.variance + speakers.variance - shared, seeds.variance, speakers.variance)
@@ -96,21 +97,26 @@ def combined(arms: Sequence[RunNoise], speakers: Part | None) -> Part:
     uncertainty = of_seeds**2 / seeds.degrees + of_speakers**2 / speakers.degrees
     uncertainty += sum((arm.shared / arm.runs) ** 2 / (arm.degrees * speakers.degrees) for arm in arms)
     degrees = max(whole**2 / uncertainty, min(seeds.degrees, speakers.degrees))
-    return Part(sqrt(variance), degrees)
+    return Part(math.sqrt(variance), degrees)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated difference of error rates, a fraction, or of their logarithms, with everything that its test needs.
+    """An estimated difference of error rates, or of their logarithms, with everything that its test needs.
 
-    - standard_error, degrees: of seeds and speakers together
-    - information: of the runs, 1 / Σ (weight² / runs), which is n / 2 for two arms of n runs, and n for n pairs
-    - over_seeds, over_speakers: the noise of each source alone; None if unknown
-    - arms: the noise of each arm's runs, from which over_seeds is computed
-    - speakers: the number of units drawn, 0 if speakers are unknown; effective: the number they count as, by their
-      errors
-    - unit: speakers, voices, utterances if speakers are unknown, or utterances of one speaker
-    - models: trained models of the arm with the fewest; 1 only in a paired estimate about this model alone
+    - value: difference as a fraction, or of logarithms on the relative scale
+    - standard_error, degrees: standard error from seeds and speakers together, and its degrees of freedom
+    - information: 1 / Σ (weight² / runs), which is n / 2 for two arms of n runs, and n for n pairs
+    - over_seeds, over_speakers: noise of each source alone; None if unknown
+    - arms: noise of the runs of each arm, from which over_seeds is computed
+    - speakers: number of units drawn; 0 without utterances
+    - effective: effective number of units, by their shares of the errors
+    - unit: plural name of the units: speakers, voices, utterances if speakers are unknown, or utterances of one speaker
+    - models: number of trained models of the arm with the fewest. It is 1 only in a paired estimate about a single
+      model.
+    - paired: whether the rows of the arms belong together
+    - trimmed: whether the means are trimmed
+    - scale: scale of the difference
     """
 
     value: float
@@ -136,18 +142,19 @@ def contrast_estimate(
     own_speakers: bool = False,
     scale: Scale = POINTS,
 ) -> Estimate | None:
-    """Σ weight · mean rate over independently trained arms; None if an arm has fewer than two runs.
+    """Estimate Σ weight · mean rate over independently trained arms; None if an arm has fewer than two runs.
 
-    - terms: weight and sample of each arm, each arm once: +1 and −1 for a difference, ± 1/2 for a main effect, ± 1 for
-      an interaction; arms of weight 0 are left out
-    - trimmed: use means without the best and the worst 20 % of an arm's runs, with winsorised variances (Yuen 1974);
-      the noise of speakers comes from the runs kept. A single failed run of 100 % would make a plain mean too noisy.
-    - own_speakers: each arm has its own test set, such as another language, with independent noise of speakers
-    - scale: relative estimates Σ weight · log(mean rate), so that exp of a difference is a ratio. It is linearised:
-      each weight is divided by its arm's mean. The estimate is None if a mean is 0.
+    - terms: weight and sample of each arm: +1 and −1 for a difference, ± 1/2 for a main effect, ± 1 for an interaction.
+      Arms with weight 0 are left out.
+    - trimmed: whether to leave the best and the worst 20 % of each arm's runs out of its mean, with winsorised
+      variances (Yuen 1974). A single failed run of 100 % would make a plain mean too noisy. The noise of speakers is
+      measured on the remaining runs.
+    - own_speakers: whether each arm has its own test set, such as another language, with independent noise of speakers
+    - scale: the scale. On the relative scale, the estimate is Σ weight · log(mean rate), so that exp of a difference is
+      a ratio. It is linearised by dividing each weight by the mean of its arm, and is None if a mean is 0.
 
-    Arms may be unequally noisy (Welch 1947). Speakers count if every arm has errors by utterance. Raises ValueError if
-    arms were tested on different utterances, or if a trimmed arm has fewer than 5 runs.
+    Arms may have different variances (Welch 1947). The noise of speakers is included if every arm has errors by
+    utterance. Raises ValueError if arms were tested on different utterances, or if a trimmed arm has fewer than 5 runs.
     """
     used = [(weight, sample) for weight, sample in terms if weight]
     if not used or min(len(sample.rates) for _, sample in used) < 2:
@@ -192,17 +199,18 @@ def paired_estimate(
     overlap: float = 0.0,
     scale: Scale = POINTS,
 ) -> Estimate | None:
-    """Σ weight · mean rate over arms whose rows belong together; None if the noise is unknown.
+    """Estimate Σ weight · mean rate over arms whose rows belong together; None if the noise is unknown.
 
-    The rows are the same trained models, as with two decoders. The noise of seeds is the noise of the differences over
-    models. With a single model only speakers count, and the estimate is about this model.
+    The rows of all arms are the same trained models, for example with different decoders. The noise of seeds is the
+    variation of the differences between models. A single model has only the noise of speakers, and the estimate is
+    about this model.
 
-    - replicates: each row is a replicate with its own corpus and test speakers, so that the differences of the rates
-      contain all noise; their t test has one degree of freedom fewer than replicates (Student 1908)
-    - overlap: test material per training material if the replicates are folds of one corpus. Their training sets
-      overlap, so the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is the corrected
-      resampled t test (Nadeau & Bengio 2003).
     - terms, scale: as in contrast_estimate
+    - replicates: whether each row is a replicate with its own corpus and test speakers, so that the differences of the
+      rates contain all noise. Their t test has one degree of freedom fewer than there are replicates (Student 1908).
+    - overlap: amount of test data per training data if the replicates are folds of one corpus, else 0. The training
+      sets of folds overlap, so the variance of the mean difference is s² (1 / n + overlap) instead of s² / n. This is
+      the corrected resampled t test (Nadeau & Bengio 2003).
 
     Raises ValueError if the rows or the utterances of the arms differ.
     """
@@ -221,7 +229,7 @@ def paired_estimate(
     speakers = _measure_speaker_noise([(1.0, differences)], mass_of=samples, scale=scale)
     if models < 2 and speakers.part is None:
         return None
-    # every rate is rounded to the grain and adds its own grain² / 12, as in an unpaired difference
+    # rounding to the grain adds a variance of grain² / 12 to each rate, as in an unpaired difference
     grain = _find_smallest_step(samples) * math.sqrt(sum(weight**2 for weight in weights))
     arms = (_measure_run_noise(math.sqrt(1 + models * overlap), differences, differences, grain),) if models > 1 else ()
     noise = combined(arms, speakers.part) if arms else speakers.part
@@ -244,7 +252,7 @@ def paired_estimate(
 
 
 def _weighted_sum(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sample:
-    """The weighted sum of the samples, row by row."""
+    """Return the weighted sum of the samples, row by row."""
     first = terms[0][1]
     rates = np.sum([weight * sample.rates for weight, sample in terms], axis=0)
     errors = [(weight, sample.errors) for weight, sample in terms if sample.errors is not None]
@@ -256,9 +264,9 @@ def _weighted_sum(terms: Sequence[tuple[float, Sample]], rates_only: bool) -> Sa
 
 
 def _measure_run_noise(weight: float, sample: Sample, kept: Sample, grain: float) -> RunNoise:
-    """The noise of an arm with n runs, of which h are kept.
+    """Return the noise of an arm with n runs, of which h are not trimmed.
 
-    Yuen's variance of the mean is (n − 1) · winsorised variance / (h (h − 1)), or variance / n if all runs are kept.
+    Yuen's variance of the mean is (n − 1) · winsorised variance / (h (h − 1)), or variance / n without trimming.
     """
     runs, left = len(sample.rates), len(kept.rates)
     winsorised = np.clip(sample.rates, kept.rates.min(), kept.rates.max())
@@ -271,7 +279,7 @@ def _measure_run_noise(weight: float, sample: Sample, kept: Sample, grain: float
 
 
 def kept_runs(sample: Sample) -> Sample:
-    """The sample without the best and the worst fifth of its runs, rounded down, as trimmed means need it."""
+    """Return the sample without the best and the worst fifth of its runs, rounded down."""
     runs = len(sample.rates)
     cut = runs // 5
     order: NDArray[np.intp] = np.argsort(sample.rates, kind="stable")
@@ -280,7 +288,7 @@ def kept_runs(sample: Sample) -> Sample:
 
 @dataclass(frozen=True)
 class _Speakers:
-    """The noise of speakers, None if unknown; the units drawn, the number they count as, and their kind."""
+    """The noise of speakers (None if unknown), with the number of units drawn, their effective number and name."""
 
     part: Part | None
     drawn: int = 0
@@ -291,13 +299,14 @@ class _Speakers:
 def _measure_speaker_noise(
     terms: Sequence[tuple[float, Sample]], mass_of: Sequence[Sample] = (), scale: Scale = POINTS
 ) -> _Speakers:
-    """The noise of speakers in a weighted sum of mean errors.
+    """Return the noise of speakers in a weighted sum of mean errors.
 
-    mass_of: the samples whose errors show which speakers carry the rate, by default the samples of the terms.
+    mass_of: samples whose errors determine the effective number of speakers, by default the samples of the terms
 
-    The effective number of speakers is (Σ e)² / Σ e² over the errors e of the units (Kish 1965). It sets the degrees of
-    freedom of a ratio. A difference in points uses the number of all units. If few speakers carry the errors, its false
-    alarms are already rarer than declared, and no degrees of freedom make up for speakers that were not drawn.
+    The effective number of speakers is (Σ e)² / Σ e² over the errors e of the units (Kish 1965). It determines the
+    degrees of freedom on the relative scale. A difference in points uses the number of all units. If few speakers make
+    most of the errors, its false alarms are already rarer than declared, and no degrees of freedom make up for speakers
+    that were not drawn.
     """
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
     if len(means) < len(terms):
@@ -316,15 +325,12 @@ def _measure_speaker_noise(
     drawn = round(interval.degrees) + 1
     effective = float(by_unit.sum() ** 2 / (by_unit**2).sum()) if by_unit.any() else float(drawn)
     degrees = scale.degrees(drawn, effective)
-    part = Part(interval.standard_error, max(1.0, degrees))  # one unit: its error is infinite
+    part = Part(interval.standard_error, max(1.0, degrees))  # the standard error of a single unit is infinite
     return _Speakers(part, drawn, effective, unit)
 
 
 def _measure_own_speakers(terms: Sequence[tuple[float, Sample]], scale: Scale = POINTS) -> _Speakers:
-    """The noise of speakers if every arm has its own, over the units of all arms.
-
-    The variances are added, with Satterthwaite's degrees of freedom.
-    """
+    """Return the noise of speakers if every arm has its own, with Satterthwaite's degrees of freedom."""
     arms = [(abs(weight), _measure_speaker_noise([(1.0, sample)], scale=scale)) for weight, sample in terms]
     parts = [Part(weight * arm.part.standard_error, arm.part.degrees) for weight, arm in arms if arm.part is not None]
     if len(parts) < len(arms):
@@ -349,7 +355,7 @@ def _require_same_utterances(samples: Sequence[Sample]) -> None:
 
 
 def _find_smallest_step(samples: Sequence[Sample]) -> float:
-    """The grain; if it is unknown, the smallest step between two rates, which is never below the grain."""
+    """Return the grain or, if it is unknown, the smallest step between two rates, which is never below the grain."""
     grain = max(sample.grain for sample in samples)
     if grain:
         return grain

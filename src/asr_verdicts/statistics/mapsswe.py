@@ -8,7 +8,7 @@ from rapidfuzz.distance import Levenshtein
 
 from asr_verdicts.statistics.distributions import normal_above
 
-BUFFER = 2  # consecutive words between two segments that all systems have right; the default of sc_stats
+BUFFER = 2  # number of consecutive words that all systems have right between two segments; the default of sc_stats
 
 # places of an utterance's errors: 2i + 1 for a wrong or missing reference word i, 2i for an insertion before it
 Places = list[int]
@@ -16,7 +16,7 @@ Places = list[int]
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """The test's result: mean and standard deviation of the difference in errors per segment, Z, two-sided normal p."""
+    """The result of the test: mean and standard deviation of the differences per segment, Z, and two-sided p."""
 
     segments: int
     mean: float
@@ -26,7 +26,7 @@ class MatchedPairs:
 
 
 def error_places(reference: str, hypothesis: str) -> Places:
-    """The places of the errors in an alignment with the fewest errors."""
+    """Return the places of the errors in an alignment with the fewest errors."""
     if reference == hypothesis:
         return []
     edits = Levenshtein.editops(reference.split(), hypothesis.split())
@@ -34,11 +34,11 @@ def error_places(reference: str, hypothesis: str) -> Places:
 
 
 def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> list[float]:
-    """The arm's errors minus the baseline's in each segment of an utterance, as means over runs.
+    """Return the mean errors of the arm's runs minus those of the baseline, for each segment of an utterance.
 
-    A segment is a stretch of errors of any run; BUFFER words that every run has right separate two segments. With one
-    run per arm this is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990). Several runs share their
-    segments, so that an utterance does not count once per seed.
+    A segment is a stretch with errors of any run. Two segments are separated by at least BUFFER words that every run
+    has right. With one run per arm this is NIST's segmentation (Gillick & Cox 1989; Pallett et al. 1990). Several runs
+    share their segments, so that an utterance is not counted once per seed.
     """
     events = [(place, 1 / len(arm)) for run in arm for place in run]
     events += [(place, -1 / len(baseline)) for run in baseline for place in run]
@@ -54,7 +54,7 @@ def segment_differences(arm: Sequence[Places], baseline: Sequence[Places]) -> li
 
 
 def matched_pairs(differences: Sequence[float]) -> MatchedPairs:
-    """Test the differences of independent segments. Without any spread Z is 0, as in sc_stats."""
+    """Test the differences of independent segments. If they do not vary, Z is 0, as in sc_stats."""
     count = len(differences)
     if count < 2:
         return MatchedPairs(count, float(np.sum(differences)), 0.0, 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Verdicts on several differences at once: Holm's procedure and the intervals that agree with it."""
+"""Decisions on several differences at once, by Holm's procedure, and the intervals that agree with them."""
 
 import math
 from collections.abc import Sequence
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Decision:
     """The decision of Holm's procedure on one difference.
 
-    - p_adjusted: to compare with the level of the whole family
-    - level: the two-sided level of this decision; an interval of 1 − level excludes 0 exactly if `rejected`
+    - p_adjusted: p-value to compare with the level of the whole family
+    - level: two-sided level of this decision. An interval of 1 − level excludes 0 exactly if `rejected` is True.
+    - rejected: whether the hypothesis of no difference is rejected
     """
 
     p_adjusted: float
@@ -19,11 +20,11 @@ class Decision:
 
 
 def holm_decisions(ps: Sequence[float], alpha: float = 0.05) -> list[Decision]:
-    """Decisions in the order of the ps; the chance of any false one is at most alpha (Holm 1979).
+    """Decide in the order of the p-values. The chance of any false rejection is at most alpha (Holm 1979).
 
-    The j-th smallest of m p-values is decided at alpha / (m − j + 1). From the first that is not rejected on, all have
-    its level. The intervals agree with the verdicts, but they do not all contain the truth at once in 1 − alpha of
-    families.
+    The j-th smallest of m p-values is decided at alpha / (m − j + 1). All p-values after the first that is not rejected
+    get its level. The intervals agree with the decisions, but the chance that all of them contain the true values can
+    be less than 1 − alpha.
     """
     order = sorted(range(len(ps)), key=lambda index: ps[index])
     decisions: dict[int, Decision] = {}
@@ -34,7 +35,7 @@ def holm_decisions(ps: Sequence[float], alpha: float = 0.05) -> list[Decision]:
             level = alpha / left
             rejecting = ps[index] <= level
         adjusted = max(adjusted, min(1.0, left * ps[index]))
-        # p · m and alpha / m are rounded: the p-value must not contradict the decision
+        # p · m and alpha / m are rounded, but the p-value must not contradict the decision
         shown = min(adjusted, alpha) if rejecting else max(adjusted, math.nextafter(alpha, 1.0))
         decisions[index] = Decision(shown, level, rejecting)
     return [decisions[index] for index in range(len(ps))]

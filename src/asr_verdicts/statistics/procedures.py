@@ -1,4 +1,4 @@
-"""Tests with their intervals: for a number of runs that was fixed, or valid however often one looks."""
+"""Tests with their intervals: for a fixed number of runs, or valid however often one looks at the results."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Procedure(Protocol):
 
     @property
     def alpha(self) -> float:
-        """The rate of false claims over all questions of a set."""
+        """The rate of false claims over all questions on a set."""
 
     @property
     def test(self) -> str:
@@ -26,13 +26,13 @@ class Procedure(Protocol):
 
     @property
     def brief(self) -> str:
-        """The test in a few words, before its p-value."""
+        """The short name of the test, for sentences with a p-value."""
 
     def p(self, estimate: Estimate) -> float:
-        """The two-sided p-value."""
+        """Return the two-sided p-value."""
 
     def half_width(self, estimate: Estimate, level: float) -> float:
-        """Half-width of the two-sided 1 − `level` confidence interval; inf if it has no end."""
+        """Return the half-width of the two-sided 1 − `level` confidence interval; inf if the interval is infinite."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class FixedLength:
 
     def p(self, estimate: Estimate) -> float:
         if not estimate.standard_error:
-            return 1.0  # no noise was measured, so none is known
+            return 1.0  # the noise is unknown
         return float(2 * t_above(abs(estimate.value) / estimate.standard_error, estimate.degrees))
 
     def half_width(self, estimate: Estimate, level: float) -> float:
@@ -59,12 +59,10 @@ class FixedLength:
 class Anytime:
     """The anytime-valid t test, valid however often one looks (Wang & Ramdas 2025; Lindon et al. 2022).
 
-    It weighs the hypothesis of no difference against normal ones of variance 1 / phi, in units of a run's variance. The
-    interval is ± SE · √(ν (1 − q) / (q − r)). Here r = φ / (φ + information) and q = (r · level²)^(1 / (ν + 1)). phi
-    sets the number of runs at which it is narrowest: about 20 for 1, about 5 for 1/4.
-
-    At 5 % the interval is ± 5.2 SE with five runs of each of two arms, 3.5 with ten, 3.2 with twenty, infinite with
-    three. With phi = 1/4 it is 4.0, 3.5 and 3.3, and 7.2 with three. Student's t has 2.3, 2.1 and 2.0.
+    It compares the hypothesis of no difference with a normal distribution of differences, whose variance is 1 / phi
+    times the variance of a run. The interval is ± SE · √(ν (1 − q) / (q − r)), with r = φ / (φ + information) and q =
+    (r · level²)^(1 / (ν + 1)). phi sets the number of runs at which the interval is narrowest: about 20 for 1, and
+    about 5 for 1/4. docs/statistics.md compares the width of the interval with Student's t.
     """
 
     phi: float = 1.0
@@ -92,7 +90,7 @@ class Anytime:
 
 
 def equal_level(alpha: float, questions: int) -> float:
-    """The two-sided level of the interval that shows equivalence: twice the level of each of two one-sided tests."""
+    """Return the two-sided level of the interval that shows equivalence, twice that of each one-sided test."""
     return min(0.999, 2 * alpha / questions)
 
 

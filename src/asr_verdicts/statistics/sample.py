@@ -1,4 +1,4 @@
-"""Measurements of arms: samples, and the mean and deviation over their runs."""
+"""The error rates and errors of an arm on a test set, and their mean and deviation over runs."""
 
 import math
 from collections.abc import Sequence
@@ -11,21 +11,23 @@ from asr_verdicts.statistics.distributions import chi_square_quantile
 from asr_verdicts.statistics.intervals import Range
 
 Array = NDArray[np.float64]
-SPEAKERS = "speakers"  # the unit that utterances were drawn with, unless a corpus names another
+SPEAKERS = "speakers"  # the unit by which utterances were drawn, unless a corpus names another unit
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One arm on one test set.
+    """Results of an arm on a test set.
 
-    - rates: the error rate of each run, a fraction (runs,)
-    - errors: of each run and utterance (runs, utterances); totals: words or characters (utterances,)
-    - speakers: the speaker of each utterance, or another unit of drawing (utterances,); unit: its name, as a plural
-    - grain: the smallest step of a rate, one error in the words of the set; 0 if unknown
+    - rates: error rate of each run, as a fraction (runs,)
+    - errors: errors in each run and utterance (runs, utterances)
+    - totals: words or characters of each utterance (utterances,)
+    - speakers: speaker of each utterance, or another unit of drawing (utterances,)
+    - grain: smallest step of a rate, which is one error in all words of the set; 0 if unknown
+    - unit: name of the units in the plural
 
-    errors, totals and speakers are None if only rates are known; without speakers each utterance counts as a speaker. A
-    diverged run has errors equal to totals, a WER of 100 %, because leaving it out would compare the survivors. Raises
-    ValueError for shapes that do not fit and for rates that are not finite.
+    Errors, totals and speakers are None if only rates are known. Without speakers, each utterance counts as a speaker.
+    A diverged run has errors equal to totals, which is a WER of 100 %, because leaving it out would favour its arm.
+    Raises ValueError if shapes do not fit or rates are not finite.
     """
 
     rates: Array
@@ -56,23 +58,23 @@ class Sample:
 
     @classmethod
     def of_rates(cls, rates: Array, total: float | None = None) -> "Sample":
-        """Build a sample from rates (runs,), fractions. total: words or characters of the set, if known."""
+        """Build a sample from rates (runs,) as fractions. total: words or characters of the set; None if unknown."""
         return cls(rates, grain=0.0 if total is None else 1 / max(1.0, total))
 
     @property
     def units(self) -> NDArray[np.str_] | None:
-        """The unit of each utterance (utterances,): its speaker, or itself if speakers are unknown."""
+        """The unit of each utterance, (utterances,): its speaker, or itself if speakers are unknown."""
         if self.totals is None or self.speakers is not None:
             return self.speakers
         return np.arange(len(self.totals)).astype(np.str_)
 
     def of_runs(self, runs: NDArray[np.intp]) -> "Sample":
-        """The sample of the runs with these indices."""
+        """Return the sample of the runs with these indices."""
         errors = None if self.errors is None else self.errors[runs]
         return Sample(self.rates[runs], errors, self.totals, self.speakers, self.grain, self.unit)
 
     def has_utterances_of(self, other: "Sample") -> bool:
-        """Return whether both were tested on the same utterances, judged by totals and speakers."""
+        """Return whether both samples have the same totals and speakers, as on the same utterances."""
         mine, theirs = self.units, other.units
         if self.totals is None or other.totals is None or mine is None or theirs is None:
             return False
@@ -80,15 +82,16 @@ class Sample:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation, which is None for fewer than two values."""
+    """Return the mean and the sample standard deviation, which is None for fewer than two values."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The spread of an arm's rates, as fractions. best: the lowest rate; worst: the highest.
+    """The spread of the rates of an arm, as fractions.
 
-    deviation: standard deviation with its 95 % interval, which assumes normal rates; None for a single run.
+    - deviation: standard deviation with its 95 % interval, which assumes normal rates; None for a single run
+    - best, worst: lowest and highest rate
     """
 
     runs: int
@@ -99,7 +102,7 @@ class Spread:
 
 
 def describe(sample: Sample) -> Spread:
-    """Mean, standard deviation, best and worst of the runs of an arm."""
+    """Compute the mean, standard deviation, best and worst rate of the runs of an arm."""
     rates = sample.rates
     return Spread(
         runs=len(rates),

@@ -1,4 +1,4 @@
-"""The noise of seeds, pooled over arms."""
+"""The variation between seeds, pooled over arms."""
 
 import math
 from collections.abc import Sequence
@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# units in which a metric counts errors; a single error is the smallest step of a rate
+# column with the length of the references for each metric; one error in this length is the smallest step of a rate
 TOTALS = {"wer": "words", "cer": "characters"}
 
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """The noise of seeds in earlier runs, with runs − arms degrees of freedom.
+    """The variation between seeds in earlier runs, with runs − arms degrees of freedom.
 
-    - deviation: the standard deviation over seeds, pooled over arms, of a rate as a fraction; mean: of the rates
-    - runs, arms, sweeps: their numbers
+    - deviation: standard deviation over seeds of a rate as a fraction, pooled over arms
+    - mean: mean of the rates
+    - runs, arms, sweeps: number of runs, arms and sweeps
     """
 
     deviation: float
@@ -26,9 +27,9 @@ class SeedNoise:
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]], grain: float) -> float:
-    """Pool the standard deviations of groups: √(Σ (n − 1) s² / Σ (n − 1)).
+    """Pool the standard deviations of groups of n values: √(Σ (n − 1) s² / Σ (n − 1)).
 
-    The result is at least the rounding to whole errors, grain / √12.
+    The result is at least grain / √12, the standard deviation due to rounding to whole errors.
     """
     squares = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in groups)
     return max(math.sqrt(squares / sum(len(group) - 1 for group in groups)), grain / math.sqrt(12))

@@ -1,4 +1,4 @@
-"""An utterance in a file of texts, and the reading of a file into lines."""
+"""Utterances in files of texts, and reading a file into lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,17 +8,19 @@ from asr_verdicts.errors import UsageError
 from asr_verdicts.files import is_regular
 from asr_verdicts.text import clean, decode
 
-LONGEST_LINE = 64 << 20  # bytes; tables in one line of JSON are shorter, and a line of a gigabyte is not a transcript
+SHOWN = 5  # number of ids that a message lists
+LONGEST_LINE = 64 << 20  # largest length of a line in bytes; even a whole table in one line of JSON is shorter
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """An utterance in a file. Every text and name passes through `clean` here.
 
-    - text: the reference in a file of references, else the hypothesis
-    - reference: None if a file of hypotheses lacks it; speaker, audio, unit: empty if unknown
-    - unit: what was drawn independently, if that is not the speaker, as in UtteranceRow
-    - offset, duration: seconds in the recording; an infinite duration means to its end
+    - text: reference in a file of references, hypothesis in other files
+    - reference: reference in a file of hypotheses; None if the file has none
+    - speaker, audio, unit: empty if unknown
+    - unit: unit that was drawn independently if it is not the speaker, as in UtteranceRow
+    - offset, duration: place in the recording in seconds; an infinite duration reaches to its end
     """
 
     id: str
@@ -38,9 +40,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Texts:
-    """The content of a file, by id in the order of the file.
+    """The content of a file of texts.
 
-    format: as it was read; notes: for the user; columns: of a table, the names of the columns that were read.
+    - source: path of the file
+    - format: format in which the file was read
+    - entries: utterances by id, in the order of the file
+    - notes: notes for the user
+    - columns: names of the columns that were read, if the file is a table
     """
 
     source: str
@@ -54,8 +60,9 @@ class Texts:
 class Reading:
     """How to read files.
 
-    - references: whether a table's text is the reference; set: the set to read from a table with several
-    - columns: the names of a table's columns by content, if they are not the usual ones
+    - references: whether the files contain references
+    - set: set to read from a table with several sets
+    - columns: names of a table's columns by their content, if they are not the usual names
     """
 
     references: bool = False
@@ -64,7 +71,7 @@ class Reading:
 
 
 def lines_of(path: Path) -> list[tuple[int, str]]:
-    """The lines of a file that are not empty, with their numbers from 1.
+    """Return the lines of a file that are not empty, with their numbers from 1.
 
     Raises UsageError if the file is empty or is not text in UTF-8.
     """
@@ -88,7 +95,7 @@ def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
                     raise UsageError(
                         f"{path}:{number}: the line has more than {LONGEST_LINE >> 20} MB: not a transcript"
                     )
-                text = decode(line, path, number).rstrip("\r\n")  # Windows ends lines with both
+                text = decode(line, path, number).rstrip("\r\n")  # Windows ends lines with \r\n
                 if "\r" in text:
                     raise UsageError(f"{path}:{number}: a carriage return in the middle; expected one utterance a line")
                 yield number, text
@@ -99,7 +106,7 @@ def _decode_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def unique(path: Path, entries: Sequence[tuple[int, Entry]], hint: str = "") -> dict[str, Entry]:
-    """The entries by id. hint: the end of the error for an id that occurs twice."""
+    """Return the entries by id. hint: end of the error message for an id that occurs twice."""
     by_id: dict[str, Entry] = {}
     places: dict[str, int] = {}
     for number, entry in entries:
@@ -109,3 +116,9 @@ def unique(path: Path, entries: Sequence[tuple[int, Entry]], hint: str = "") -> 
             raise UsageError(f"{where}: the id {entry.id} {first}{hint}")
         by_id[entry.id], places[entry.id] = entry, number
     return by_id
+
+
+def some_of(ids: Sequence[str]) -> str:
+    """Describe ids in a message by their number and the first few."""
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    return f"{len(ids)} id{'s' * (len(ids) > 1)} ({', '.join(ids[:SHOWN])}{more})"

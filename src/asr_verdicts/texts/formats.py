@@ -1,4 +1,4 @@
-"""The format of a file of texts: by name, or recognised by its content."""
+"""The format of a file of texts, which is given by name or recognised by its content."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,14 +22,15 @@ FORMATS: dict[str, Callable[[Path, Lines, Reading], Texts]] = {
     "trn": read_trn, "kaldi": read_kaldi, "json": read_json, "csv": read_csv, "icefall": read_recogs,
     "speechbrain": read_speechbrain, "ctm": read_ctm, "stm": read_stm, "lines": read_lines,
 }  # fmt: skip
-LOOKED_AT = 200  # lines by which a format is recognised
-MOSTLY = 0.5  # least share of the lines that look like a format; the others are then errors with line numbers
+LOOKED_AT = 200  # number of lines by which a format is recognised
+MOSTLY = 0.5  # smallest share of lines that must look like a format; the other lines are then reported as errors
 
 
 def read_texts(path: Path, format_: str | None, reading: Reading, segments: Mapping[str, Entry] | None = None) -> Texts:
-    """The texts of a file. Raises UsageError with the file, the line and what was expected.
+    """Read a file of texts. Raises UsageError with the file, the line and what was expected.
 
-    format_: a key of FORMATS, or None to recognise it; segments: of the references, if these are an STM.
+    - format_: key of FORMATS, or None to recognise the format
+    - segments: segments of the references, if these are an STM
     """
     if format_ is not None and format_ not in FORMATS:
         raise choices("--format", format_, list(FORMATS))

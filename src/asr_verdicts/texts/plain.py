@@ -1,4 +1,4 @@
-"""Texts by line, and alignments: trn, Kaldi's text, icefall's recogs, SpeechBrain's wer files, plain lines."""
+"""Readers of text files: trn, Kaldi's text, icefall's recogs, SpeechBrain's wer files, and plain lines."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ RULE = re.compile(r"^={10,}$")
 
 
 def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read sclite's transcripts, `words (id)`, also from ESPnet's score_wer/. Lines that begin with ;; are comments."""
+    """Read sclite's trn files, with lines `words (id)`. Lines that begin with ;; are comments."""
     entries = []
     for number, line in lines:
         if line.startswith(";;"):
@@ -28,14 +28,14 @@ def read_trn(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def split_trn(line: str) -> tuple[str, str] | None:
-    """Return the id and the words of a line of a trn file; None if it is not one."""
+    """Return the id and the words of a line of a trn file; None if the line has another form."""
     words, _, end = line.rstrip().rpartition("(")
     id_ = end.removesuffix(")")
     return None if id_ == end or ")" in id_ or id_.split() != [id_] else (id_, words.strip())
 
 
 def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read Kaldi's text: `id words`, or an id alone for an utterance without words."""
+    """Read Kaldi's text files, with lines `id words`, or only an id for an utterance without words."""
     entries = []
     for number, line in lines:
         id_, _, words = line.strip().replace("\t", " ").partition(" ")
@@ -45,7 +45,7 @@ def read_kaldi(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read a sentence per line, without ids; line numbers are the ids. Empty lines count."""
+    """Read a file with a sentence per line and no ids. Line numbers become the ids, and empty lines count."""
     last = lines[-1][0]
     texts = dict(lines)
     entries = [(number, Entry(str(number), texts.get(number, ""))) for number in range(1, last + 1)]
@@ -77,7 +77,7 @@ def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def _parse_words(path: Path, number: int, text: str) -> str:
-    """The words of a Python list of strings, as icefall prints it. Nothing is executed."""
+    """Parse a Python list of words, as icefall prints it, without executing it. Return the words in one string."""
     try:
         words = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
@@ -88,7 +88,7 @@ def _parse_words(path: Path, number: int, text: str) -> str:
 
 
 def read_speechbrain(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read SpeechBrain's wer_<set>.txt: aligned words of reference and hypothesis, below the line ALIGNMENTS."""
+    """Read SpeechBrain's wer_<set>.txt, which has aligned words below the line ALIGNMENTS."""
     below = next((place for place, (_, line) in enumerate(lines) if line.strip() == "ALIGNMENTS"), None)
     if below is None:
         raise UsageError(f"{path}: expected a line ALIGNMENTS, which SpeechBrain writes below the summary")
@@ -107,13 +107,13 @@ def read_speechbrain(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def _read_below(path: Path, first: int) -> Lines:
-    """The lines below line `first`, including empty ones, which are empty hypotheses."""
+    """Return the lines below line `first`, including empty lines, which are empty hypotheses."""
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         return [(number, line.rstrip("\r\n")) for number, line in enumerate(file, start=1) if number > first]
 
 
 def _split_blocks(lines: Lines) -> Iterator[list[tuple[int, str]]]:
-    """The lines between rules of ====. Empty lines count, except below three aligned ones."""
+    """Yield the lines between rules of ====. Empty lines count, except at the end of a block of more than four."""
     block: list[tuple[int, str]] = []
     for number, line in [*lines, (0, "=" * 80)]:
         if not RULE.match(line):

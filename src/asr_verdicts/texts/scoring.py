@@ -1,4 +1,4 @@
-"""Hypotheses against references: matching ids, speakers, and the same counted rows as a run has."""
+"""Score hypotheses against references: match ids, find speakers, and count errors in rows as a run has them."""
 
 import re
 from collections import Counter
@@ -12,28 +12,29 @@ from asr_verdicts.error_counts import error_columns, recorded_errors, total_erro
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.record import UtteranceRow
 from asr_verdicts.text import MEANING, clean, normalisation, without_punctuation
-from asr_verdicts.texts.entries import Entry, Texts
-from asr_verdicts.texts.ids import some_of, speakers_of
-from asr_verdicts.texts.speakers import speakers_and_units
+from asr_verdicts.texts.entries import Entry, Texts, some_of
+from asr_verdicts.texts.speakers import speakers_and_units, speakers_of
 
 MISSING = ("refuse", "empty", "skip")
-WORTH_A_WARNING = 0.1  # share of the errors that case and punctuation alone may cause without a warning
-# signs without a spoken word: <unk>, [noise], (uh), {COUGH}, %hesitation
+WORTH_A_WARNING = 0.1  # share of the errors from case and punctuation alone at which a warning is given
+# marks that are not ordinary words: <unk>, [noise], (uh), {COUGH}, %hesitation
 MARK = re.compile(r"(?<!\S)(?:<[^<>\s]+>|\[[^][\s]+\]|\([^()\s]+\)|\{[^{}\s]+\}|%[^\W\d]\w*)(?!\S)")
 MARKS_WORTH_A_WARNING = 0.01
-COMPATIBILITY = "compatibility forms of Unicode (ﬁ, full-width letters)"
-SPACE = "<space>"  # ESPnet's word for a space between characters
-MOST_READINGS = 256  # most readings of a reference with alternatives; sclite's own examples have about ten
+COMPATIBILITY = "Unicode compatibility characters (such as ﬁ or full-width letters)"
+SPACE = "<space>"  # ESPnet's symbol for a space between characters
+MOST_READINGS = 256  # largest number of readings of a reference with alternatives; sclite's examples have about ten
 
 
 @dataclass(frozen=True)
 class Scoring:
     """How to compare texts.
 
-    - normalise: one of text.NAMES; language: a code, such as tr; drop: words, with commas between them, that are
-      removed from both sides in any case
-    - missing: what to do if ids of a file and of the references differ
-    - speakers: by id; speaker_of: a regular expression whose first group is the speaker in an id
+    - normalise: one of text.NAMES
+    - missing: one of MISSING, for ids that differ between a file and the references
+    - speakers: speakers by id
+    - speaker_of: regular expression whose first group is the speaker in an id
+    - language: language code, such as tr
+    - drop: words, separated by commas, that are removed from both sides in upper and lower case
     """
 
     normalise: str = "none"
@@ -69,9 +70,11 @@ class Scoring:
 
 @dataclass
 class Scored:
-    """The rows of each file of a set, in the order of the files, with warnings.
+    """The scored utterances of a set.
 
-    files, spoken: the hypotheses, and the references by id, before they are normalised.
+    - rows: rows of each file, in the order of the files
+    - spoken: references by id, before they are normalised
+    - files: hypotheses of each file, before they are normalised
     """
 
     rows: list[list[UtteranceRow]] = field(default_factory=list)
@@ -81,10 +84,10 @@ class Scored:
 
 
 def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: Scoring) -> Scored:
-    """The rows of all files of a set, over the same ids. references: None if the files contain them.
+    """Score all files of a set on the same ids. references: None if the files contain them.
 
-    Raises UsageError if ids differ and scoring.missing is refuse, if files have different references, or if speakers
-    are not found.
+    Raises UsageError if ids differ and scoring.missing is refuse, if files have different references, or if the given
+    speakers do not cover all ids.
     """
     scored = Scored()
     references = references and _join_characters(references, scored.warnings)
@@ -117,7 +120,7 @@ def score(set_: str, references: Texts | None, files: Sequence[Texts], scoring: 
 
 
 def _join_characters(file: Texts, warnings: list[str]) -> Texts:
-    """Join the single characters and <space> of ESPnet's score_cer/*.trn to words."""
+    """Join the single characters and <space> of ESPnet's score_cer/*.trn into words."""
     words = {word for entry in file.entries.values() for word in entry.text.split()}
     if SPACE not in words or any(len(word) > 1 and not MARK.fullmatch(word) for word in words):
         return file
@@ -127,7 +130,7 @@ def _join_characters(file: Texts, warnings: list[str]) -> Texts:
 
 
 def _copy_warnings(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[UtteranceRow]]) -> list[str]:
-    """A warning for files with the same hypotheses: copies are not seeds, and not two systems."""
+    """Return a warning about files with the same hypotheses, because copies are not independent seeds or systems."""
     by_content: dict[tuple[str, ...], list[str]] = {}
     for file, of_file in zip(files, rows, strict=True):
         by_content.setdefault(tuple(row["hypothesis"] for row in of_file), []).append(file.source)
@@ -136,7 +139,7 @@ def _copy_warnings(set_: str, files: Sequence[Texts], rows: Sequence[Sequence[Ut
 
 
 def _place_of_audio(*entries: Entry | None) -> dict[str, object]:
-    """The place of the audio, from the first entry that has one."""
+    """Return the columns with the place of the audio, from the first entry that has one."""
     for entry in entries:
         if entry is not None and entry.audio:
             return {"audio": entry.audio, "offset": entry.offset, "duration": entry.duration}
@@ -144,7 +147,7 @@ def _place_of_audio(*entries: Entry | None) -> dict[str, object]:
 
 
 def _collect_references(references: Texts | None, files: Sequence[Texts], warnings: list[str]) -> dict[str, Entry]:
-    """The spoken utterances by id: from the file of references, else from the files of hypotheses."""
+    """Return the references by id, from the file of references or else from the files of hypotheses."""
     if references is not None:
         for file in files:
             inline = {id_: entry.reference for id_, entry in file.entries.items() if entry.reference is not None}
@@ -173,7 +176,7 @@ def _collect_references(references: Texts | None, files: Sequence[Texts], warnin
 
 
 def _match_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -> Texts:
-    """Replace ids that differ from the references' ids in case alone, which sclite treats as equal."""
+    """Replace ids that differ only in case from ids of the references. sclite treats such ids as equal."""
     by_lower = {id_.lower(): id_ for id_ in spoken}
     if all(id_ in spoken for id_ in file.entries) or len(by_lower) < len(spoken):
         return file
@@ -199,7 +202,7 @@ def _cut(text: str | None) -> str:
 def _choose_ids(
     set_: str, spoken: Mapping[str, Entry], files: Sequence[Texts], scoring: Scoring, warnings: list[str]
 ) -> list[str]:
-    """The ids that are scored, in the order of the references."""
+    """Return the ids to score, in the order of the references."""
     common = set(spoken)
     for file in files:
         missing = [id_ for id_ in spoken if id_ not in file.entries]
@@ -241,7 +244,8 @@ def _choose_readings(
 ) -> dict[str, str]:
     """Choose one reading of each reference with NIST's alternatives { a / b / @ }.
 
-    It is the reading nearest to all files together, so that the systems are compared on the same words.
+    The reading with the fewest errors over all files together is chosen, so that systems are compared on the same
+    words.
     """
     chosen, several = dict(spoken), []
     for id_, reference in spoken.items():
@@ -263,7 +267,7 @@ def _count_errors(reference: str, hypotheses: Iterable[str]) -> tuple[int, int]:
 
 
 def _list_readings(id_: str, text: str) -> list[str]:
-    """The readings of a reference. Braces and slashes count if they are separate words, from the first { on."""
+    """Return all readings of a reference. Braces and slashes mark alternatives if they are separate words."""
     if (opening := re.search(r"(?<!\S)\{\s.*\s/\s", text)) is None:
         return [text]
     _, *parts = re.split(r"(?<!\S)([{}])(?!\S)", text[opening.start() :])
@@ -283,9 +287,10 @@ def _list_readings(id_: str, text: str) -> list[str]:
 
 
 def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, str], scoring: Scoring) -> list[str]:
-    """Warnings if marks, case and punctuation, or forms of Unicode alone cause many errors of a file.
+    """Return warnings if marks, case and punctuation, or Unicode forms alone cause many errors of a file.
 
-    rows: of one set; spoken: its references, as in Scored.
+    - rows: rows of one set
+    - spoken: references of this set, as in Scored
     """
     normalise, marks, on_marks = scoring.build_normalisation(), Counter[str](), 0
     wrong = [row for row in rows if recorded_errors(row).count]

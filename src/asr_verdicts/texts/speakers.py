@@ -1,23 +1,22 @@
-"""The speakers of utterances: from the files, a table or a pattern of ids, or unknown."""
+"""The speakers of utterances, which come from the files, a table or a pattern of ids, or are unknown."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 from asr_verdicts.errors import UsageError
 from asr_verdicts.text import clean
-from asr_verdicts.texts.entries import Entry, Texts, lines_of
-from asr_verdicts.texts.ids import some_of, speakers_of
+from asr_verdicts.texts.entries import Entry, Texts, lines_of, some_of
 
-UNKNOWN = "utterance"  # the kind of unit of an utterance with an unknown speaker
-# forms of ids, each with the pattern that finds the speaker, and a name
+UNKNOWN = "utterance"  # kind of unit if speakers are unknown
+# common forms of ids, each with the pattern that finds the speaker and with a name
 HABITS = (
     (r"\d+-\d+-\d+", r"^(\d+)-", "LibriSpeech's speaker-chapter-number"),
     (r"[^-]+-.+", r"^([^-]+)-", "sclite's speaker-utterance"),
     (r"[^_]+_.+", r"^([^_]+)_", "speaker_utterance"),
 )
-LOOKED_AT = 100  # utterances that show whether a file names speakers
+LOOKED_AT = 100  # number of utterances that show whether a file names speakers
 
 
 def speakers_in(path: Path) -> dict[str, str]:
@@ -32,6 +31,23 @@ def speakers_in(path: Path) -> dict[str, str]:
     return speakers
 
 
+def speakers_of(ids: Iterable[str], pattern: str, name: str) -> dict[str, str]:
+    """Return the speaker in each id, which is the first group of a regular expression.
+
+    Raises UsageError if the pattern is invalid, has no group, or finds no speaker in an id.
+    """
+    try:
+        compiled = re.compile(str(pattern))
+    except re.error as error:
+        raise UsageError(f"{name}={pattern}: not a regular expression: {error}") from error
+    if compiled.groups < 1:
+        raise UsageError(f"{name}={pattern}: expected a group for the speaker, as in ^([^-]+)-")
+    speakers = {id_: match[1] if (match := compiled.search(id_)) else None for id_ in ids}
+    if lacking := [id_ for id_, speaker in speakers.items() if not speaker]:
+        raise UsageError(f"{name}={pattern}: finds no speaker in {some_of(lacking)}")
+    return {id_: speaker for id_, speaker in speakers.items() if speaker}
+
+
 def speakers_and_units(
     set_: str,
     ids: Sequence[str],
@@ -41,12 +57,22 @@ def speakers_and_units(
     pattern: str | None,
     warnings: list[str],
 ) -> dict[str, dict[str, str]]:
-    """The columns speaker and unit by id. If a speaker is unknown, each utterance is a unit.
+    """Return the columns speaker and unit by id. If a speaker is unknown, each utterance is a unit.
 
-    table: speakers by id; pattern: its group is the speaker in an id; both None to read the files. Raises UsageError
-    for ids without a speaker in the table, or by the pattern.
+    - table: speakers by id
+    - pattern: regular expression whose first group is the speaker in an id
+
+    If both are None, the speakers come from the files. Raises UsageError if the table or the pattern gives no speaker
+    for an id.
     """
-    speakers = _find_speakers(ids, spoken, files, table, pattern)
+    if table is not None:
+        if lacking := [id_ for id_ in ids if id_ not in table]:
+            raise UsageError(f"--utt2spk: no speaker for {some_of(lacking)}")
+        speakers: Mapping[str, str] = table
+    elif pattern is not None:
+        speakers = speakers_of(ids, pattern, "--speaker-of")
+    else:
+        speakers = _read_recorded("speaker", ids, spoken, files)
     units = _read_recorded("unit", ids, spoken, files)
     if table is None and pattern is None and all(units.values()):
         return {id_: {"speaker": speakers[id_], "unit": units[id_]} for id_ in ids}
@@ -62,26 +88,10 @@ def speakers_and_units(
     return {id_: {"speaker": "", "unit": f"{UNKNOWN} {id_}"} for id_ in ids}
 
 
-def _find_speakers(
-    ids: Sequence[str],
-    spoken: Mapping[str, Entry],
-    files: Sequence[Texts],
-    table: Mapping[str, str] | None,
-    pattern: str | None,
-) -> dict[str, str]:
-    if table is not None:
-        if lacking := [id_ for id_ in ids if id_ not in table]:
-            raise UsageError(f"--utt2spk: no speaker for {some_of(lacking)}")
-        return {id_: table[id_] for id_ in ids}
-    if pattern is not None:
-        return speakers_of(ids, pattern, "--speaker-of")
-    return _read_recorded("speaker", ids, spoken, files)
-
-
 def _read_recorded(
     name: str, ids: Sequence[str], spoken: Mapping[str, Entry], files: Sequence[Texts]
 ) -> dict[str, str]:
-    """The speaker or unit of each utterance, from the references, or from the first files that name it."""
+    """Return the speaker or unit of each utterance, from the references or the first files that give it."""
     recorded: dict[str, str] = dict.fromkeys(ids, "")
     for entries in (spoken, *(file.entries for file in files)):
         if any(getattr(entry, name) for entry in islice(entries.values(), LOOKED_AT)):
@@ -93,7 +103,7 @@ def _read_recorded(
 
 
 def _propose_pattern(ids: Sequence[str]) -> str:
-    """Propose the pattern by which ids seem to name speakers. It is not applied, because it may be wrong."""
+    """Propose a pattern by which the ids seem to contain speakers. It is not applied, because it may be wrong."""
     for form, pattern, name in HABITS:
         if all(re.fullmatch(form, id_) for id_ in ids):
             speakers = {match[1] for id_ in ids if (match := re.search(pattern, id_))}

@@ -1,4 +1,4 @@
-"""Systems given by files of hypotheses, as the records from which comparisons are made."""
+"""Read systems from files of hypotheses, and convert them to the records that comparisons use."""
 
 import glob
 import os
@@ -17,7 +17,7 @@ from asr_verdicts.texts.scoring import Scoring, about_signs, score
 from asr_verdicts.texts.tables import NAMES as COLUMNS
 from asr_verdicts.texts.tables import recording_id
 
-DEFAULT_SET = "test"  # the name of a set without a name
+DEFAULT_SET = "test"  # name of the set if the user gives none
 NAME = re.compile(r"[^\s=:/][^=:/]*")
 
 Systems = Mapping[str, Mapping[str, Sequence[Texts]]]  # the files of each system by set, one file per seed
@@ -25,14 +25,20 @@ Systems = Mapping[str, Mapping[str, Sequence[Texts]]]  # the files of each syste
 
 @dataclass
 class Given:
-    """The files as they were typed: of each system and of the references, by set; "" is the default set."""
+    """The files that the user named.
+
+    - systems: files of each system, by set
+    - references: files of the references, by set
+
+    The name of the default set is "".
+    """
 
     systems: dict[str, dict[str, list[Path]]] = field(default_factory=dict)
     references: dict[str, list[Path]] = field(default_factory=dict)
 
 
 def is_system(word: str) -> bool:
-    """Return whether a word has the form name=file of a system."""
+    """Return whether a command-line argument names a system, as in name=file."""
     name, equals, _ = word.partition("=")
     return bool(equals) and NAME.fullmatch(name) is not None and name not in ("wandb", "run")
 
@@ -40,7 +46,7 @@ def is_system(word: str) -> bool:
 def parse(words: Sequence[str], references: Sequence[str]) -> Given:
     """Read the systems from `name=[set:]pattern`, and the references from `[set:]pattern`.
 
-    Raises UsageError for a pattern without a file, and for a set or file that is given twice.
+    Raises UsageError if no file matches a pattern, or a set or file is given twice.
     """
     given = Given()
     for word in words:
@@ -67,7 +73,7 @@ def _split_set(text: str) -> tuple[str, str]:
 
 
 def files_of(word: str, pattern: str) -> list[Path]:
-    """The files of a pattern in the order of their numbers. word: as typed, for the error if none fits."""
+    """Return the files that match a pattern, in the order of their numbers. word: argument to name in an error."""
     if Path(pattern).exists() or not glob.has_magic(pattern):
         return [Path(pattern)]
     files = [Path(path) for path in glob.glob(pattern, recursive=True)]
@@ -77,26 +83,25 @@ def files_of(word: str, pattern: str) -> list[Path]:
 
 
 def _number_key(path: Path) -> list[tuple[int, str]]:
-    """A key that sorts seed2 before seed10."""
+    """Return a key that sorts seed2 before seed10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
 def columns(text: str | None) -> dict[str, str]:
-    """Read the names of columns by content from id=utt,hypothesis=pred. Raises UsageError for anything else."""
+    """Read column names by content, such as id=utt,hypothesis=pred. Raises UsageError for another form."""
     named: dict[str, str] = {}
-    for part in (text or "").split(","):
+    for part in filter(None, (text or "").split(",")):
         what, _, name = part.partition("=")
-        if part and (what not in COLUMNS or not name):
+        if what not in COLUMNS or not name:
             raise choices("--columns", text, f"WHAT=NAME, with {', '.join(COLUMNS)}")
-        if part:
-            named[what] = name
+        named[what] = name
     return named
 
 
 def read_given(
     given: Given, format_: str | None, columns: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, list[Texts]]], dict[str, Texts]]:
-    """The content of all files. Every set of the systems has its own references, or each of its files does."""
+    """Read all files. The references of a set come from its own file, or from its files of hypotheses."""
     sets = list(dict.fromkeys(set_ for by_set in given.systems.values() for set_ in by_set))
     if unused := [set_ for set_ in given.references if set_ not in sets]:
         named = " and ".join(set_ or DEFAULT_SET for set_ in unused)
@@ -130,7 +135,7 @@ def read_given(
 
 
 def _reference_format(path: Path, format_: str | None) -> str | None:
-    """The format of a file of references; --format decides only if the file's own format is not clear."""
+    """Return the format of a file of references. --format only decides if the file is not clearly in another format."""
     if format_ not in ("kaldi", "lines"):
         return None
     return format_ if recognise(path, lines_of(path), or_else=format_) == "kaldi" else None
@@ -143,10 +148,10 @@ def read_systems(
     set_: str = "",
     columns: Mapping[str, str] | None = None,
 ) -> list[Texts]:
-    """The hypotheses of each seed, from a file each or, with a file per recording, from a folder each.
+    """Read the hypotheses of each seed, from one file per seed or from one folder per seed.
 
-    A folder's files must all be the JSON of one recording. references: of the same set; if they are an STM, a CTM's
-    words go into its segments.
+    A folder must contain one JSON file per recording. references: references of the same set. If they are an STM, the
+    words of a CTM are put into its segments.
     """
     segments = references.entries if references is not None and references.format == "stm" else None
     reading = Reading(False, set_ or None, columns or {})
@@ -170,10 +175,11 @@ def join_texts(files: Sequence[Texts]) -> Texts:
 
 
 def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scoring, declared: Json) -> Records:
-    """The systems as records, a run per seed, over sets that every system has.
+    """Convert systems to records, one for each seed. Every system must have every set.
 
-    declared: `ablation` of a config, except its factor. Raises UsageError for a system that lacks a set, or seeds of
-    one.
+    declared: section `ablation` of the config, without its factor
+
+    Raises UsageError if a system lacks a set, or has another number of seeds on it.
     """
     names = list(systems)
     sets = list(dict.fromkeys(set_ for by_set in systems.values() for set_ in by_set))
@@ -213,7 +219,7 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
 
 
 def _find_copies(seeds: Sequence[list[UtteranceRow]]) -> list[int]:
-    """Places of the seeds with the hypotheses of an earlier one. Seeds without errors may be equal by chance."""
+    """Return the indices of seeds that repeat the hypotheses of an earlier seed. Seeds without errors do not count."""
     texts = [[row["hypothesis"] for row in rows] for rows in seeds]
     wrong = [any(row["hypothesis"] != row["reference"] for row in rows) for rows in seeds]
     return [place for place, text in enumerate(texts) if wrong[place] and text in texts[:place]]
@@ -225,7 +231,7 @@ def _build_records(
     tested: list[str],
     declared: Json,
 ) -> list[Record]:
-    """A record for each file of each system, with its rows of all sets."""
+    """Return a record for each seed of each system, with its rows of all sets."""
     alone = all(len(seeds) == 1 for seeds in rows.values())
     return [
         Record(
@@ -247,13 +253,13 @@ def _build_records(
 
 
 def _find_audio_folder(rows: Sequence[UtteranceRow]) -> str | None:
-    """The folder of the recordings that a page plays; None if no file names any."""
+    """Return the folder of the recordings, which a web page can play; None if no file names a recording."""
     folders = {os.path.dirname(os.path.abspath(row["audio"])) for row in rows if row.get("audio")}
     return os.path.commonpath(folders) if folders else None
 
 
 def _read_seeds(paths: Sequence[str]) -> list[int]:
-    """The seeds in the names of the files, if these differ in one number, else 0, 1, 2, …"""
+    """Return the seeds in the file names if these differ in exactly one number, else 0, 1, 2, …"""
     numbers = [re.findall(r"\d+", path) for path in paths]
     if len({len(of) for of in numbers}) == 1:
         differ = [place for place in range(len(numbers[0])) if len({of[place] for of in numbers}) > 1]

@@ -23,7 +23,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     UNIT: ("unit",),
 }  # usual names of columns, by content, in upper or lower case
 TEXTS = (TEXT, REFERENCE, SPEAKER, UNIT)
-# columns with the reference if there is also a hypothesis, and in a table of references
+# columns with the reference if the table also has a hypothesis or is a table of references, else with the hypothesis
 EITHER = ("text", "transcript", "transcription", "sentence", "segments")
 WHOLLY_QUOTED = re.compile(r'"([^"]|"")*"')
 AUDIO_ENDING = re.compile(r"\.(wav|flac|mp3|ogg|opus|m4a)$")
@@ -48,7 +48,7 @@ def read_json(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def recording_id(path: Path) -> str:
-    """The id of a recording with its own file: a for a.json, and for whisper.cpp's a.wav.json."""
+    """Return the id of a recording by the name of its file: `a` for a.json and for whisper.cpp's a.wav.json."""
     return clean(AUDIO_ENDING.sub("", path.stem))
 
 
@@ -60,7 +60,7 @@ def _parse_json(path: Path, number: int, text: str) -> object:
 
 
 def read_csv(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read CSV, or TSV if the head has tabs, with named columns, such as a run's utterances.csv."""
+    """Read CSV, or TSV if the head has tabs, with named columns, such as utterances.csv of a run."""
     delimiter = "\t" if "\t" in lines[0][1] else ";" if lines[0][1].count(";") > lines[0][1].count(",") else ","
     fields = _split_tabs(lines) if delimiter == "\t" else _split_quoted(path, lines, delimiter)
     (_, head), *rows = zip((number for number, _ in lines), fields, strict=True)
@@ -73,7 +73,7 @@ def read_csv(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def _split_tabs(lines: Lines) -> list[list[str]]:
-    """The fields between tabs. Quotes are kept, unless every field with quotes is quoted as a whole."""
+    """Split lines at tabs. Quotes are kept, unless every field that contains quotes is quoted as a whole."""
     rows = [line.split("\t") for _, line in lines]
     if all(WHOLLY_QUOTED.fullmatch(field) for row in rows for field in row if '"' in field):
         rows = [[field[1:-1].replace('""', '"') if '"' in field else field for field in row] for row in rows]
@@ -81,7 +81,7 @@ def _split_tabs(lines: Lines) -> list[list[str]]:
 
 
 def _split_quoted(path: Path, lines: Lines, delimiter: str) -> list[list[str]]:
-    """The fields of CSV. Raises UsageError for a quote that is not closed in its line, because it would join rows."""
+    """Split lines of CSV. Raises UsageError for a quote that is not closed in its line, because it would join rows."""
     csv.field_size_limit(LONGEST_LINE)
     rows = []
     for number, line in lines:
@@ -129,7 +129,7 @@ def _read_table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str,
 def _select_set(
     path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], column: str | None, wanted: str | None
 ) -> Sequence[tuple[int, Mapping[str, object]]]:
-    """The rows of one set, if the table has a column of sets."""
+    """Return the rows of one set if the table has a column with sets, else all rows."""
     if column is None:
         return rows
     sets = list(dict.fromkeys(str(row.get(column)) for _, row in rows))
@@ -141,9 +141,9 @@ def _select_set(
 
 
 def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> dict[str, str]:
-    """The names of the columns by content: from --columns if the table has them, else the usual names.
+    """Return the names of the columns by content: those in --columns if the table has them, else the usual names.
 
-    Raises UsageError if no text is found.
+    Raises UsageError if no column with texts is found.
     """
     columns: dict[str, str] = {}
     spelled = {str(name).lower(): str(name) for name in reversed([*row])}
@@ -161,13 +161,16 @@ def _find_columns(path: Path, row: Mapping[str, object], reading: Reading) -> di
         present = ", ".join(map(str, row)) or "none"
         expected = ", ".join([*NAMES[needed], *EITHER])
         raise UsageError(
-            f"{path}: no column with the {needed} among {present}; expected {expected}, or --columns {needed}=NAME"
+            f"{path}: no {needed} column (columns: {present}); expected one of {expected}, or --columns {needed}=NAME"
         )
     return columns
 
 
 def _find_ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], columns: Mapping[str, str]) -> list[str]:
-    """The ids: from their column, else names of audio files, with the start in ms for segments, else numbers."""
+    """Return the ids from their column, else from the names of audio files, else the numbers of rows.
+
+    The id of a segment of an audio file includes its start in milliseconds.
+    """
     if ID in columns:
         ids = [str(value).strip() if (value := row.get(columns[ID])) is not None else "" for _, row in rows]
         if "" in ids:

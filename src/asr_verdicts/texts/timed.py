@@ -1,4 +1,4 @@
-"""Words and segments with times: NIST's CTM and STM."""
+"""Readers of NIST's CTM and STM, which have words and segments with times."""
 
 import math
 import re
@@ -17,12 +17,12 @@ STM = re.compile(r"^\S+\s+\S+\s+\S+\s+[\d.]+\s+[\d.]+(\s|$)")
 LABEL = re.compile(r"^<[^>]*>$")
 UNSCORED = "IGNORE_TIME_SEGMENT_IN_SCORING"
 COMMENT = ";;"
-# names in place of a speaker for pauses, in TED-LIUM's files and others
+# names that mark pauses in place of a speaker, as in TED-LIUM
 PAUSES = ("inter_segment_gap", "excluded_region")
 
 
 def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read segments, `recording channel speaker start end [<label>] words`, with times in seconds.
+    """Read an STM: lines `recording channel speaker start end [<label>] words`, with times in seconds.
 
     The id of a segment is recording-channel-start.
     """
@@ -52,10 +52,10 @@ def read_stm(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_ctm(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read words, `recording channel start duration word [confidence …]`, with times in seconds.
+    """Read a CTM: lines `recording channel start duration word [confidence …]`, with times in seconds.
 
-    Returns an entry per recording and channel, or per recording if all have one channel; `in_segments` puts the words
-    into segments.
+    Returns an entry per recording and channel, or per recording if all have one channel. `in_segments` puts the words
+    into segments instead.
     """
     words: dict[tuple[str, str], list[str]] = {}
     last: dict[tuple[str, str], float] = {}
@@ -87,7 +87,7 @@ def in_segments(path: Path, lines: Lines, segments: Mapping[str, Entry]) -> Text
     A word belongs to the segment of its recording and channel that contains its middle. Segments without words are
     empty.
     """
-    read_ctm(path, lines, Reading())  # its checks
+    read_ctm(path, lines, Reading())  # only for its checks of the lines
     by_recording: dict[str, list[Entry]] = {}
     for entry in segments.values():
         by_recording.setdefault(entry.id.rpartition("-")[0], []).append(entry)

@@ -1,4 +1,4 @@
-"""Hypotheses, references and speakers as Python values: texts, or files."""
+"""Hypotheses, references and speakers given as Python values, which are texts or files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +12,13 @@ from asr_verdicts.texts.speakers import speakers_in
 from asr_verdicts.texts.systems import files_of, join_texts, read_systems
 
 Path_ = str | Path
-# a file or a pattern of files, one per seed; the texts of one system, by place or by id; or a list of these, one per
-# seed
+# a file, or a pattern of files with one per seed; the texts of a system in order or by id; or a list of these with one
+# per seed
 Hypotheses = Path_ | Sequence[Any] | Mapping[str, str]
 
 
 def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | None) -> list[Texts]:
-    """The texts of a system, one value for each seed."""
+    """Return the texts of a system, one for each seed."""
     if isinstance(value, (str, Path)):
         return read_systems(files_of(name, str(value)), format_, spoken)
     if isinstance(value, Mapping):
@@ -40,7 +40,7 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
 
 
 def texts_of(value: Any, name: str, format_: str | None, references: bool = False) -> Texts:
-    """Texts from a file, by id, or in an order with the ids 1, 2, …"""
+    """Return texts from a file, a dict by id, or a list, whose ids are 1, 2, …"""
     if isinstance(value, (str, Path)):
         return join_texts([read_texts(path, format_, Reading(references)) for path in files_of(name, str(value))])
     by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
@@ -59,7 +59,7 @@ def speakers_of_texts(
     systems: Mapping[str, Mapping[str, Sequence[Texts]]],
     set_: str,
 ) -> Mapping[str, str] | None:
-    """The speakers by id, as given, from a file utt2spk, or in the order of the references."""
+    """Return the speakers by id, from a dict, an utt2spk file, or a list in the order of the references."""
     if value is None:
         return None
     if isinstance(value, Mapping):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from asr_ablations.comparison.seeds_needed import planned_looks, seeds_to_equal, seeds_to_find
+from asr_ablations.comparison.seed_noise import planned_looks, seeds_to_equal, seeds_to_find
 from asr_verdicts.statistics.alpha_spending import GroupSequential, levels, spent
 from asr_verdicts.statistics.estimate import Estimate, contrast_estimate
 from asr_verdicts.statistics.multiple_testing import holm_decisions

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asr_ablations.comparison.seeds_needed import planned_looks
+from asr_ablations.comparison.seed_noise import planned_looks
 from asr_ablations.runs.records import load
 from asr_verdicts.design import Options, assign
 from asr_verdicts.errors import UsageError

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from asr_ablations.components.alphabet.spelled import spelled as spelled_out
+from asr_ablations.components.alphabet.spelled import Spelled
+from asr_ablations.config.compose import alphabets
 from asr_ablations.config.plain_keys import check
-from asr_ablations.config.resolvers import alphabets
-from asr_ablations.data.alphabet import Alphabet, shortest_path
+from asr_ablations.data.alphabet import Alphabet, Letters, shortest_path
 from asr_ablations.data.utterances import Utterance, Utterances
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
@@ -21,6 +21,9 @@ WORDS = ["cool bees see", "aa a aaa", "llama", "no"]
 PARTED = ["co_ol be_es se_e", "a_a a a_a_a", "l_lama", "no"]
 """The same with a separation character."""
 every_alphabet = pytest.mark.parametrize("name", group_options("alphabet"))
+every_spelling = pytest.mark.parametrize(
+    "name", [name for name in group_options("alphabet") if "separation" in compose(f"alphabet={name}").alphabet]
+)
 
 
 def corpus(*texts: str) -> Any:
@@ -35,7 +38,8 @@ def corpus(*texts: str) -> Any:
 
 def alphabet(name: str, separation: str | None = None, texts: list[str] = WORDS) -> Alphabet:
     """As conf/ composes it: `language` is an interpolation."""
-    result: Alphabet = component("alphabet", name, separation=separation)(corpus(*texts))
+    options = {"separation": separation} if "separation" in compose(f"alphabet={name}").alphabet else {"size": 12}
+    result: Alphabet = component("alphabet", name, **options)(corpus(*(texts * 20)))
     return result
 
 
@@ -51,10 +55,45 @@ def test_texts_come_back(name: str, separation: str | None) -> None:
     result = alphabet(name, separation)
     texts = [*(spelled(result, text) for text in WORDS), ""]
     assert [result.decode(result.encode(text)) for text in texts] == texts
-    assert result.outputs == 1 + len(result.letters) + (separation is not None)
+    labels, counts = result.encode_all(texts)
+    assert labels.tolist() == [label for text in texts for label in result.encode(text)]
+    assert counts.tolist() == [len(result.encode(text)) for text in texts]
+    assert result.outputs == 1 + len(result.symbols) == 1 + len({*result.symbols})
+    assert 0 < labels.min() <= labels.max() < result.outputs
 
 
 @every_alphabet
+@pytest.mark.parametrize("separation", [None, "_"])
+def test_words_are_found_again_by_their_labels(name: str, separation: str | None) -> None:
+    result = alphabet(name, separation)
+    for text in (spelled(result, text) for text in WORDS):
+        labels, words = result.encode(text), result.words(text)
+        assert [word for word, _ in words] == text.split()
+        assert [result.decode(labels[place] for place in places).strip() for _, places in words] == text.split()
+
+
+@every_alphabet
+def test_a_character_outside_the_alphabet_has_no_label(name: str) -> None:
+    result = alphabet(name)
+    inside = spelled(result, "no")
+    assert result.foreign(f"{inside}ß") == ["ß"]
+    assert -1 in result.encode_all([inside, f"{inside}ß"])[0]
+    with pytest.raises(KeyError, match="ß"):
+        result.encode(f"{inside}ß")
+
+
+@every_alphabet
+def test_a_checkpoint_restores_the_alphabet(name: str) -> None:
+    first, other = alphabet(name), alphabet(name, texts=["lo be", "see cool man"])
+    restored = component("alphabet", name).restore(first.state())
+    restored.check_state(first.state())
+    assert (restored.symbols, restored.key) == (first.symbols, first.key)
+    if other.symbols != first.symbols:
+        with pytest.raises(ValueError, match="trained with the alphabet"):
+            restored.check_state(other.state())
+
+
+@every_spelling
 def test_the_separation_stands_between_double_letters_alone(name: str) -> None:
     """Baunsgaard2020 §4.4.3: "cool" is "co_ol"."""
     result = alphabet(name, "_")
@@ -63,7 +102,7 @@ def test_the_separation_stands_between_double_letters_alone(name: str) -> None:
     assert result.foreign(written[0]) == ["_"], "a text may not hold it"
 
 
-@every_alphabet
+@every_spelling
 @pytest.mark.parametrize("text", WORDS)
 def test_the_separation_takes_the_frames_that_blanks_took(name: str, text: str) -> None:
     """CTC wants a blank between equal neighbours, and there are none left."""
@@ -72,7 +111,7 @@ def test_the_separation_takes_the_frames_that_blanks_took(name: str, text: str) 
     assert shortest_path(with_separation.encode(text)) == shortest_path(plain.encode(text))
 
 
-@every_alphabet
+@every_spelling
 @pytest.mark.parametrize("separation", ["a", "", "__", 3])
 def test_a_separation_that_is_no_new_character_is_refused(name: str, separation: Any) -> None:
     separation = spelled(alphabet(name), separation) if isinstance(separation, str) else separation
@@ -87,7 +126,7 @@ def test_the_derived_alphabet_is_that_of_the_training_text() -> None:
 
 def test_a_spelled_alphabet_has_composed_letters_as_texts_have() -> None:
     characters = unicodedata.normalize("NFD", " ’aąćz")
-    assert spelled_out(corpus(), characters=characters, separation=None).characters == " 'aąćz"
+    assert Spelled(characters=characters, separation=None)(corpus()).characters == " 'aąćz"
 
 
 def test_written_alphabets_do_not_ask_the_corpus() -> None:
@@ -102,10 +141,14 @@ def test_the_language_chooses_its_alphabet(language: str) -> None:
 
 
 def test_alphabets_are_those_that_are_spelled_out() -> None:
-    assert {"en", "pl"} <= alphabets(CONF).keys() == {*group_options("alphabet")} - {"language", "derived"}
+    assert (
+        {"en", "pl"}
+        <= alphabets(CONF).keys()
+        == {*group_options("alphabet")} - {"language", "derived", "bpe", "unigram"}
+    )
 
 
-@pytest.mark.parametrize("language", ["xx", "language", "derived", "../alphabet/en", None, 3])
+@pytest.mark.parametrize("language", ["xx", "language", "derived", "bpe", "../alphabet/en", None, 3])
 def test_an_unknown_language_is_named_with_the_choices(language: Any) -> None:
     cfg = compose()
     cfg.data.language = language
@@ -126,7 +169,7 @@ def test_the_model_has_an_output_for_each_character_and_the_checkpoint_knows_the
     assert task.model(features, lengths)[0].shape[-1] == outputs
     checkpoint: dict[str, Any] = {}
     task.on_save_checkpoint(checkpoint)
-    assert Alphabet(checkpoint["alphabet"], checkpoint["separation"]) == task.alphabet
+    assert Letters(**checkpoint["alphabet"]) == task.alphabet
     task.on_load_checkpoint(checkpoint)
     with pytest.raises(ValueError, match="checkpoint was trained with the alphabet"):
-        task.on_load_checkpoint({**checkpoint, "separation": ""})
+        task.on_load_checkpoint({**checkpoint, "alphabet": {**checkpoint["alphabet"], "separation": ""}})

@@ -9,9 +9,9 @@ import soundfile
 import torch
 
 from asr_ablations.components.augment.none import NoAugmentation
-from asr_ablations.data.alphabet import Alphabet
-from asr_ablations.data.batch_order import EpochBatch
-from asr_ablations.data.dataset import Perturbation, Speech
+from asr_ablations.data.alphabet import Letters
+from asr_ablations.data.batch import EpochBatch
+from asr_ablations.data.datamodule import Perturbation, Speech
 from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import file_keys
@@ -278,7 +278,7 @@ def test_what_would_become_too_short_for_ctc_keeps_its_speed_and_evaluation_alwa
     perturbation = Perturbation(fast.waveform, lambda samples: samples * 20 // 16000, seed=0)
     texts = ["abcdefghij", "abcdefghi", "aabbccd", "aabbc"]
     utterances = [Utterance(text, "s", Path(text), 0.0, 0.5, text) for text in texts]
-    speech = Speech(utterances, Alphabet("abcdefghij"), Ones(), perturbation)
+    speech = Speech(utterances, Letters("abcdefghij"), Ones(), perturbation)
     drawn = EpochBatch(range(4))
     drawn.epoch = 0
     assert [item.samples for item in speech.__getitems__(drawn)] == [8000, 7273, 8000, 7273]  # type: ignore[union-attr]

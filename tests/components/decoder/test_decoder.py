@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Alphabet, Letters
 from asr_verdicts.errors import UsageError
 from tests.helpers.ctc_reference import exhaustive
 from tests.helpers.small_models import LETTERS, bigrams, decoder, folder, models, spelled
@@ -73,7 +73,7 @@ def test_no_frames_at_all(name: str) -> None:
 def test_greedy_reads_a_real_models_outputs() -> None:
     """Mozilla DeepSpeech's 371 × 29 outputs: space, a…z, apostrophe, and the blank last."""
     outputs = torch.tensor(json.loads(shared_data("golden/decoder/libri_logits.json").read_text()))
-    alphabet = Alphabet(" abcdefghijklmnopqrstuvwxyz'")
+    alphabet = Letters(" abcdefghijklmnopqrstuvwxyz'")
     log_probs = outputs.float().roll(1, dims=1).log_softmax(dim=-1)[None]
     assert decoder("greedy", alphabet)(log_probs, torch.tensor([371])) == [
         "i have a good deal of will you remember and what i have set my mind upon no doubt i shall some day achieve"
@@ -110,7 +110,7 @@ def refused(name: str, alphabet: Alphabet, **changes: Any) -> str:
     return str(message.value)
 
 
-ENGLISH = Alphabet("abcdefghijklmnopqrstuvwxyz '")
+ENGLISH = Letters("abcdefghijklmnopqrstuvwxyz '")
 
 
 @pytest.mark.parametrize("name", ["beam_lm", "beam_charlm"])
@@ -173,7 +173,7 @@ def test_a_list_of_words(tmp_path: Path) -> None:
 
 
 def test_a_separation_spells_nothing(tmp_path: Path) -> None:
-    signed = Alphabet("ab _", "_")
+    signed = Letters("ab _", "_")
     file = tmp_path / "words.txt"
     file.write_text("a_a", encoding="utf-8")
     assert "cannot be spelled with the alphabet 'ab ', for example 'a_a'" in refused("lexicon", signed, words=str(file))
@@ -189,7 +189,7 @@ def test_a_search_refuses_a_model_with_other_outputs(name: str, outputs: int) ->
 
 
 def test_a_lexicon_needs_a_space() -> None:
-    assert "lacks the space" in refused("lexicon", Alphabet("ab"))
+    assert "lacks the space" in refused("lexicon", Letters("ab"))
 
 
 def test_a_compressed_model_is_read(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_parlances_matrices(number: int) -> None:
     """
     golden = json.loads(shared_data("golden/decoder/parlance-ctcdecode.json").read_text())
     log_probs = blank_first(torch.tensor(golden["probs"][number]).double().log())
-    alphabet = Alphabet("".join(golden["labels"][: golden["blank"]]))
+    alphabet = Letters("".join(golden["labels"][: golden["blank"]]))
     assert golden_read(decoder("greedy", alphabet), log_probs) == golden["greedy"][number]
     assert golden_read(decoder("beam", alphabet, beam_width=5, **EXACT), log_probs) == golden["beam"][number]
     result = exhaustive(log_probs.numpy(), alphabet.characters)
@@ -247,7 +247,7 @@ def test_parlances_matrices(number: int) -> None:
 def test_a_real_models_sentence(name: str) -> None:
     """pyctcdecode, tests/sample_data/libri_logits.json; a LibriSpeech 3-gram leaves the sentence as it is."""
     outputs = torch.tensor(json.loads(shared_data("golden/decoder/libri_logits.json").read_text()))
-    alphabet = Alphabet(" abcdefghijklmnopqrstuvwxyz'")
+    alphabet = Letters(" abcdefghijklmnopqrstuvwxyz'")
     given = {"lm": str(shared_data("golden/lm/librispeech_3gram_pruned_tiny.arpa"))} if name == "beam_lm" else {}
     assert golden_read(decoder(name, alphabet, longest=1, **given), blank_first(outputs.double()).log_softmax(-1)) == (
         "i have a good deal of will you remember and what i have set my mind upon no doubt i shall some day achieve"
@@ -257,7 +257,7 @@ def test_a_real_models_sentence(name: str) -> None:
 @pytest.mark.parametrize(("alpha", "text"), [(0.0, "bunny bunny"), (1.0, "bugs bunny")])
 def test_bugs_bunny(alpha: float, text: str) -> None:
     """pyctcdecode, tests/test_decoder.py: "bugs" and "bunny" mixed 0.49 to 0.51, then "bunny"."""
-    alphabet = Alphabet(" bgnsuy")
+    alphabet = Letters(" bgnsuy")
 
     def certain(path: str) -> np.ndarray:
         return np.eye(alphabet.outputs)[[("_" + alphabet.characters).index(c) for c in path]]
@@ -273,7 +273,7 @@ IAM = "golden/decoder/word_beam_search/iam"
 
 
 def handwriting(folder_: str) -> Alphabet:
-    return Alphabet(shared_data(f"{folder_}/chars.txt").read_text(encoding="utf-8").strip("\n"))
+    return Letters(shared_data(f"{folder_}/chars.txt").read_text(encoding="utf-8").strip("\n"))
 
 
 def test_a_handwritten_line() -> None:
@@ -323,4 +323,4 @@ def test_b_or_ba() -> None:
     values = torch.tensor([[float(x) for x in line.strip(" ;").split(";")] for line in lines])
     log_probs = blank_first(values.clamp(min=1e-15).log())
     listed = words("ba.txt", ["b", "ba"])
-    assert golden_read(decoder("lexicon", Alphabet("ab "), words=listed), log_probs) == "ba"
+    assert golden_read(decoder("lexicon", Letters("ab "), words=listed), log_probs) == "ba"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Alphabet, Letters
 from asr_ablations.language_models.model import SPACE
 from tests.helpers.ctc_reference import NEVER, best, exhaustive, prefix_search
 from tests.helpers.small_models import LETTERS, bigrams, decoder, spelled
@@ -105,7 +105,7 @@ def test_an_unknown_word_costs_and_its_weight_is_alpha() -> None:
 @pytest.mark.parametrize("sharp", [1.0, 6.0])
 def test_without_weights_a_language_model_changes_nothing(sharp: float) -> None:
     """Over 28 letters and 40 frames, where no search is exhaustive; the model knows one of the words at the most."""
-    alphabet = Alphabet("abcdefghijklmnopqrstuvwxyz '")
+    alphabet = Letters("abcdefghijklmnopqrstuvwxyz '")
     plain = decoder("beam", alphabet, beam_width=30)
     weightless = decoder("beam_lm", alphabet, longest=1, alpha=0.0, beta=0.0, beam_width=30)
     weighed = decoder("beam_lm", alphabet, longest=1, alpha=0.5, beta=0.0, beam_width=30)
@@ -128,7 +128,7 @@ def test_a_lexicon_admits_its_words_only_and_finds_the_best_of_them(frames: int)
         assert read(decode, row) == best(listed), seed
 
 
-SIGNED = [Alphabet("ab _", "_"), Alphabet("_ba ", "_")]
+SIGNED = [Letters("ab _", "_"), Letters("_ba ", "_")]
 
 
 @pytest.mark.parametrize("name", ["beam", "beam_lm", "beam_charlm", "lexicon"])
@@ -166,7 +166,7 @@ def test_a_separation_is_in_no_text(name: str, alphabet: Alphabet) -> None:
 @pytest.mark.parametrize("name", ["greedy", "beam", "lexicon"])
 def test_cool_is_spelled_with_a_sign(name: str) -> None:
     """Baunsgaard2020 §4.4.3: "cool" has the output co_ol. The caller's values are not changed."""
-    alphabet = Alphabet("clo _", "_")
+    alphabet = Letters("clo _", "_")
     file = bigrams("cool.arpa", ["cool"]).with_suffix(".txt")
     file.write_text("cool\ncol", encoding="utf-8")
     decode = decoder(name, alphabet, **({"words": str(file)} if name == "lexicon" else {}))

@@ -8,7 +8,7 @@ import soundfile
 import torch
 import torchaudio
 
-from asr_ablations.components.features.framing import (
+from asr_ablations.components.features.spectrogram import (
     POVEY,
     PREEMPHASIS,
     TAPERS,

@@ -14,7 +14,7 @@ from asr_ablations.components.logger.several import several_loggers
 from asr_ablations.config.build import build, check_targets
 from asr_ablations.config.compose import compose, separate_loggers
 from asr_ablations.data.audio import AVERAGED
-from asr_ablations.experiment.summary import finish, log_result
+from asr_ablations.experiment.fit import log_result
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import short_name
 from asr_ablations.runs.layout import DATA
@@ -46,7 +46,7 @@ def test_each_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     logger.log_metrics({"train/loss": 2.0}, 3)
     log_result(logger, SUMMARY, [])
     logger.finalize("success")
-    finish(logger, 0)
+    logger.finish(0)
     wandb.teardown()  # its service writes the file to the end, and the next test begins a run of its own
     (events,) = run.folder.rglob("events*")
     assert b"train/loss" in events.read_bytes()
@@ -83,7 +83,7 @@ def test_examples_can_be_heard(choice: tuple[str, str], tmp_path: Path, monkeypa
     summary = replace(SUMMARY, sets=dict.fromkeys(("test", "other"), SUMMARY.sets["test"]), test_sets=["test", "other"])
     logger = build(run.cfg.logger)(run)
     log_result(logger, summary, rows)
-    finish(logger, 0)
+    logger.finish(0)
     wandb.teardown()
     (file,) = run.folder.rglob("*.wandb")
     (files,) = read_run(file)["files"].values()  # the table with its media is an artifact

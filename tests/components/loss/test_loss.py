@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.nn.functional import ctc_loss
 
-from asr_ablations.components.loss import device_ctc as module
+from asr_ablations.components.loss import ctc as module
 from asr_ablations.components.loss.aligned import Aligned, frame_labels
-from asr_ablations.components.loss.device_ctc import device_ctc, largest_difference
-from asr_ablations.components.loss.framewise import align_linearly, insert_blanks
+from asr_ablations.components.loss.ctc import device_ctc, largest_difference
+from asr_ablations.components.loss.framewise import Framewise, insert_blanks
 from asr_ablations.config.build import build
-from asr_ablations.data.alphabet import Alphabet
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.batch import Batch
 from asr_ablations.training.assembly import assemble
 from asr_verdicts.errors import UsageError
@@ -130,7 +130,7 @@ def test_a_wrong_reduction_is_refused_with_the_choices(name: str) -> None:
         component("loss", name, reduction="mean")
 
 
-ALPHABET = Alphabet("abc ")
+ALPHABET = Letters("abc ")
 FRAMEWISE_TEXTS = ["ab", "", "aab", "c", "abba cc", "aaaa"]
 LENGTHS = torch.tensor([7, 4, 11, 1, 20, 7])
 
@@ -154,14 +154,17 @@ def by_loop(text: str, frames: int) -> list[int]:
 
 
 def test_labels_are_those_of_a_loop() -> None:
-    result = align_linearly(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20)
+    result = Framewise(reduction="frame").labels(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20)
     assert result.shape == (6, 20)
     for row, text, length in zip(result, FRAMEWISE_TEXTS, LENGTHS.tolist(), strict=True):
         assert row[:length].tolist() == by_loop(text, length)
 
 
 def test_a_batch_without_labels_is_all_blank() -> None:
-    assert align_linearly(framewise_batch(["", ""]), torch.tensor([3, 0]), 3).tolist() == [[0] * 3] * 2
+    assert (
+        Framewise(reduction="frame").labels(framewise_batch(["", ""]), torch.tensor([3, 0]), 3).tolist()
+        == [[0] * 3] * 2
+    )
 
 
 def one_hot(labels: torch.Tensor) -> torch.Tensor:
@@ -171,7 +174,7 @@ def one_hot(labels: torch.Tensor) -> torch.Tensor:
 def test_what_is_learnt_is_read_back_by_a_decoder_for_ctc() -> None:
     """Wherever the transcript fits: the paths need 2, 1, 4, 1, 9 and 7 frames."""
     assert insert_blanks(framewise_batch(FRAMEWISE_TEXTS))[1].tolist() == [2, 1, 4, 1, 9, 7]
-    learnt = one_hot(align_linearly(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
+    learnt = one_hot(Framewise(reduction="frame").labels(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
     assert component("decoder", "greedy")(ALPHABET)(learnt, LENGTHS) == FRAMEWISE_TEXTS
 
 
@@ -201,7 +204,7 @@ def test_padding_has_no_gradient_and_no_frames_no_loss() -> None:
 
 
 def test_a_perfect_model_makes_no_frame_error() -> None:
-    learnt = one_hot(align_linearly(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
+    learnt = one_hot(Framewise(reduction="frame").labels(framewise_batch(FRAMEWISE_TEXTS), LENGTHS, 20))
     assert component("loss", "framewise").frame_rates(learnt, LENGTHS, framewise_batch(FRAMEWISE_TEXTS))["fer"] == 0
     assert component("loss", "ctc").frame_rates(learnt, LENGTHS, framewise_batch(FRAMEWISE_TEXTS)) == {}
 

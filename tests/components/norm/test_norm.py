@@ -9,7 +9,7 @@ import torch
 from torch import distributed, multiprocessing, nn
 from torch.nn.functional import batch_norm
 
-from asr_ablations.components.norm import fused
+from asr_ablations.components.norm import batch as norms
 from asr_ablations.components.norm.batch import BatchNorm
 from tests.helpers.support import component, group_options, knobs, turned
 from tests.helpers.triton_interpreter import interpret, without_its_warnings
@@ -277,9 +277,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch, fused_kernels)
     monkeypatch.setattr(fused_kernels, "TILE", 512)  # several tiles of a program, and several programs
     monkeypatch.setattr(fused_kernels, "PROGRAMS", 3)
-    for module in ("batch", "fused"):
-        kernels = type("Kernels", (), fused_kernels.KERNELS)
-        monkeypatch.setattr(f"asr_ablations.components.norm.{module}.operations", kernels)
+    monkeypatch.setattr(norms, "operations", type("Kernels", (), fused_kernels.KERNELS))
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -341,7 +339,7 @@ def test_only_the_input_is_kept_for_the_backward_pass_in_its_own_type() -> None:
 @pytest.mark.usefixtures("interpreted")
 @without_its_warnings
 def test_kernels_give_the_references_numbers() -> None:
-    assert fused.largest_difference("cpu") < 1e-5
+    assert norms.largest_difference("cpu") < 1e-5
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -349,7 +347,7 @@ def test_kernels_give_the_references_numbers() -> None:
 def test_kernels_keep_what_is_no_number_and_round_to_the_inputs_type() -> None:
     x = torch.tensor([[float("nan")] * 2, [1.0, 3.0], [float("nan"), 5.0]], dtype=torch.bfloat16)
     values = (torch.tensor([2]), *torch.tensor([[0.0] * 2, [1.0] * 2, [1.0] * 2, [0.0] * 2]), 3, 1, 0.0, 0.0, 2.0)
-    y = fused.operations.norm_apply(x, *values)
+    y = norms.operations.norm_apply(x, *values)
     assert y.dtype == torch.bfloat16
     assert y[0].isnan().all()
     assert y[1:].tolist() == [[1.0, 2.0], [0.0, 0.0]]
@@ -358,4 +356,4 @@ def test_kernels_keep_what_is_no_number_and_round_to_the_inputs_type() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_gives_the_references_numbers() -> None:
-    assert fused.usable("cuda")
+    assert norms.usable("cuda")

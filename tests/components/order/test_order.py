@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from asr_ablations.data.batch import BatchSize, Count, Seconds
-from asr_ablations.data.batch_order import BatchOrder
+from asr_ablations.data.batch import BatchOrder, BatchSize, Count, Seconds
 from asr_ablations.tools.random_streams import generator
 from asr_verdicts.errors import UsageError
 from tests.helpers.every_key import exempt, refused

@@ -13,9 +13,8 @@ import torch
 
 from asr_ablations.components.averaging.base import weights_of
 from asr_ablations.config.build import build
-from asr_ablations.data.batch import batch_size
-from asr_ablations.data.batch_order import BatchOrder
-from asr_ablations.data.dataset import collate
+from asr_ablations.data.batch import BatchOrder, batch_size
+from asr_ablations.data.datamodule import collate
 from asr_ablations.tools.files import SOURCE
 from asr_ablations.training.assembly import assemble, device_count, trainer
 from asr_verdicts.errors import UsageError
@@ -32,9 +31,9 @@ import sys, warnings
 warnings.simplefilter("ignore")
 sys.path[:0] = [{source!r}, {tests!r}]
 from pathlib import Path
-from asr_ablations.training.callbacks import resume
+from asr_ablations.training import checkpoints
 from tests.helpers.fits import fit
-resume.SECONDS_BETWEEN_AGREEMENTS = 0.0  # a checkpoint of every step
+checkpoints.SECONDS_BETWEEN_AGREEMENTS = 0.0  # a checkpoint of every step
 fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, resume={resume!r} and Path({resume!r}))
 """
 
@@ -81,7 +80,7 @@ def counting(plain):
 
 for name in ("all_reduce", "broadcast", "barrier", "all_gather", "broadcast_object_list", "_broadcast_coalesced"):
     setattr(distributed, name, counting(getattr(distributed, name)))
-resume.LastCheckpoint._agreed = lambda *_: (False, None)
+checkpoints.LastCheckpoint._agreed = lambda *_: (False, None)
 task = fit(Path({corpus!r}), Path({folder!r}), *{overrides!r}, callbacks=(Count(),))
 losses = [float(task.trainer.callback_metrics[f"train/loss_{{kind}}"]) for kind in ("step", "epoch")]
 print(f"met {{counts}} {{losses}}\\n", end="")  # in one piece: two ranks write at once
@@ -96,7 +95,7 @@ def test_a_step_exchanges_nothing_but_the_gradient(
     """One epoch of batches: only the last, at whose end means and weights are averaged, makes them meet. torch's own
     wrapper reduces the gradients of ddp, where Python does not see it.
     """
-    head = WORKER[: WORKER.index("resume.SECONDS")]
+    head = WORKER[: WORKER.index("checkpoints.SECONDS")]
     monkeypatch.setattr(sys.modules[__name__], "WORKER", head + COUNTED)
     done = expect(0, ranks(tiny_corpus, tmp_path / "counted", f"trainer={trainer}", "ranks=2", *PLAIN, "max_epochs=1"))
     lines_of_ranks = [line for line in done.stdout.splitlines() if line.startswith("met")]
@@ -201,7 +200,7 @@ def test_synchronous_ranks_keep_the_same_weights_while_the_stack_grows(tiny_corp
 def test_a_common_average_of_independent_workers_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
     done = ranks(tiny_corpus, tmp_path, *PLAIN, "trainer=local_sgd", "averaging=ema")
     assert done.returncode != 0
-    assert "averaging=ema: with trainer=local_sgd, ranks differ in weights" in done.stderr
+    assert "averaging=ema: ranks have different weights after a step of trainer=local_sgd" in done.stderr
 
 
 def test_one_worker_trains_as_ever(tiny_corpus: Path, tmp_path: Path) -> None:

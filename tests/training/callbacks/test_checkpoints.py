@@ -15,15 +15,14 @@ import torch
 from omegaconf import DictConfig
 
 from asr_ablations.experiment import fit as fitting
-from asr_ablations.runs import checkpoint
+from asr_ablations.runs import reader
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.metrics_files import FIGURES
 from asr_ablations.runs.reader import read_metrics
 from asr_ablations.tools.errors import Stopped
-from asr_ablations.training.callbacks import resume
-from asr_ablations.training.callbacks.resume import read_last_checkpoint
-from asr_ablations.training.callbacks.transcripts import evaluation_mode, evenly_spaced
-from asr_ablations.training.checkpoints import AtomicCheckpointIO
+from asr_ablations.training import checkpoints
+from asr_ablations.training.callbacks.tables import evaluation_mode, evenly_spaced
+from asr_ablations.training.checkpoints import AtomicCheckpointIO, read_last_checkpoint
 from asr_ablations.training.trained_model import load_run
 from asr_verdicts.errors import UsageError
 from tests.helpers.run_results import SignalAt, results, same, train, with_callbacks
@@ -127,14 +126,14 @@ def test_checksums_and_content_are_of_one_file(tmp_path: Path, monkeypatch: pyte
     path, other = tmp_path / "last.ckpt", tmp_path / "other"
     for file, value in ((path, 1), (other, 2)):
         torch.save({"state_dict": {}, "value": value}, file)
-    check = checkpoint._check_sums
+    check = reader._check_sums
 
     def replaced(file: Any) -> None:
         check(file)
         other.replace(path)
 
-    monkeypatch.setattr(checkpoint, "_check_sums", replaced)
-    assert checkpoint.read_checkpoint(path)["value"] == 1
+    monkeypatch.setattr(reader, "_check_sums", replaced)
+    assert reader.read_checkpoint(path)["value"] == 1
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -154,7 +153,7 @@ def test_a_long_validation_is_left_at_once_for_the_checkpoint_before_it(
     tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one: what the first took is known. The run goes on from the last batch, bit for bit."""
-    monkeypatch.setattr(resume, "LONG_VALIDATION", 0.0)
+    monkeypatch.setattr(checkpoints, "LONG_VALIDATION", 0.0)
     seen: list[int] = []
 
     class SignalInValidation(pl.Callback):
@@ -184,7 +183,7 @@ def test_several_ranks_save_before_a_first_validation_that_may_be_long(ranks: in
     trainer: Any = SimpleNamespace(
         world_size=ranks, is_last_batch=True, strategy=SimpleNamespace(broadcast=lambda decided: decided)
     )
-    callback = resume.LastCheckpoint(tmp_path, 30.0, SimpleNamespace(received=None), dict)  # type: ignore[arg-type]
+    callback = checkpoints.LastCheckpoint(tmp_path, 30.0, SimpleNamespace(received=None), dict)  # type: ignore[arg-type]
     callback.setup(trainer, None, "fit")  # type: ignore[arg-type]
     assert callback._agreed(trainer, BATCHES) == (saves, None)
 
@@ -313,7 +312,7 @@ def test_the_random_state_of_a_gpu_is_left_alone_on_the_cpu(monkeypatch: pytest.
     states: list[torch.Tensor] = []
     monkeypatch.setattr(torch.cuda, "set_rng_state", states.append)
     own = {"cpu": torch.Generator().manual_seed(5).get_state(), "cuda": torch.zeros(16, dtype=torch.uint8)}
-    restored = resume.RestoreState({"ranks": [{"random": own, "means": {}, "sums": {}}]})
+    restored = checkpoints.RestoreState({"ranks": [{"random": own, "means": {}, "sums": {}}]})
     trainer: Any = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")))
     task: Any = SimpleNamespace()
     with torch.random.fork_rng(devices=[]):

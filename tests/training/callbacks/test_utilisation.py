@@ -20,13 +20,12 @@ from rich.console import Console
 
 from asr_ablations.config.build import build
 from asr_ablations.data.batch import Batch, Count, Seconds
-from asr_ablations.report.figures.utilisation import PARTS
+from asr_ablations.report.utilisation import PARTS
 from asr_ablations.runs.metrics_files import COLUMNS, by_second, read_utilisation
 from asr_ablations.training.assembly import assemble, trainer
 from asr_ablations.training.callbacks.largest_batch import check_memory, largest_batch
 from asr_ablations.training.callbacks.progress import ProgressBar
-from asr_ablations.training.callbacks.throughput import Throughput
-from asr_ablations.training.callbacks.utilisation import Host, Utilisation, read_gpus
+from asr_ablations.training.callbacks.utilisation import Host, Throughput, Utilisation, read_gpus
 from asr_ablations.training.task import ScoredBatch
 from asr_verdicts.errors import UsageError
 from tests.helpers.processes import wait_for
@@ -133,7 +132,7 @@ def test_waiting_is_the_time_between_batches(tmp_path, monkeypatch):
 
 def test_the_first_step_of_a_process_is_dated_and_no_later_one(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("asr_ablations.training.callbacks.throughput.time.time", lambda: clock[0])
+    monkeypatch.setattr("asr_ablations.training.callbacks.utilisation.time.time", lambda: clock[0])
     throughput, module, fitter = Throughput(), SimpleNamespace(), SimpleNamespace(is_last_batch=False)
     for number in range(2):
         throughput.on_train_batch_end(fitter, module, None, SimpleNamespace(lengths=torch.tensor([16000])), number)
@@ -144,8 +143,8 @@ def test_the_first_step_of_a_process_is_dated_and_no_later_one(monkeypatch):
 def test_hours_and_seconds_of_training_add_up_over_epochs_and_resumed_runs(monkeypatch):
     """Two epochs of two batches of one second, 2 s a batch; then the rest of a third in another process."""
     clock, logged = [100.0], {}
-    monkeypatch.setattr("asr_ablations.training.callbacks.throughput.time.perf_counter", lambda: clock[0])
-    monkeypatch.setattr("asr_ablations.training.callbacks.throughput.device_clock", lambda device: clock[0])
+    monkeypatch.setattr("asr_ablations.training.callbacks.utilisation.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("asr_ablations.training.callbacks.utilisation.device_clock", lambda device: clock[0])
     module = SimpleNamespace(device="cpu", log=lambda name, value, **_: logged.update({name: value}))
     fitter = SimpleNamespace(world_size=2, optimizers=[SimpleNamespace(param_groups=[{"lr": 0.25}])])
 
@@ -280,13 +279,13 @@ def test_decoding_is_a_phase_of_its_own(tmp_path, monkeypatch):
 
 def test_a_busy_process_is_seen_as_busy():
     host = Host()
-    host.read(1)
+    host.read()
     began, worked = time.perf_counter(), time.process_time()
     while time.process_time() - worked < 0.3:
         pass
     seconds = time.perf_counter() - began
     least = 100 * 0.3 / seconds / (psutil.cpu_count() or 1)
-    assert 0.9 * least < host.read(seconds)["cpu_percent"] <= 100
+    assert 0.9 * least < host.read()["cpu_percent"] <= 100
 
 
 def test_no_gpu_is_no_error():

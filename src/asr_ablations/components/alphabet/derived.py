@@ -1,14 +1,25 @@
-"""An alphabet derived from the training text."""
+"""An alphabet derived from the training texts."""
 
-from asr_ablations.data.alphabet import Alphabet
+from collections.abc import Mapping
+
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.corpus import Corpus
 
 
-def derived(corpus: Corpus, *, separation: str | None) -> Alphabet:
-    """Build an alphabet of the space and every character in the training text, sorted by code point.
+class Derived:
+    """Builds an alphabet of the space and every character in the training texts, sorted by code point.
 
-    This prepares the corpus and reads the training split before the model is built, because its size depends on it.
+    The corpus is prepared and its training texts are read, because the model's size depends on the alphabet.
+    separation: the character between double letters, or None.
     """
-    corpus.prepare()
-    texts = corpus.read_set("train").strings("text")
-    return Alphabet.with_separation("".join(sorted(set(" ").union(*texts))), separation)
+
+    def __init__(self, *, separation: str | None) -> None:
+        self.separation = separation
+
+    def __call__(self, corpus: Corpus) -> Letters:
+        corpus.prepare()
+        texts = corpus.read_set("train").usable().strings("text")
+        return Letters.with_separation("".join(sorted(set(" ").union(*texts))), self.separation)
+
+    def restore(self, state: Mapping[str, object]) -> Letters:
+        return Letters.restore(state)

@@ -1,13 +1,28 @@
-"""An alphabet that the config spells out."""
+"""An alphabet whose characters are listed in the config."""
 
-from asr_ablations.data.alphabet import Alphabet
+from collections.abc import Mapping
+
+from asr_ablations.data.alphabet import Letters
 from asr_ablations.data.corpus import Corpus
 from asr_verdicts.errors import choices
 from asr_verdicts.text import clean
 
 
-def spelled(corpus: Corpus, *, characters: str, separation: str | None) -> Alphabet:
-    """Build an alphabet of the given characters. Raises UsageError if they are not a text or contain the separation."""
-    if not isinstance(characters, str):
-        raise choices("alphabet.characters", characters, "a text of all characters, such as abc")
-    return Alphabet.with_separation(clean(characters), separation)
+class Spelled:
+    """Builds an alphabet of the given characters.
+
+    separation: the character put between double letters, or None. Raises UsageError if the characters are not a text or
+    contain the separation.
+    """
+
+    def __init__(self, *, characters: str, separation: str | None) -> None:
+        if not isinstance(characters, str):
+            raise choices("alphabet.characters", characters, "a text of all characters, such as abc")
+        self.alphabet = Letters.with_separation(clean(characters), separation)
+
+    def __call__(self, corpus: Corpus) -> Letters:
+        return self.alphabet
+
+    def restore(self, state: Mapping[str, object]) -> Letters:
+        """Return the config's alphabet; the model's check then refuses a checkpoint with another one."""
+        return self.alphabet

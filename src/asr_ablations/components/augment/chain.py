@@ -1,4 +1,4 @@
-"""Several augmentations, one after another."""
+"""Several augmentations in a row."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from asr_ablations.data.batch import Augmentation
 
 
 class Chain(NoAugmentation):
-    """Applies `steps` one after another, to the waveform and later to the features."""
+    """Applies `steps` in this order, first to the waveform and later to the features."""
 
     def __init__(self, *, steps: Sequence[Augmentation]) -> None:
         self.steps = steps

@@ -1,4 +1,4 @@
-"""Vocal tract length perturbation: a stretched or compressed frequency axis (after Jaitly & Hinton 2013)."""
+"""Vocal tract length perturbation: stretches or compresses the frequency axis (after Jaitly & Hinton 2013)."""
 
 import numpy as np
 import torch
@@ -8,9 +8,10 @@ from asr_ablations.tools.random_streams import uniforms
 
 
 class FrequencyWarp(NoAugmentation):
-    """Stretches the frequency axis of features (B, T, F) by a factor from 1 - most to 1 + most.
+    """Stretches the frequency axis of features (B, T, F) by a random factor from 1 - most to 1 + most.
 
-    Bin f is interpolated at f · factor, drawn from (seed, epoch, utterance id). Raises ValueError unless 0 ≤ most < 1.
+    The new bin f is interpolated from the old ones at f · factor. The factor depends only on seed, epoch and utterance
+    id. Raises ValueError unless 0 ≤ most < 1.
     """
 
     def __init__(self, *, most: float) -> None:
@@ -26,6 +27,6 @@ class FrequencyWarp(NoAugmentation):
         bins = features.shape[2]
         bin_numbers = torch.arange(bins, device=features.device)
         read = (bin_numbers * factors[:, None]).clamp(max=bins - 1)
-        # one row of triangular interpolation weights per bin, so one matrix product per batch
+        # triangular interpolation weights in a matrix per utterance, so that one product warps the whole batch
         weights = (1 - (bin_numbers[None, :, None] - read[:, None, :]).abs()).clamp(min=0)
         return features @ weights

@@ -5,7 +5,7 @@ import torch
 
 
 class NoAugmentation:
-    """Leaves waveforms and features unchanged. The base class of augmentations, which override one of the two."""
+    """Leaves waveforms and features unchanged. Augmentations inherit from it and override one of the two methods."""
 
     changes_waveforms = False
 

@@ -1,4 +1,4 @@
-"""SpecAugment: bands of frequencies and spans of time set to the mean (Park et al. 2019)."""
+"""SpecAugment: replaces random frequency bands and time spans by the mean (Park et al. 2019)."""
 
 import numpy as np
 import torch
@@ -9,16 +9,15 @@ from asr_ablations.tools.masks import valid_frames
 from asr_ablations.tools.random_streams import uniforms
 
 MOST_MASKS, MOST_WIDE = 1000, 10**6
-"""Upper bounds: larger values hide everything, and random numbers are drawn for each mask of each utterance."""
+"""Upper bounds: larger values would mask everything, and two random numbers are drawn for every mask."""
 
 
 class SpecAugment(NoAugmentation):
-    """Masks normalised features (B, T, F) with 0, their mean; masks are drawn from (seed, epoch, utterance id).
+    """Sets random parts of normalised features (B, T, F) to 0, which is their mean.
 
-    - bands: `frequency_masks` per utterance, of up to `frequency_width` bins
-    - spans: `time_masks` per utterance, of up to `time_width` frames and at most the share `time_share` of its frames
-
-    Raises UsageError for counts and widths below 0, bands wider than the features, and shares outside 0 to 1.
+    Each utterance gets `frequency_masks` bands of up to `frequency_width` bins. It also gets `time_masks` spans of up
+    to `time_width` frames, but at most the share `time_share` of its frames. The masks depend only on seed, epoch and
+    utterance id. Raises UsageError for values out of range, and for bands wider than the features.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class SpecAugment(NoAugmentation):
 
 
 def _draw_spans(draws: np.ndarray, widest: np.ndarray, size: np.ndarray) -> torch.Tensor:
-    """Turn uniform draws (B, masks, 2) into spans (begin and end) up to `widest` long within `size`."""
+    """Turn uniform random numbers (B, masks, 2) into spans (begin, end) of up to `widest` positions within `size`."""
     width = np.floor(draws[..., 0] * (widest + 1))
     begin = np.floor(draws[..., 1] * (size - width + 1))
     return torch.from_numpy(np.stack([begin, begin + width], axis=-1)).float()

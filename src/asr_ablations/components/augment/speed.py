@@ -1,4 +1,4 @@
-"""Speed perturbation: the waveform played faster or slower, which also changes the pitch (Ko et al. 2015)."""
+"""Speed perturbation: plays waveforms faster or slower, which also changes the pitch (Ko et al. 2015)."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -12,10 +12,10 @@ from asr_ablations.tools.random_streams import uniforms
 
 
 class Speed(NoAugmentation):
-    """Plays each waveform at one of `factors` times its speed, drawn from (seed, epoch, utterance id).
+    """Multiplies the speed of each waveform by one of `factors`, which are equally likely.
 
-    All factors are equally likely. An utterance that would become too short for CTC keeps its speed in that epoch.
-    Raises ValueError for factors outside 0.25 to 4.
+    The choice depends only on seed, epoch and utterance id. An utterance that would become too short for CTC keeps its
+    speed in that epoch. Raises ValueError for factors outside 0.25 to 4.
     """
 
     changes_waveforms = True

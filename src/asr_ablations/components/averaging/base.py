@@ -1,4 +1,4 @@
-"""Averaged weights for evaluation, while training continues from the trained ones."""
+"""Averages of weights, which are evaluated while training continues with the unaveraged weights."""
 
 from collections import deque
 
@@ -10,25 +10,27 @@ from asr_ablations.training.contracts import Checkpoint, WeightAveraging
 from asr_ablations.training.task import task_of
 
 Weights = list[torch.Tensor]
-"""The floating-point tensors of a model, in the order of `weights_of`."""
+"""Floating-point tensors of a model, in the order in which `weights_of` lists them."""
 
 
 def weights_of(model: nn.Module) -> Weights:
-    """List the floating-point tensors of a model, including running statistics, in a fixed order."""
+    """Return the floating-point tensors of a model, including running statistics, in a fixed order."""
     return [t.detach() for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]
 
 
 def copy_into(model: nn.Module, weights: Weights) -> None:
-    """Copy values into the weights of a model, which keep their dtype."""
+    """Copy values into the weights of a model, whose dtypes do not change."""
     for tensor, value in zip(weights_of(model), weights, strict=True):
         tensor.copy_(value)
 
 
 class Averaging(WeightAveraging):
-    """Uses averaged weights in validation, the final evaluation and a checkpoint's state_dict. Training continues from
-    the trained weights. A checkpoint has them as trained_weights, and `kept` as averaging.
+    """Evaluates averaged weights, while training continues with the trained ones.
 
-    kept: the last `count` weights to average.
+    Validation, the final evaluation and the state_dict of a checkpoint use the average. A checkpoint also contains the
+    trained weights (trained_weights) and the weights to average (averaging).
+
+    count: number of the latest weights to average; subclasses append to `kept`.
     """
 
     def __init__(self, count: int) -> None:
@@ -36,7 +38,7 @@ class Averaging(WeightAveraging):
         self.kept: deque[Weights] = deque(maxlen=count)
 
     def averaged(self) -> Weights:
-        """Return the mean of the weights in `kept`, in float32; empty before the first ones."""
+        """Return the mean of the weights in `kept` in float32, or an empty list if there are none yet."""
         return [torch.stack(same).float().mean(dim=0) for same in zip(*self.kept, strict=True)]
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -4,16 +4,16 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.components.averaging.base import Averaging, weights_of
-from asr_ablations.training.gradient_accumulation import ends_update
-from asr_ablations.training.task import task_of
+from asr_ablations.training.task import ends_update, task_of
 from asr_verdicts.errors import UsageError
 
 
 class ExponentialAverage(Averaging):
-    """Computes average = decay · average + (1 - decay) · weights after every step, starting with the first weights.
+    """Sets average = decay · average + (1 - decay) · weights after every optimizer step.
 
-    The average is in float32, because 16 bits would lose small changes. Lightning's own callback would copy the whole
-    task, including the decoder and its language model. Raises ValueError unless 0 < decay < 1.
+    The average begins as the weights after the first step. It is in float32, because 16 bits would lose small changes.
+    Lightning's callback for this is not used, because it would copy the whole task with its decoder and language model.
+    Raises ValueError unless 0 < decay < 1.
     """
 
     def __init__(self, *, decay: float) -> None:
@@ -25,7 +25,7 @@ class ExponentialAverage(Averaging):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if getattr(trainer.strategy, "independent_workers", False):
             raise UsageError(
-                "averaging=ema: with trainer=local_sgd, ranks differ in weights after a step; expected last, none"
+                "averaging=ema: ranks have different weights after a step of trainer=local_sgd; expected last or none"
             )
 
     def on_train_batch_end(

@@ -1,4 +1,4 @@
-"""Average of the weights after the last few epochs (checkpoint averaging; Vaswani et al. 2017 §6.1)."""
+"""Average of the weights at the ends of the last few epochs (checkpoint averaging; Vaswani et al. 2017 §6.1)."""
 
 import pytorch_lightning as pl
 
@@ -8,8 +8,9 @@ from asr_ablations.training.task import task_of
 
 
 class LastEpochs(Averaging):
-    """Averages the weights at the ends of the last `count` epochs, or of all epochs if there are fewer. Raises
-    ValueError for a count below 1.
+    """Averages the weights of the last `count` epochs, or of all epochs so far if there are fewer.
+
+    Raises ValueError for a count below 1.
     """
 
     def __init__(self, *, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Computed features in one file per split, in 16 bits, as in Baunsgaard2020 §4.4.1, which used TFRecords."""
+"""A cache of computed features on disk, in one file per set (Baunsgaard2020 §4.4.1 used TFRecords)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,10 @@ from asr_verdicts.errors import UsageError, choices
 
 
 class FeatureCache:
-    """Keeps features (T, F) as float16 under `root`. They have about three digits, so training differs slightly."""
+    """Stores features (T, F) as float16 under `root`.
+
+    Training differs slightly from other caches, because float16 has only about three decimal digits.
+    """
 
     holds_features = True
 

@@ -11,7 +11,7 @@ from asr_ablations.tools.checks import number
 
 
 class NoCache:
-    """Reads audio files. Reading processes share `gigabytes` of memory for decoded samples."""
+    """Reads audio files whenever they are needed. All reading processes together keep `gigabytes` of samples."""
 
     holds_features = False
 

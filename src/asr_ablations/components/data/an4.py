@@ -1,10 +1,12 @@
-"""CMU AN4: real speech with spelled words and numbers, in LibriSpeech's layout. It lacks a development set and has
-only five test speakers. With `fold`, each speaker is in a test set once.
+"""CMU AN4: recordings of spelled words and numbers, in LibriSpeech's layout.
+
+The corpus has no development set and only five test speakers. With the option `fold`, every speaker is tested once.
 """
 
 import hashlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, indexed
@@ -12,24 +14,21 @@ from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import is_whole, whole
 from asr_verdicts.errors import choices
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 SPLITS = ("train", "dev", "test")
 
 
 class AN4(Folders):
     """AN4 with a development set of `held_out` training speakers, chosen by a hash of their names.
 
-    The splits are train (without these speakers), dev (these speakers) and test. With fold (0 to folds − 1), all
-    speakers, including the published test speakers, are divided into `folds` groups of similar size by the same hash.
-    One group is the test set, and the rest are training speakers.
+    The splits are train (without these speakers), dev (these speakers) and test. If `fold` is set, all speakers are
+    divided into `folds` groups of similar size by the same hash. Group number `fold`, counted from 0, is the test set,
+    and all other speakers are training speakers.
     """
 
     licence = "none is stated (README of the corpus, Carnegie Mellon University)"
 
     def __init__(
-        self, *, held_out: int, fold: int | None = None, folds: int = 10, **options: "Unpack[CorpusOptions]"
+        self, *, held_out: int, fold: int | None = None, folds: int = 10, **options: Unpack[CorpusOptions]
     ) -> None:
         super().__init__(**options)
         self.check_splits(SPLITS)
@@ -45,28 +44,27 @@ class AN4(Folders):
 
     @indexed("held_out", "fold", "folds")
     def find(self, split: str) -> list[Utterance]:
-        if self.fold is not None:
-            utterances = self._find_fold(split == "test")
-        else:
-            utterances = super().find("test" if split == "test" else "train")
+        find = super().find if self.fold is None else self._find_fold
+        utterances = find("test" if split == "test" else "train")
         if split == "test":
             return utterances
         development = development_speakers(utterances, self.held_out)
         return [u for u in utterances if (u.speaker in development) == (split == "dev")]
 
-    def _find_fold(self, tested: bool) -> list[Utterance]:
-        """Return the utterances of the fold's speakers, or of all others."""
+    def _find_fold(self, split: str) -> list[Utterance]:
+        """Return the utterances of the fold's speakers (test), or of all other speakers (train)."""
         utterances = [*super().find("train"), *super().find("test")]
         speakers = _shuffle({u.speaker for u in utterances if not u.fault})
         if self.folds > len(speakers):
             raise choices("data.folds", self.folds, f"2 to {len(speakers)}, of {len(speakers)} speakers")
         fold = {speaker for number, speaker in enumerate(speakers) if number % self.folds == self.fold}
-        return [u for u in utterances if (u.speaker in fold) == tested]
+        return [u for u in utterances if (u.speaker in fold) == (split == "test")]
 
 
 def development_speakers(utterances: Iterable[Utterance], held_out: int) -> set[str]:
-    """Return the training speakers for the development set, chosen by a hash of their names. A larger `held_out` adds
-    speakers to a smaller one. Raises UsageError if it leaves no training speakers.
+    """Choose `held_out` training speakers for the development set by a hash of their names.
+
+    A larger `held_out` keeps the speakers of a smaller one. Raises UsageError if no training speakers remain.
     """
     speakers = {u.speaker for u in utterances if not u.fault}
     if not 1 <= held_out < len(speakers):
@@ -75,5 +73,5 @@ def development_speakers(utterances: Iterable[Utterance], held_out: int) -> set[
 
 
 def _shuffle(speakers: set[str]) -> list[str]:
-    """Return the speakers in a fixed order that does not depend on any property of theirs."""
+    """Return the speakers in a fixed order that is unrelated to their properties."""
     return sorted(speakers, key=lambda name: hashlib.sha256(name.encode()).digest())

@@ -1,6 +1,6 @@
-"""A Kaldi data directory: wav.scp, text, and optionally segments and utt2spk.
+"""Kaldi data directories: wav.scp, text, and optionally segments and utt2spk.
 
-https://kaldi-asr.org/doc/data_prep.html; `lhotse kaldi export` writes such directories too.
+See https://kaldi-asr.org/doc/data_prep.html. `lhotse kaldi export` writes such directories, too.
 """
 
 import math
@@ -15,13 +15,14 @@ from asr_verdicts.text import clean, spelled_on_disk
 
 
 class Kaldi(Paths):
-    """A corpus of Kaldi data directories:
-    - train, validation, test: one or more directories each. They and the audio paths in wav.scp are relative to `root`,
-      by default the current folder, as in Kaldi's recipes. A set is named after its directory.
-    - Recordings without segments are single utterances. A fifth column of segments is the channel, counted from 0, as
-      in Kaldi's extract-segments; without it channels are averaged.
-    - Speakers are unknown without utt2spk, unless `speaker_of` finds them in the ids.
-    - Commands (`sph2pipe … |`) are refused, because a corpus must not execute anything.
+    """A corpus of Kaldi data directories.
+
+    - train, validation and test are one or more directories each. They and the audio paths in wav.scp are relative to
+      `root`, by default the current folder, as in Kaldi's recipes. A set is named after its directory.
+    - Without the file segments, each recording is one utterance. A fifth column of segments is the channel, counted
+      from 0, as in Kaldi's extract-segments. Without this column, channels are averaged.
+    - Without utt2spk, speakers are unknown unless `speaker_of` matches them in the ids.
+    - Commands in wav.scp (`sph2pipe … |`) are refused, because a corpus must not execute anything.
     """
 
     needed = ("wav.scp", "text")
@@ -33,8 +34,9 @@ class Kaldi(Paths):
 
 
 def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
-    """Return the utterances of a data directory, and a function that gives an utterance's recording. Utterances with
-    faults are included. root: the folder that relative audio paths start from.
+    """Return the utterances of a data directory, and a function that returns the name of an utterance's recording.
+
+    Utterances with faults are included. root: folder that audio paths are relative to.
     """
     recordings = {id_: _resolve_audio(folder, root, id_, path) for id_, path in _read_table(folder / "wav.scp").items()}
     texts = _read_table(folder / "text")
@@ -69,7 +71,7 @@ def _resolve_audio(folder: Path, root: Path, recording: str, path: str) -> Path:
 
 
 def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple[str, float, float, int]]:
-    """Return (recording, start in s, end in s, channel) by utterance. The end is infinite (-1 in Kaldi) for the end of
+    """Return (recording, start in s, end in s, channel) by utterance id. An infinite end (-1 in Kaldi) means the end of
     the recording.
     """
     path = folder / "segments"
@@ -91,7 +93,7 @@ def _read_segments(folder: Path, recordings: dict[str, Path]) -> dict[str, tuple
 
 
 def _read_table(path: Path) -> dict[str, str]:
-    """Return the rest of each line by its first word. Raises UsageError if a first word occurs twice."""
+    """Return the rest of each line by its first word. Raises UsageError if two lines have the same first word."""
     rows: dict[str, str] = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
         key, rest = [*line.strip().split(maxsplit=1), "", ""][:2]

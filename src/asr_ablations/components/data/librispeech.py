@@ -1,12 +1,13 @@
 """LibriSpeech's layout: <root>/<split>/<speaker>/<chapter>/*.flac and <speaker>-<chapter>.trans.txt.
 
-Panayotov et al. 2015; used by Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. AN4 and the built-in corpus have the same
-layout.
+LibriSpeech (Panayotov et al. 2015) is used in Ambroszczyk2019 §2.8 and Baunsgaard2020 §4.3. AN4 and the built-in corpus
+have the same layout.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from asr_ablations.data.corpus import (
     Corpus,
@@ -24,17 +25,13 @@ from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.text import clean
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 class Folders(Corpus):
-    """A corpus in LibriSpeech's layout, with a folder under the root for each split. download: the archives' source."""
+    """A corpus in LibriSpeech's layout, with a folder under `root` for each split."""
 
     download: Download
 
     def folder(self, split: str) -> Path:
-        """Return a split's folder."""
         assert self.root is not None
         return self.root / split
 
@@ -46,22 +43,22 @@ class Folders(Corpus):
             raise UsageError(f"data.root={self.root}: no folder {name} in it (expected {folders}); {remedy}")
 
     def archives(self, missing: list[str]) -> list[Archive]:
-        """Return the archives in which the missing splits can be downloaded."""
+        """Return the archives that contain the missing splits. By default there are none."""
         return []
 
     def fetch(self) -> None:
-        """Download, verify and unpack missing splits if their archives are known."""
+        """Download, verify and unpack the archives of missing splits. Then check that every split is present."""
         if self.root is not None and (archives := self.archives(self.missing())):
             fetch(archives, self.root, self.download["address"])
         self.prepare()
 
     def enter(self, folder: str) -> None:
-        """Use a folder under the root as root if splits are missing, because archives contain such a folder."""
+        """Use `folder` within the root as root if splits are missing, because archives contain such a folder."""
         if self.root is not None and self.missing() and (self.root / folder).is_dir():
             self.root = self.root / folder
 
     def missing(self) -> list[str]:
-        """Return the splits that are missing under the root."""
+        """Return the splits without a folder."""
         return [name for name in self.folders() if not self.folder(name).exists()]
 
     @indexed("folder")
@@ -70,18 +67,15 @@ class Folders(Corpus):
 
 
 class LibriSpeech(Folders):
-    """LibriSpeech. named: training sets that join several splits under one name, such as clean460. download: the source
-    of the archives <split>.tar.gz.
+    """LibriSpeech, whose splits are in archives <split>.tar.gz.
+
+    named: splits by the names of training sets, such as clean460, which joins two splits.
     """
 
     licence = "CC BY 4.0 (LICENSE.TXT of the corpus)"
 
     def __init__(
-        self,
-        *,
-        named: Mapping[str, Sequence[str]],
-        download: Download,
-        **options: "Unpack[CorpusOptions]",
+        self, *, named: Mapping[str, Sequence[str]], download: Download, **options: Unpack[CorpusOptions]
     ) -> None:
         super().__init__(**options)
         check_source(download["address"], download["sha256"], digits=64)
@@ -99,8 +93,9 @@ class LibriSpeech(Folders):
 
 
 def list_folder(folder: Path) -> list[Utterance]:
-    """Return the utterances of a split in the order of its transcripts. Audio files without a transcript are faults.
-    Raises UsageError for an empty split.
+    """Return the utterances of a split in the order of its transcripts.
+
+    Audio files without a transcript are included as faults. Raises UsageError if there are no utterances.
     """
     chapters = (chapter for speaker in list_folders(folder) for chapter in list_folders(speaker))
     utterances = [utterance for chapter in chapters for utterance in _list_chapter(chapter)]

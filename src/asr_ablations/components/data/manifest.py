@@ -1,5 +1,4 @@
-"""Any corpus as JSON lines with NeMo's keys: audio_filepath, text, and optionally duration, offset, channel, speaker,
-id and unit.
+"""Any corpus as manifests of JSON lines with NeMo's keys, for example:
 
 {"audio_filepath": "clips/a.wav", "text": "one two", "speaker": "anna", "offset": 1.5, "duration": 2.25}
 """
@@ -19,17 +18,21 @@ from asr_verdicts.files import Json
 from asr_verdicts.text import clean, spelled_on_disk
 
 IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
-"""NUL and lone surrogates, which JSON can contain but text files cannot."""
+"""Matches NUL and lone surrogates, which JSON can contain but text files cannot."""
 
 
 class Manifest(Paths):
-    """A corpus of manifests.
-    - train, validation, test: one or more files each, relative to `root`, by default the current folder. A set is named
-      after its file, without folder and ending. Audio paths are relative to their manifest's folder.
-    - id: by default the audio file's name
-    - speaker: unknown if missing, unless `speaker_of` finds it in the id; verdicts are then over utterances
-    - unit: kind and name of an independent draw if speakers are not independent, such as "session 3"
-    - offset, duration: in seconds; channel: counted from 0, by default the mean of all
+    """A corpus of manifests, one or more files for each of train, validation and test.
+
+    The files are relative to `root`, by default the current folder. A set is named after its file, without folder and
+    ending. Audio paths are relative to the folder of their manifest. Keys in addition to audio_filepath and text:
+
+    - id: id of the utterance, by default the name of the audio file
+    - speaker: name of the speaker, unless `speaker_of` is set, which finds speakers in the ids. Without speakers,
+      comparisons use utterances or audio files as units.
+    - unit: kind and name of the independently drawn unit if it is not the speaker, such as "session 3"
+    - offset, duration: start and length in seconds, by default the whole file
+    - channel: number of the channel from 0, by default the mean of all channels
     """
 
     layout = "a file of JSON lines with audio_filepath and text"
@@ -84,8 +87,10 @@ def _build_utterance(manifest: Path, entry: Json) -> Utterance:
 
 
 def _add_ids(utterances: list[Utterance], folder: Path) -> list[Utterance]:
-    """Return the utterances with ids. By default an id is the file's name, followed by the start in ms unless it is 0,
-    and the channel if given. If files in several folders share a name, the folders precede it.
+    """Return the utterances, with ids for those that have none.
+
+    Such an id is the name of the audio file, followed by the start in ms unless it is 0, and by the channel if given.
+    If files in several folders have the same name, the id begins with the folders.
     """
     folders: dict[str, set[Path]] = {}
     for u in utterances:

@@ -1,10 +1,13 @@
-"""Multilingual LibriSpeech's layout (Pratap et al. 2020): <root>/<split>/transcripts.txt with lines of
-`<speaker>_<book>_<number> TAB <text>`, and <root>/<split>/audio/<speaker>/<book>/<speaker>_<book>_<number>.flac.
+"""Multilingual LibriSpeech (Pratap et al. 2020).
+
+<root>/<split>/transcripts.txt has lines of `<speaker>_<book>_<number> TAB <text>`. The audio files are
+<root>/<split>/audio/<speaker>/<book>/<speaker>_<book>_<number>.flac.
 """
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, faulty, file_utterance, indexed, text_of
@@ -13,18 +16,13 @@ from asr_ablations.data.utterances import Utterance
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.text import spelled_on_disk
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 class MLS(Folders):
-    """One language of Multilingual LibriSpeech. ending: of the audio files, flac or opus. download: the source of the
-    language's archive.
-    """
+    """One language of Multilingual LibriSpeech. ending: ending of the audio files, flac or opus."""
 
     licence = "CC BY 4.0 (LICENSE of the corpus)"
 
-    def __init__(self, *, ending: str, download: Download, **options: "Unpack[CorpusOptions]") -> None:
+    def __init__(self, *, ending: str, download: Download, **options: Unpack[CorpusOptions]) -> None:
         super().__init__(**options)
         if ending not in ("flac", "opus"):
             raise choices("data.ending", ending, ("flac", "opus"))

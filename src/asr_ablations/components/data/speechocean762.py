@@ -1,9 +1,10 @@
-"""speechocean762 (Zhang et al. 2021; OpenSLR 101): read English of 250 Mandarin speakers, children and adults.
+"""speechocean762 (Zhang et al. 2021; OpenSLR 101): English read by 250 Mandarin speakers, children and adults.
 
-It has Kaldi data directories train and test, audio in WAVE, and no development set. Texts are the prompts.
+The corpus has Kaldi data directories train and test, and audio in WAVE. It has no development set. Transcripts are the
+prompts.
 """
 
-from typing import TYPE_CHECKING
+from typing_extensions import Unpack
 
 from asr_ablations.components.data.an4 import SPLITS, development_speakers
 from asr_ablations.components.data.kaldi import read_directory
@@ -13,20 +14,18 @@ from asr_ablations.data.download import Archive, Download, check_source
 from asr_ablations.data.utterances import Utterance
 from asr_ablations.tools.checks import whole
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 ARCHIVE, AUDIO = "speechocean762", "WAVE"
 
 
 class SpeechOcean762(Folders):
-    """The corpus with a development set of `held_out` training speakers, chosen by a hash of their names. Without
-    held_out (None), a data directory dev is expected next to train and test.
+    """speechocean762 with a development set of `held_out` training speakers, chosen by a hash of their names.
+
+    If held_out is None, a data directory dev is expected next to train and test.
     """
 
     licence = "Apache License 2.0 (LICENSE of the corpus)"
 
-    def __init__(self, *, held_out: int | None, download: Download, **options: "Unpack[CorpusOptions]") -> None:
+    def __init__(self, *, held_out: int | None, download: Download, **options: Unpack[CorpusOptions]) -> None:
         super().__init__(**options)
         self.check_splits(SPLITS)
         if held_out is not None:

@@ -1,26 +1,25 @@
-"""The built-in corpus: sentences spoken by espeak-ng, generated on first use, without account or download."""
+"""The built-in corpus: sentences spoken by espeak-ng, generated on first use without a download."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from asr_ablations.components.data.librispeech import Folders
 from asr_ablations.data.corpus import CorpusOptions, indexed, text_of
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.synthesis.request import SPEAKERS, SPLITS, Request
+from asr_ablations.synthesis.corpus import SPEAKERS, Request, generate
+from asr_ablations.synthesis.speakers import SPLITS
 from asr_verdicts.errors import UsageError
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class Synthetic(Folders):
-    """Spoken sentences with a vocabulary of `words` words and `hours` of training audio, generated under `root`.
+    """Synthetic speech with a vocabulary of `words` words and `hours` of training audio, generated under `root`.
 
     The splits train, dev-clean, dev-other, test-clean and test-other have different speakers. Sentences and voices of
     dev and test splits do not occur in train. Only the splits in train, validation and test are generated. Sizes of dev
-    and test splits do not depend on hours; see synthesis.request.Request. If a split has more speakers than voices,
+    and test splits do not depend on hours; see synthesis.corpus.Request. If a split has more speakers than voices,
     they share voices, so the voice (with any accent) is the unit of an utterance.
     """
 
@@ -36,7 +35,7 @@ class Synthetic(Folders):
         test_sentences: int,
         words: int,
         corpus_seed: int,
-        **options: "Unpack[CorpusOptions]",
+        **options: Unpack[CorpusOptions],
     ) -> None:
         super().__init__(**options)
         self.check_splits(SPLITS)
@@ -54,7 +53,6 @@ class Synthetic(Folders):
 
     def prepare(self) -> None:
         """Generate the missing splits. Raises UsageError for values out of range, or without a root."""
-        from asr_ablations.synthesis.corpus import generate
 
         if self.root is None:
             raise UsageError("data.root is not set: expected a folder for the generated corpus")
@@ -62,8 +60,9 @@ class Synthetic(Folders):
 
 
 def add_voices(utterances: Iterable[Utterance], table: Path) -> list[Utterance]:
-    """Return the utterances with their speakers' voices as units. table: the split's SPEAKERS.TXT, which may be missing
-    if the split was written by hand.
+    """Return the utterances with the voices of their speakers as units.
+
+    table: the split's SPEAKERS.TXT, which may be missing if the split was written by hand.
     """
     lines = [line.split("|") for line in text_of(table).splitlines()] if table.exists() else []
     names = {line[0].strip(): line[-1].split(",")[0].strip() for line in lines if not line[0].startswith(";")}

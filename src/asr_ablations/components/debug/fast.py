@@ -1,4 +1,4 @@
-"""A few batches of every set, to check that a run gets from its first step to its results."""
+"""A run on a few batches of every set, to check that it gets from its first step to its results."""
 
 from asr_ablations.tools.checks import whole
 from asr_ablations.training.contracts import Debugging

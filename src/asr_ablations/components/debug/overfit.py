@@ -1,18 +1,19 @@
-"""Training on one batch: if it cannot be memorised, the model, the loss or the learning rate is wrong."""
+"""Training on one batch: if a model cannot memorise it, the model, loss or learning rate is wrong."""
 
 import pytorch_lightning as pl
 
-from asr_ablations.data.dataset import Speech
+from asr_ablations.data.datamodule import Speech
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.machine import rank
-from asr_ablations.training.callbacks.transcripts import evenly_spaced, transcribe
+from asr_ablations.training.callbacks.tables import evenly_spaced, transcribe
 from asr_ablations.training.contracts import Checkpoint, Debugging
 from asr_verdicts.error_counts import character_errors, sum_errors
 
 
 class Overfit(Debugging):
-    """Trains on one batch until its CER, without augmentation and dropout, is at most `cer`; prints the outcome. Raises
-    UsageError for a negative cer.
+    """Trains on one batch until its CER is at most `cer`, and prints whether it was learnt.
+
+    The CER is measured without augmentation and dropout. Raises UsageError for a negative cer.
     """
 
     def __init__(self, *, cer: float) -> None:
@@ -21,7 +22,7 @@ class Overfit(Debugging):
         self.reached: float | None = None
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        rate = compute_error_rate(trainer, pl_module) if trainer.is_global_zero else None
+        rate = _measure_error_rate(trainer, pl_module) if trainer.is_global_zero else None
         self.reached = rate if trainer.world_size == 1 else trainer.strategy.broadcast(rate)
         trainer.should_stop |= self._learnt()
 
@@ -32,7 +33,7 @@ class Overfit(Debugging):
         print(f"{text}: CER {100 * self.reached:.1f} % on the batch after {trainer.global_step} updates", flush=True)
 
     def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        # a run that was killed between training and evaluation must not train on
+        # a run that was killed between training and evaluation must not continue training
         self.load_state_dict(checkpoint["callbacks"][self.state_key])
         trainer.should_stop |= self._learnt()
 
@@ -46,8 +47,8 @@ class Overfit(Debugging):
         return self.reached is not None and self.reached <= self.cer
 
 
-def compute_error_rate(trainer: pl.Trainer, pl_module: pl.LightningModule) -> float:
-    """Compute the CER of the training set with the current weights, as a fraction."""
+def _measure_error_rate(trainer: pl.Trainer, pl_module: pl.LightningModule) -> float:
+    """Return the CER of the training set with the current weights, as a fraction."""
     speech: Speech = trainer.datamodule.sets["train"]  # type: ignore[attr-defined]
     batch = evenly_spaced(speech, len(speech))
     texts = transcribe(trainer, pl_module, batch)

@@ -1,7 +1,6 @@
-"""A profile of some training steps, operation by operation (torch.profiler)."""
+"""A profile of some training steps by operation (torch.profiler)."""
 
 import pytorch_lightning as pl
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 from asr_ablations.runs.layout import PROFILE, TRACE
@@ -11,13 +10,13 @@ from asr_ablations.training.contracts import Debugging
 from asr_verdicts.files import write
 
 ROWS = 30
-"""Operations in the table: the ones with the longest self time."""
+"""Number of operations in the table, which has those with the longest self time."""
 
 
 class Profile(Debugging):
-    """Shortens every set to `wait` + `steps` batches and records the last `steps` of the first epoch.
+    """Shortens every set to `wait` + `steps` batches, and profiles the last `steps` batches of the first epoch.
 
-    profile.txt gets a table, profile.json a trace. Raises UsageError if steps is below 1 or wait below 0.
+    Writes a table to profile.txt and a trace to profile.json. Raises UsageError if steps is below 1 or wait below 0.
     """
 
     def __init__(self, *, wait: int, steps: int) -> None:
@@ -44,8 +43,8 @@ class Profile(Debugging):
         if recorded is None or self.folder is None:
             return
         recorded.stop()
-        by_time = "self_cuda_time_total" if torch.profiler.ProfilerActivity.CUDA in recorded.activities else ""
-        table = recorded.key_averages().table(sort_by=by_time or "self_cpu_time_total", row_limit=ROWS)
+        device = "cuda" if ProfilerActivity.CUDA in recorded.activities else "cpu"
+        table = recorded.key_averages().table(sort_by=f"self_{device}_time_total", row_limit=ROWS)
         write(self.folder / PROFILE, f"{table}\n")
         recorded.export_chrome_trace(str(self.folder / TRACE))
         print(f"profile  {self.folder / PROFILE}, and a trace for ui.perfetto.dev: {TRACE}", flush=True)

@@ -1,4 +1,4 @@
-"""Prefix beam search with an n-gram model of words: log P_ctc + α log P_lm + β words (Ambroszczyk2019 §1.5, §2.2)."""
+"""Prefix beam search with an n-gram model of words (Ambroszczyk2019 §1.5, §2.2)."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from asr_ablations.tools.checks import number
 
 
 class BeamLM(LanguageModelBeam):
-    """Decodes log_probs (B, T, V) in nats and lengths (B,) into B texts.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) by log P_ctc + α log P_lm + β · words.
 
-    - lm: an ARPA file, a KenLM binary, or a folder written by src/lm.py
+    - lm: ARPA file, KenLM binary, or folder written by src/lm.py
     - alpha, beta: the weights α and β
-    - unknown: nats added to log P_lm of a word that the model does not know
-    - other parameters: as in Beam
+    - unknown: nats added to log P_lm of a word that is not in the model
+    - other parameters: the same as in Beam
 
     Raises UsageError for values out of range, and if the model is missing, damaged, or has other letters.
     """
@@ -31,10 +31,10 @@ class BeamLM(LanguageModelBeam):
 
 
 class Fusion(AbstractLanguageModel):
-    """Scores words with a decoder's language model, through pyctcdecode's interface.
+    """Scores words with the language model of a decoder, through pyctcdecode's interface.
 
-    pyctcdecode's own LanguageModel would have an effect even if α = β = 0: it charges a text that ends in a space for
-    an unknown word and β, and does not weight unfinished words by α.
+    pyctcdecode's LanguageModel would have an effect even if α = β = 0. It adds β and the penalty of an unknown word to
+    texts that end in a space, and does not multiply the penalty of unfinished words by α.
     """
 
     def __init__(self, decoder: BeamLM) -> None:
@@ -50,11 +50,11 @@ class Fusion(AbstractLanguageModel):
         return state
 
     def score_partial_token(self, partial_token: str) -> float:
-        """Return the score of an unfinished word: 0 while it is the beginning of a word of the model."""
+        """Return the score of an unfinished word, which is 0 if it is the beginning of a word in the model."""
         return 0.0 if self.model.begins(partial_token) else self.decoder.alpha * self.decoder.unknown
 
     def score(self, prev_state: "kenlm.State", word: str, is_last_word: bool = False) -> tuple[float, "kenlm.State"]:
-        """Return α log P_lm + β of a word and the state after it. The last word includes the end of the sentence."""
+        """Return α log P_lm + β for a word, and the state after it. The last word includes the end of the sentence."""
         score, words, state = 0.0, 0, prev_state
         if word:
             state, words = kenlm.State(), 1

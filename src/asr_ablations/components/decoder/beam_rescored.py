@@ -1,4 +1,4 @@
-"""Prefix beam search whose n best texts are rescored by a recurrent language model."""
+"""Prefix beam search whose best texts are rescored by a recurrent language model."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from asr_verdicts.errors import UsageError
 
 
 class BeamRescored(LanguageModelBeam):
-    """Decodes log_probs (B, T, V) in nats and lengths (B,); takes the beam's best text by a combined score.
+    """Decodes log_probs (B, T, V) in nats and lengths (B,) by log P_ctc + α log P_lm + β · words.
 
-    The score is log P_ctc + α log P_lm + β words. lm is a folder written by src/lm.py lm=lstm. The beam itself uses no
-    language model, so only the texts that it reaches are rescored. Other parameters and errors are as in BeamLM.
+    The search itself uses no language model, so the score only chooses among the texts in its last beam. lm: folder
+    written by src/lm.py lm=lstm. The other parameters and the errors are the same as in BeamLM.
     """
 
     def __init__(self, alphabet: Alphabet, *, lm: str | None, **search: Any) -> None:

@@ -1,4 +1,4 @@
-"""Greedy decoding: the best symbol of each frame, repeats merged, blanks dropped (Graves et al. 2006)."""
+"""Greedy decoding: takes the best symbol of each frame, merges repeats and drops blanks (Graves et al. 2006)."""
 
 import torch
 

@@ -5,15 +5,15 @@ from torch import nn
 from torchaudio.compliance.kaldi import get_mel_banks
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.components.features.framing import POVEY, PREEMPHASIS, PowerSpectrum, to_samples
+from asr_ablations.components.features.spectrogram import POVEY, PREEMPHASIS, PowerSpectrum, to_samples
 from asr_ablations.tools.matrix_products import linear
 
 
 class LogMel(nn.Module):
     """Turns waveforms (B, S) and lengths (B,) in samples into log energies (B, T, bins) and lengths (B,) in frames.
 
-    window and hop are in seconds, low and high in Hz. The values are Kaldi's fbank with dither 0 and samples in -1..1.
-    Raises ValueError for bins and frequencies that the spectrum does not have.
+    window and hop are in seconds, low and high in Hz. The values are those of Kaldi's fbank with dither 0 and samples
+    in -1..1. Raises ValueError for numbers of bins and for frequencies that the spectrum does not have.
     """
 
     filters: torch.Tensor

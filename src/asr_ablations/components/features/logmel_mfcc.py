@@ -10,15 +10,15 @@ from asr_ablations.components.features.logmel import LogMel
 from asr_ablations.tools.checks import is_whole
 
 LIFTER = 22.0
-"""Kaldi's cepstral lifter. Not a config key, because normalisation over the utterance removes any scale."""
+"""Kaldi's cepstral lifter. It is not a config key, because normalisation of utterances removes any scale."""
 
 
 class LogMelMFCC(nn.Module):
     """Turns waveforms (B, S) and lengths (B,) in samples into (B, T, bins + cepstra) and lengths (B,) in frames.
 
-    LogMel's energies come first, then the first `cepstra` coefficients of their cosine transform: Kaldi's MFCC with the
-    zeroth coefficient instead of the energy. window and hop are in seconds, low and high in Hz. Raises ValueError if
-    there are more cepstra than bins.
+    The energies of LogMel are followed by the first `cepstra` coefficients of their cosine transform. These are Kaldi's
+    MFCC with the zeroth coefficient instead of the energy. window and hop are in seconds, low and high in Hz. Raises
+    ValueError if there are more cepstra than bins.
     """
 
     def __init__(self, *, bins: int, cepstra: int, window: float, hop: float, low: float, high: float) -> None:

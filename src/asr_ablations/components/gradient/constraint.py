@@ -1,29 +1,26 @@
-"""A bound on the weights of each unit (Srebro & Shraibman 2005; Hinton et al. 2012; Doetsch2016 §4.3)."""
+"""A limit for the weights of each unit (Srebro & Shraibman 2005; Hinton et al. 2012; Doetsch2016 §4.3)."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-from asr_ablations.components.gradient.norm import check_limit, clip_to_norm
-from asr_ablations.training.contracts import GradientTreatment, Log
+from asr_ablations.components.gradient.norm import ClipNorm
+from asr_ablations.training.contracts import Log
 
 
-class NormConstraint(GradientTreatment):
-    """Limits the norm of each unit's incoming weights (a matrix row or a kernel) to `largest` after every step.
+class NormConstraint(ClipNorm):
+    """Clips gradients like gradient=norm, and limits the weights of each unit after every step.
 
-    Gradients are clipped as by gradient=norm. Logs train/constrained_share, the share of limited units. Raises
-    ValueError unless `largest` is above 0.
+    The norm of a unit's incoming weights (a matrix row or a kernel) is limited to `largest`. The share of units whose
+    weights were scaled is logged as train/constrained_share. Raises ValueError unless `largest` is above 0.
     """
 
     def __init__(self, *, limit: float | None, largest: float) -> None:
-        check_limit(limit)
+        super().__init__(limit=limit)
         if not largest > 0:
             raise ValueError(f"largest={largest}: expected a number above 0")
-        self.limit, self.largest = limit, float(largest)
-
-    def before_step(self, parameters: Sequence[nn.Parameter], *, step: int, seed: int, log: Log) -> None:
-        clip_to_norm(parameters, self.limit, log)
+        self.largest = float(largest)
 
     @torch.no_grad()
     def after_step(self, parameters: Sequence[nn.Parameter], log: Log) -> None:

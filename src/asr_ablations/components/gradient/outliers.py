@@ -1,4 +1,4 @@
-"""Steps skipped because their gradient is far from the usual one (Doetsch2016 §4.3)."""
+"""Skipping of steps whose gradient is unusually large (Doetsch2016 §4.3)."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from asr_ablations.training.contracts import GradientTreatment, Log
 
 
 class SkipOutliers(nn.Module, GradientTreatment):
-    """Sets a gradient to zero if its norm is above `factor` times the running mean, or not finite.
+    """Sets the gradient of a step to zero if its norm is not finite, or above `factor` times the running mean.
 
-    Momentum and weight decay still act in that step. An outlier enters the mean as `factor` times the mean, so that the
-    mean follows a lasting change. Checkpoints contain the mean. Logs train/skipped_share, the share of skipped steps.
-    Raises ValueError for values out of range. Does not wait for the device.
+    Momentum and weight decay still act in such a step. An outlier enters the mean as `factor` times the mean, so that
+    the mean follows a lasting change. Checkpoints contain the mean. The share of skipped steps is logged as
+    train/skipped_share, without waiting for the device. Raises ValueError for values out of range.
     """
 
     mean: torch.Tensor

@@ -1,4 +1,4 @@
-"""Clipping of each entry of the gradient."""
+"""Clipping of gradients by the value of each entry."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,10 @@ from asr_ablations.training.contracts import GradientTreatment, Log
 
 
 class ClipValue(GradientTreatment):
-    """Limits every entry of a gradient to -limit…limit. Raises ValueError unless the limit is a number above 0.
+    """Limits every entry of the gradient to the range from -limit to limit.
 
-    Logs the norm before clipping, and train/clipped_share, the share of clipped entries.
+    Logs the norm before clipping, and the share of clipped entries as train/clipped_share. Raises ValueError unless the
+    limit is above 0.
     """
 
     def __init__(self, *, limit: float) -> None:

@@ -1,7 +1,7 @@
-"""PyTorch's own initialisation, which Ambroszczyk2019 §2.7.1 calls "no initialisation"."""
+"""PyTorch's default initialisation, which Ambroszczyk2019 §2.7.1 calls "no initialisation"."""
 
 from torch import nn
 
 
 def default(model: nn.Module) -> None:
-    """Leave the weights as torch drew them."""
+    """Leave the weights as torch has initialised them."""

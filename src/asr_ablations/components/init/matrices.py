@@ -1,4 +1,4 @@
-"""The weight matrices of a model, one by one."""
+"""Access to the single weight matrices of a model."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def weight_matrices(model: nn.Module, *, recurrent: bool | None = None) -> Iterator[torch.Tensor]:
-    """Yield views of all weights with two or more dimensions, one matrix at a time.
+    """Yield a view of each matrix in the weights with two or more dimensions.
 
-    recurrent: True yields only the matrices that multiply a recurrent layer's previous state; False yields the others.
+    recurrent: True yields only matrices that multiply the previous state of a recurrent layer, False only the others.
     """
     for module in model.modules():
         for name, weight in module.named_parameters(recurse=False):
@@ -21,9 +21,9 @@ def weight_matrices(model: nn.Module, *, recurrent: bool | None = None) -> Itera
 
 
 def _count_stacked(module: nn.Module) -> int:
-    """Count the matrices that torch stacks in one weight: the shape of the stack gives the wrong number of outputs.
+    """Return the number of matrices that torch stacks in one weight, whose shape does not tell their size.
 
-    They are gates of a recurrent layer, groups of a convolution, or query, key and value of attention.
+    They are the gates of a recurrent layer, the groups of a convolution, or query, key and value of attention.
     """
     if isinstance(module, nn.MultiheadAttention):
         return 3

@@ -1,4 +1,4 @@
-"""Orthogonal recurrent matrices (Saxe et al. 2014; Le et al. 2015 for recurrences); Xavier's normal for the rest."""
+"""Orthogonal recurrent matrices (Saxe et al. 2014; Le et al. 2015), and all others as with init=xavier."""
 
 from torch import nn
 
@@ -6,8 +6,9 @@ from asr_ablations.components.init.matrices import weight_matrices
 
 
 def orthogonal(model: nn.Module) -> None:
-    """Draw random orthogonal recurrent matrices, gate by gate, which rotate the previous state and keep its norm. All
-    other matrices are drawn as by init=xavier.
+    """Draw a random orthogonal recurrent matrix for each gate, which preserves the norm of the previous state.
+
+    All other matrices are drawn as with init=xavier.
     """
     for matrix in weight_matrices(model, recurrent=False):
         nn.init.xavier_normal_(matrix)

@@ -6,7 +6,7 @@ from asr_ablations.components.init.matrices import weight_matrices
 
 
 def xavier_uniform(model: nn.Module) -> None:
-    """Draw every weight matrix, kernel and recurrent gate separately from U(-a, a), a² = 6 / (inputs + outputs).
+    """Draw each weight matrix, kernel and recurrent gate from U(-a, a), where a² = 6 / (inputs + outputs).
 
     The standard deviation is the same as with init=xavier.
     """

@@ -1,4 +1,4 @@
-"""The language models published with LibriSpeech (Panayotov et al. 2015; Ambroszczyk2019 §2.2 uses the 4-gram)."""
+"""The n-gram models published with LibriSpeech (Panayotov et al. 2015; Ambroszczyk2019 §2.2 uses the 4-gram)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +14,10 @@ from asr_verdicts.errors import choices
 
 
 class LibriSpeechModel:
-    """Installs the published model <address>/<name>.arpa.gz. files: size and, if known, SHA-256 of every model. Raises
-    UsageError if `name` is not among them, the download fails, or its size or hash differs.
+    """Downloads the published model <address>/<name>.arpa.gz.
+
+    files: size and, if published, SHA-256 of each model by name. Raises UsageError if `name` is not among them, if the
+    download fails, or if its size or hash differs.
     """
 
     def __init__(self, *, name: str, address: str, files: Mapping[str, Mapping[str, Any]]) -> None:
@@ -24,9 +26,9 @@ class LibriSpeechModel:
         self.name, self.address, self.expected = name, address.rstrip("/"), files[name]
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Download and verify the model, write a lower-case copy and its words, and return the model's record.
+        """Write a lower-case copy of the model and its word list to the folder, and return the model's record.
 
-        The download is stored next to the folder, so that the next run continues an interrupted one.
+        The download is stored next to the folder, so that the next call can continue it after an interruption.
         """
         address = f"{self.address}/{self.name}.arpa.gz"
         file = folder.parent / f".{self.name}.arpa.gz"

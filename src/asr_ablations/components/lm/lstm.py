@@ -16,10 +16,10 @@ from asr_verdicts.terminal import bar
 class LSTM:
     """Trains an LSTM over the letters of the alphabet. Raises UsageError for values out of range.
 
-    - text, include: as in NGram
-    - width, layers, dropout: of the model
-    - epochs, batch (sentences), lr: of the training
-    - seed: of weights, order and dropout
+    - text, include: the same as in NGram
+    - width, layers, dropout: size and dropout rate of the model
+    - epochs, batch, lr: passes over the text, sentences per batch, and learning rate at the start
+    - seed: seed of weights, order of sentences and dropout
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class LSTM:
         self.seed = seed
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write the model into the folder; returns its record."""
-        text = collect(corpus, alphabet, self.text, self.include)
-        sentences = [" ".join(sentence) for sentence in text.sentences]
+        """Train the model, write it to the folder, and return its record."""
+        texts, sources = collect(corpus, alphabet, self.text, self.include)
+        sentences = [" ".join(sentence) for sentence in texts]
         torch.manual_seed(self.seed)
         model = LetterLSTM(alphabet.letters, width=self.width, layers=self.layers, dropout=self.dropout)
         if torch.cuda.is_available():
@@ -58,5 +58,5 @@ class LSTM:
             "unit": "letter",
             "estimator": estimator,
             "vocabulary": len(alphabet.letters),
-            "sources": text.sources,
+            "sources": sources,
         }

@@ -1,23 +1,22 @@
-"""An n-gram model estimated from transcripts or a text file."""
+"""An n-gram model estimated from transcripts or from a text file."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from asr_ablations.data.alphabet import Alphabet
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.language_models import lmplz
-from asr_ablations.language_models.model import ARPA, SPACE, WORDS
-from asr_ablations.language_models.ngram import estimate, write_arpa
-from asr_ablations.language_models.text import collect, units
+from asr_ablations.language_models.model import ARPA, SPACE, WORDS, units
+from asr_ablations.language_models.ngram import estimate, find_program, run_lmplz, write_arpa
+from asr_ablations.language_models.text import collect
 from asr_ablations.tools.checks import a_list, is_whole, path_or_none, whole
 from asr_verdicts.errors import choices
 from asr_verdicts.files import write
 
 ORDERS = (2, 6)
-"""Smallest and largest order: an n-gram with a context has 2 words, and KenLM's Python module is compiled for 6."""
+"""Smallest and largest order. KenLM's Python module is compiled for orders up to 6."""
 
 USUAL = "lmplz"
-"""The usual program; if it is not installed, the estimator in Python replaces it."""
+"""The default program. If it is not installed, the estimator in Python replaces it."""
 
 
 class NGram:
@@ -25,10 +24,10 @@ class NGram:
 
     - order: words per n-gram
     - unit: word or character
-    - text: a file to use instead of the training transcripts
-    - include: held-out sets whose transcripts may be used
-    - prune: the highest count of n-grams to leave out, for each order; the last one is used for all higher orders
-    - program: lmplz, by name or path; None for the estimator in Python
+    - text: file to use instead of the training transcripts, or None
+    - include: validation or test sets whose transcripts are used, too
+    - prune: highest count of the n-grams to leave out, for each order; the last one is used for all higher orders
+    - program: name or path of lmplz, or None for the estimator in Python
     """
 
     def __init__(
@@ -51,23 +50,23 @@ class NGram:
         self.include = a_list("lm.include", include)
         self.prune = [*prune, *[prune[-1]] * (order - len(prune))]
         self.program = path_or_none("lm.program", program)
-        if self.program not in (None, USUAL) and lmplz.find(str(self.program)) is None:
+        if self.program not in (None, USUAL) and find_program(str(self.program)) is None:
             raise choices("lm.program", program, f"a program on the PATH, or its path; {USUAL}, or null for Python")
 
     def __call__(self, corpus: Corpus, alphabet: Alphabet, folder: Path) -> dict[str, object]:
-        """Write the model and its words into the folder; returns its record."""
-        text = collect(corpus, alphabet, self.text, self.include)
-        words = sorted({word for sentence in text.sentences for word in sentence})
+        """Write the model and its word list to the folder, and return the model's record."""
+        texts, sources = collect(corpus, alphabet, self.text, self.include)
+        words = sorted({word for sentence in texts for word in sentence})
         write(folder / WORDS, "".join(f"{word}\n" for word in words))
-        sentences = [units(sentence, self.unit) for sentence in text.sentences]
+        sentences = [units(sentence, self.unit) for sentence in texts]
         estimator = self._estimate(sentences, folder)
-        # a model of characters also has the space
+        # the vocabulary of a model of characters includes the space
         vocabulary = len(words) if self.unit == "word" else len({c for s in sentences for c in s} | {SPACE})
         return {"unit": self.unit, "order": self.order, "prune": self.prune, "estimator": estimator,
-                "vocabulary": vocabulary, "sources": text.sources}  # fmt: skip
+                "vocabulary": vocabulary, "sources": sources}  # fmt: skip
 
     def _estimate(self, sentences: list[list[str]], folder: Path) -> str:
-        program = lmplz.find(self.program) if self.program else None
+        program = find_program(self.program) if self.program else None
         if program is None:
             if self.program:
                 print(f"{self.program} is not on the PATH (make lmplz builds it): estimating in Python, which keeps "
@@ -77,7 +76,7 @@ class NGram:
         text = folder / ".text"
         write(text, "".join(" ".join(sentence) + "\n" for sentence in sentences))
         try:
-            lmplz.lmplz(program, text, folder / ARPA, self.order, self.prune)
+            run_lmplz(program, text, folder / ARPA, self.order, self.prune)
         finally:
             text.unlink()
         return "lmplz"

@@ -1,7 +1,7 @@
-"""No additional logger: every run folder has metrics.csv anyway."""
+"""No logger in addition to metrics.csv, which every run folder has."""
 
 from asr_ablations.runs.folder import Run
 
 
 def no_further_logger(run: Run) -> None:
-    """Return None: the run folder's metrics.csv is the log."""
+    """Return None, because every run folder has metrics.csv."""

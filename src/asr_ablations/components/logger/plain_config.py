@@ -1,4 +1,4 @@
-"""A config flattened to choices and values, for tables of runs: rnn: lstm, optimizer: adamw, optimizer.lr: 0.003."""
+"""A config as a flat table of choices and values, such as rnn: lstm, optimizer: adamw, optimizer.lr: 0.003."""
 
 import os
 from typing import cast
@@ -8,16 +8,16 @@ from asr_ablations.runs.identity import of_the_experiment
 from asr_verdicts.config import MACHINE_KEYS, WHEREABOUTS, Config, flatten, within
 
 COMPARED = ("sweep", "ablation", "arms", "arm")
-"""Keys that do not change results, but are read by comparisons of runs."""
+"""Keys that do not change results, but that comparisons of runs read."""
 HIDDEN = frozenset(
     {*(key for key in MACHINE_KEYS if key not in COMPARED), "languages", "cache.root", "cache.gigabytes"}
 ) | {f"data.{key}" for key in WHEREABOUTS}
 
 
 def plain_config(config: Config) -> Config:
-    """Flatten a resolved config: the name of every group's option, and all values by their dotted keys.
+    """Flatten a resolved config to the option of every group by name, and all other values by dotted key.
 
-    Nulls and keys that only concern the machine are left out; ~ replaces the home folder.
+    Nulls and keys that only concern the machine are left out. The home folder in values is replaced by ~.
     """
     plain: Config = {}
     for key, value in config.items():
@@ -32,9 +32,10 @@ def plain_config(config: Config) -> Config:
 
 
 def name_option(group: str, node: Config, config: Config) -> str:
-    """Find the name of the option that a node was made from.
+    """Return the name of the option of a group that a node was made from.
 
-    Of the group's files with the same target, it differs least from the config; of several, it sets the most keys.
+    Among the options with the same target, it is the one that differs least from the config. If several differ equally,
+    it is the one that sets the most keys.
     """
     named = [name for name, option in options_by_name(group).items() if option["_target_"] == node["_target_"]]
     if not named:

@@ -1,4 +1,4 @@
-"""Several loggers at once: logger=[wandb,tensorboard]."""
+"""Several loggers at once, as with logger=[wandb,tensorboard]."""
 
 from functools import partialmethod
 from typing import Any
@@ -26,7 +26,7 @@ class SeveralLoggers(Logger):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         for logger in self.loggers:
-            logger.log_metrics(dict(metrics), step)  # some loggers change it in place
+            logger.log_metrics(dict(metrics), step)  # a copy, because some loggers change the dict
 
     def _call_each(self, method: str, *arguments: Any, **options: Any) -> None:
         for logger in self.loggers:
@@ -42,6 +42,6 @@ class SeveralLoggers(Logger):
 
 
 def several_loggers(run: Run, *, loggers: dict[str, LoggerFactory]) -> Logger | None:
-    """Build one logger from several; None if none of them logs outside the run folder's metrics.csv."""
+    """Combine several loggers into one. Returns None if none of them logs anything beyond metrics.csv."""
     built = [logger for factory in loggers.values() if (logger := factory(run)) is not None]
     return SeveralLoggers(built) if built else None

@@ -11,11 +11,9 @@ from asr_ablations.tools.errors import require
 
 require("tensorboard", "logger=tensorboard", "tensorboard")  # at import, so that a run is refused before it begins
 
-NO_TENSORFLOW = "tensorboard.compat.notf"
-
 
 class TensorBoardRunLogger(TensorBoardLogger):
-    """Logs the values of a whole run as texts, because TensorBoard shows numbers only as curves."""
+    """Logs summary values as texts, because TensorBoard shows numbers only as curves."""
 
     def log_summary(self, values: Mapping[str, float | str]) -> None:
         for name, value in values.items():
@@ -23,7 +21,7 @@ class TensorBoardRunLogger(TensorBoardLogger):
 
 
 def tensorboard_logger(run: Run) -> TensorBoardLogger:
-    """Build a logger whose files are displayed by: tensorboard --logdir outputs"""
+    """Build a logger that writes to the run folder. `tensorboard --logdir outputs` displays its files."""
     # an empty module keeps TensorBoard from importing TensorFlow, which takes seconds and prints warnings
-    sys.modules.setdefault(NO_TENSORFLOW, ModuleType(NO_TENSORFLOW))
+    sys.modules.setdefault("tensorboard.compat.notf", ModuleType("tensorboard.compat.notf"))
     return TensorBoardRunLogger(save_dir=run.folder, name="", version="tensorboard")

@@ -1,4 +1,4 @@
-"""Weights & Biases: Lightning's logger, for runs that survive interruptions and an unreachable server."""
+"""Lightning's logger for Weights & Biases, extended for interrupted runs and for an unreachable server."""
 
 import hashlib
 import json
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     import wandb
 
 ARTIFACTS = {"config": CONFIG, "utterances": UTTERANCES, "best": f"{CHECKPOINTS}/{BEST}"}
-"""Files to send, by their names in logger.artifacts."""
+"""Files that can be sent, by their names in logger.artifacts."""
 STEP = "trainer/global_step"
 RECORDING = "recording"
-"""The last column of a table with audio."""
+"""Name of the last column of a table with audio."""
 
 
 def wandb_logger(
@@ -59,13 +59,13 @@ def wandb_logger(
     tags: list[str] | None,
     notes: str | None,
 ) -> "RunLogger":
-    """Build a logger for a W&B run with the folder's id, the sweep as group, and a plain config.
+    """Build a logger for a W&B run in the group of its sweep, with a flat config.
 
-    - artifacts: names of ARTIFACTS, sent when the run is done
-    - audio: the number of examples of each set with audio
-    - name: null for the name of the run's folder
-    - tags: in addition to the choices that the sweep varies
-    - notes: null for the question of the sweep file
+    - artifacts: keys of ARTIFACTS whose files are sent at the end of the run
+    - audio: number of examples of each set that get audio
+    - name: name of the W&B run; None for the name of the run's folder
+    - tags: tags in addition to the choices that the sweep varies
+    - notes: notes on the run; None for the question of the sweep file
 
     Raises UsageError for values that W&B does not accept.
     """
@@ -92,7 +92,7 @@ def wandb_logger(
         "job_type": "train",
         "tags": [*dict.fromkeys([*list_tags(run.folder, run.cfg.get("overrides") or []), *tags])],
         "notes": notes or (config.get("ablation") or {}).get("question"),
-        # without the seed in the run's name, all seeds of an arm form one group
+        # the arm's name without the seed, so that W&B can group the seeds of an arm
         "config": {
             **plain_config(config),
             "identity": run.id,
@@ -107,21 +107,23 @@ def wandb_logger(
 
 
 class RunLogger(WandbLogger):
-    """Lightning's logger with the row number in metrics.csv as W&B's step. So a resumed run sends only the rows that
-    W&B's server lacks. options: of wandb.init.
+    """Lightning's logger, with the row number in metrics.csv as W&B's step.
+
+    So a resumed run sends only the rows that W&B's server lacks. options: arguments of wandb.init.
     """
 
     def __init__(self, run: Run, artifacts: Sequence[str], audio: int, options: Json) -> None:
         self.run, self.artifacts, self.audio, self.options = run, artifacts, audio, options
         self._results: list[Callable[[], None]] = []
-        """Calls whose values are not in metrics.csv."""
+        """Calls that log values missing from metrics.csv."""
         self._is_lost = False
         super().__init__(experiment=self._begin())
         self.log_summary({RECORD: json.dumps(describe_folder(run))})
 
     def _begin(self, *, offline: bool = False) -> "wandb.Run":
-        """Begin a part of W&B's run: an offline part has all rows, an online part only the missing ones. Earlier parts
-        are no longer sent.
+        """Begin a part of the W&B run, and log the rows of metrics.csv that it lacks.
+
+        An offline part gets all rows. Earlier parts that were not sent are marked, so that they are not sent later.
         """
         earlier = unsynced(self.run.folder, self.options["id"])
         experiment = begin(**self.options, offline=offline, resume="allow")
@@ -155,13 +157,13 @@ class RunLogger(WandbLogger):
         step: int | None = None,
         recordings: Sequence[Recording] = (),
     ) -> None:
-        """Log a table in the row of the next metrics, because metrics.csv lacks rows for tables."""
+        """Log a table at the step of the next metrics, because metrics.csv has no rows for tables."""
         import wandb
 
         if step is None:
             self._results.append(partial(self.log_table, key, columns, data, recordings=recordings))
         rows: list[list[Any]] = [[*row] for row in data]
-        if self.audio and recordings:  # for the first rows of each set, whose name is in the first column
+        if self.audio and recordings:  # for the first rows of each set, which the first column names
             columns, counts = [*columns, RECORDING], Counter[str]()
             for row, recording in zip(rows, recordings, strict=True):
                 counts[row[0]] += 1
@@ -169,7 +171,7 @@ class RunLogger(WandbLogger):
         self._log({key: wandb.Table(columns=list(columns), data=rows)}, step, commit=False)
 
     def _log(self, values: Mapping[str, Any], step: int | None, *, commit: bool) -> None:
-        """Send values, and note if the server does not answer: tables are artifacts, which need an answer."""
+        """Send values, and note if the server does not answer. Tables are artifacts, which need an answer."""
         try:
             self.experiment.log({**values, **({} if step is None else {STEP: step})}, step=self._row, commit=commit)
         except refusals():
@@ -180,10 +182,11 @@ class RunLogger(WandbLogger):
         self.experiment.summary.update(dict(values))
 
     def finish(self, exit_code: int) -> None:
-        """End W&B's run: otherwise W&B shows a crashed run as finished. If the server does not answer, save everything
-        in an offline part.
+        """End the W&B run with the exit code, because W&B would show a crashed run as finished.
+
+        If the server does not answer, everything is saved in an offline part.
         """
-        # a server that has not answered before is not waited for again
+        # if the server has failed to answer before, do not wait for it again
         sent = not self._is_lost and (exit_code != 0 or self._send_artifacts())
         if not (end(self.experiment, exit_code) and sent):
             print("W&B has not received everything: its server does not answer", file=sys.stderr, flush=True)
@@ -197,7 +200,7 @@ class RunLogger(WandbLogger):
             print(f"W&B         later: {command}", flush=True)
 
     def _send_artifacts(self) -> bool:
-        """Send those artifacts that exist. Return whether W&B accepted them."""
+        """Send the artifacts that exist, and return whether W&B accepted them."""
         try:
             for name in self.artifacts:
                 if (path := self.run.folder / ARTIFACTS[name]).exists():
@@ -208,7 +211,7 @@ class RunLogger(WandbLogger):
 
 
 def _read_recording(recording: Recording) -> "wandb.Audio | None":
-    """Read a row's audio; None if its file can no longer be read."""
+    """Return the audio of a recording, or None if its file can no longer be read."""
     import wandb
 
     path, offset, seconds, channel = recording
@@ -219,8 +222,11 @@ def _read_recording(recording: Recording) -> "wandb.Audio | None":
 
 
 def describe_folder(run: Run) -> Json:
-    """Collect what a comparison from W&B needs in addition to the config. These are the run's start, its place in the
-    sweep, the sweep's declaration, and each set's numbers of speakers: all, and how many are in training.
+    """Return what a comparison of W&B runs needs in addition to the config.
+
+    - started, place: time when the run first started, and its place in the sweep
+    - declared: number of runs in the sweep's first launch, and a hash over them; None if nothing was declared
+    - speakers: number of speakers in each set, and how many of them are also in the training set
     """
     first = declared(run.folder.parent)
     sets = read_data(run.folder).sets.items()
@@ -233,7 +239,7 @@ def describe_folder(run: Run) -> Json:
 
 
 def _read_start(run: Run) -> str:
-    """Read the time of the first start of a run's folder; empty if it has not started."""
+    """Return the time when a run first started, or an empty text if it has not started."""
     try:
         return str(read_environment(run.folder).started)
     except FileNotFoundError:
@@ -241,7 +247,8 @@ def _read_start(run: Run) -> str:
 
 
 def run_id(run: Run) -> str:
-    """Hash the run's id, its sweep, and the time of its first start into a W&B id. A resumed run keeps its W&B id; a
-    run that starts anew gets another.
+    """Return a W&B id, which is a hash of the run's id, its sweep and the time of its first start.
+
+    A resumed run keeps its W&B id, and a run that starts anew gets a new one.
     """
     return hashlib.sha256("\n".join([run.id, str(run.cfg.sweep), _read_start(run)]).encode()).hexdigest()[:8]

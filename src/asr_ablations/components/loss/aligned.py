@@ -11,10 +11,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asr_ablations.components.loss.framewise import Framewise
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.datamodule import Speech
+from asr_ablations.data.description import content_hash
 from asr_ablations.data.utterances import Utterance
-from asr_ablations.data.word_times import letter_frames
+from asr_ablations.data.word_times import label_frames
 from asr_ablations.runs.identity import sha256_of
 from asr_ablations.tools.content_keys import content_key, hash_classes, library_versions
 from asr_ablations.tools.machine import one_at_a_time
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class Aligned(Framewise):
-    """Framewise with labels from a forced alignment by the model of `run`, a run folder or a .ckpt.
+    """Framewise loss with labels from a forced alignment. run: folder or .ckpt of the run whose model aligns.
 
-    A letter lasts from its first frame on the best CTC path to the first frame of the next letter. Between two equal
+    Each letter lasts from its first frame on the best CTC path to the first frame of the next letter. Between two equal
     letters, the last frame is a blank.
 
-    The audio is aligned without augmentation when training begins, and the alignments are stored in that run's folder
-    under alignments/. They are stretched evenly if the model to train has another number of frames, or the audio is
-    played at another speed. Raises UsageError if the run does not exist or has another alphabet.
+    The audio is aligned without augmentation before training begins. The alignments are stored in alignments/ in the
+    folder of the aligning run. They are stretched evenly if the model to train has another number of frames, or if
+    augmentation changes the speed. Raises UsageError if the run does not exist or has another alphabet.
     """
 
     def __init__(self, *, run: str | None, reduction: str) -> None:
@@ -51,7 +51,7 @@ class Aligned(Framewise):
         utterances = {_key(u.id, u.text): u for speech in sets.values() for u in speech.utterances}
         if utterances.keys() <= self.paths.keys():
             return
-        alphabets = {(speech.alphabet.characters, speech.alphabet.separation) for speech in sets.values()}
+        alphabets = {(speech.alphabet.key, speech.alphabet.separation) for speech in sets.values()}
         file = self.folder / "alignments" / f"{self._cache_key(list(utterances.values()), alphabets)}.npz"
         file.parent.mkdir(exist_ok=True)
         with one_at_a_time(file.with_suffix(".lock"), f"waiting for the process that aligns with {self.checkpoint}"):
@@ -60,7 +60,7 @@ class Aligned(Framewise):
         self.paths = _read(file)
 
     def _cache_key(self, utterances: list[Utterance], alphabets: Collection[tuple[str, str]]) -> str:
-        """Return a hash over everything that decides the alignments."""
+        """Return a hash over everything that affects the alignments."""
         return content_key(
             teacher=sha256_of(str(self.checkpoint)),
             alphabets=sorted(alphabets),
@@ -70,7 +70,7 @@ class Aligned(Framewise):
         )
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Return aligned labels; linear ones before `prepare`, for benchmarks that only measure time."""
+        """Return aligned labels. Before `prepare`, return linear ones, for benchmarks that only measure time."""
         if not self.paths:
             return super().labels(batch, lengths, frames)
         paths = [self.paths[_key(id_, text)] for id_, text in zip(batch.ids, batch.texts, strict=True)]
@@ -81,9 +81,9 @@ class Aligned(Framewise):
         return padded.gather(1, position.minimum(path_lengths - 1)).to(device, torch.long, non_blocking=True)
 
     def _align(self, sets: Mapping[str, Speech], device: torch.device) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield keys and labels (T,) of all utterances, aligned one at a time.
+        """Yield the key and the labels (T,) of each utterance. Utterances are aligned one at a time.
 
-        Padding in a batch would change the last bits, and so the labels if two paths are equally likely.
+        In a batch, padding would change the last bits of outputs, and so the labels if two paths are equally likely.
         """
         with _preserve_state():
             task = load_run(self.checkpoint).task
@@ -91,10 +91,10 @@ class Aligned(Framewise):
         task.to(device)
         with bar("aligning", sum(len(speech) for speech in sets.values())) as advance:
             for speech in sets.values():
-                if speech.alphabet.characters != alphabet.characters:
+                if speech.alphabet.key != alphabet.key:
                     raise UsageError(
-                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.characters!r}, this run's is "
-                        f"{speech.alphabet.characters!r}"
+                        f"loss.run={self.checkpoint}: its alphabet is {alphabet.key!r}, this run's is "
+                        f"{speech.alphabet.key!r}"
                     )
                 for utterance in speech.utterances:
                     samples, _ = speech.store.read(utterance)
@@ -112,13 +112,14 @@ class Aligned(Framewise):
 
 
 def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
-    """Align labels to frames (T,), given log-probabilities (T, V) in nats; without labels, all frames are blanks.
-    Raises ValueError if there are too few frames.
+    """Align labels to the frames of log-probabilities (T, V) in nats. Returns the label of each frame (T,).
+
+    Without labels, all frames are blanks. Raises ValueError if there are too few frames.
     """
     path = np.zeros(len(log_probs), dtype=np.int16)
     if not labels:
         return path
-    begins = [int(frames[0]) for frames in letter_frames(log_probs, labels)]
+    begins = [int(frames[0]) for frames in label_frames(log_probs, labels)]
     ends = [*begins[1:], len(path)]
     for number, (label, begin, end) in enumerate(zip(labels, begins, ends, strict=True)):
         repeated = number + 1 < len(labels) and labels[number + 1] == label
@@ -128,7 +129,7 @@ def frame_labels(log_probs: np.ndarray, labels: list[int]) -> np.ndarray:
 
 @contextmanager
 def _preserve_state() -> Iterator[None]:
-    """Keep the random state and the TF32 switches of this run while another model is built."""
+    """Restore this run's random state and TF32 switches after another model has been built."""
     matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     with torch.random.fork_rng():
         yield
@@ -136,7 +137,7 @@ def _preserve_state() -> Iterator[None]:
 
 
 def _key(id_: str, text: str) -> str:
-    """Name an utterance in a file of alignments; an id is not enough, because two sets may share it."""
+    """Return the key of an utterance in a file of alignments. An id is not enough, because two sets may share it."""
     return f"{id_} {text}"
 
 

@@ -1,7 +1,8 @@
 # ruff: noqa: N803  Triton's constants are in capitals
-"""The operations of device_ctc.py as Triton kernels: one program per utterance, all states of one frame at a time.
+"""The operations of ctc.py as Triton kernels.
 
-States are shifted within registers, so no thread reads a value that another has yet to write.
+Each utterance has one program, which computes all states of one frame at a time. States are shifted within registers,
+so that no thread reads a value before another thread has written it.
 """
 
 import torch
@@ -98,4 +99,4 @@ def _states(labels: torch.Tensor) -> int:
 
 
 KERNELS = {"ctc_forward": forward, "ctc_occupancy": occupancy}
-"""Kernels by the names of the operations."""
+"""Kernels by the name of their operation."""

@@ -1,23 +1,24 @@
-"""Cross-entropy with frame labels, and the frame error rate: RETURNN's experiment (Doetsch2016 §6)."""
+"""Cross-entropy with frame labels, and the frame error rate, as in RETURNN's experiment (Doetsch2016 §6)."""
 
 from collections.abc import Mapping
 
 import torch
 
 from asr_ablations.data.batch import Batch
-from asr_ablations.data.dataset import Speech
+from asr_ablations.data.datamodule import Speech
 from asr_ablations.tools.masks import valid_frames
 from asr_verdicts.errors import choices
 
 
 class Reduction:
-    """Reduces nats (B,) and numbers of units (B,) to a scalar. Raises UsageError for an unknown name.
+    """Reduces the losses of utterances, in nats (B,), to a scalar. Raises UsageError for an unknown name.
 
     - unit: label or frame
-    - name: the unit (mean over utterances of nats per unit), utterance (mean over utterances) or sum
+    - name: the unit (nats per unit, averaged over utterances), utterance (averaged over utterances) or sum
 
-    CTC's nats grow with an utterance's length (Ambroszczyk2019 §2.6): only per unit do long and short utterances weigh
-    the same. The gradients of a sum grow with the batch (Doetsch2016 §4.3); several ranks train on the mean of sums.
+    The loss grows with the length of an utterance (Ambroszczyk2019 §2.6), so long and short utterances only have the
+    same weight if it is divided by the number of units. The gradient of a sum grows with the batch (Doetsch2016 §4.3).
+    Several ranks train on the mean of their sums.
     """
 
     def __init__(self, name: str, unit: str) -> None:
@@ -34,40 +35,46 @@ class Reduction:
         return nats.mean()
 
     def weight(self, batch: Batch) -> int:
-        """Return the weight of a batch in a mean over batches."""
         return 1 if self.name == "sum" else len(batch)
 
 
 class Framewise:
-    """Computes the loss in nats of log_probs (B, T, V) in nats with lengths (B,) in frames, for a batch.
+    """Computes the loss in nats of a batch from log_probs (B, T, V) in nats and lengths (B,) in frames.
 
-    reduction: frame, utterance or sum. The labels are a linear alignment, the flat start of hidden Markov models: the
-    transcript's characters share the frames equally, with a blank between equal neighbours. This needs no trained
-    model, but is wrong if speech is uneven; RETURNN's labels came from a trained model, as in loss=aligned. Decoders
-    for CTC also decode this model, because they merge repeats and drop blanks.
+    reduction: frame, utterance or sum; see Reduction. The labels are a linear alignment, like the flat start of hidden
+    Markov models: the characters of a transcript share the frames equally, with a blank between equal neighbours. This
+    needs no trained model, but is wrong if speech is uneven. RETURNN's labels came from a trained model, as in
+    loss=aligned. Decoders for CTC also decode this model, because they merge repeats and drop blanks.
     """
 
     def __init__(self, *, reduction: str) -> None:
         self.reduction = Reduction(reduction, "frame")
 
     def prepare(self, sets: Mapping[str, Speech], device: torch.device) -> None:
-        """Do nothing: the labels come from the transcripts of a batch."""
+        """Do nothing, because the labels come from the transcripts of a batch."""
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Return labels (B, T) on the targets' device, for lengths (B,) in frames and T = frames."""
-        return align_linearly(batch, lengths, frames)
+        """Spread each transcript evenly over its frames, without waiting for the device.
+
+        lengths: number of frames (B,) of each utterance. Returns labels (B, T = frames) on the targets' device.
+        """
+        paths, path_lengths = insert_blanks(batch)
+        device = paths.device
+        lengths = lengths.to(device, non_blocking=True).clamp(min=1)[:, None]
+        place = torch.arange(frames, device=device) * path_lengths[:, None] // lengths
+        return paths.gather(1, place.minimum(path_lengths[:, None] - 1))
 
     def __call__(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         labels = self._frame_labels(log_probs, lengths, batch)
         nats = -log_probs.gather(2, labels[..., None])[..., 0]
-        return self.reduction(_sum_over_frames(nats, lengths), lengths)
+        valid = valid_frames(lengths, nats.shape[1], nats.device)
+        return self.reduction(nats.masked_fill(~valid, 0.0).sum(dim=1), lengths)
 
     def weight(self, batch: Batch) -> int:
-        """Return the weight of a batch in a mean over batches."""
         return self.reduction.weight(batch)
 
     def frame_rates(self, log_probs: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
-        """Compute the frame error rate `fer`: the share of the batch's frames whose best symbol is not the label."""
+        """Return the frame error rate `fer`, the share of frames whose best symbol is not the label."""
         labels = self._frame_labels(log_probs, lengths, batch)
         wrong = (log_probs.argmax(dim=-1) != labels) & valid_frames(lengths, labels.shape[1], labels.device)
         return {"fer": wrong.sum() / max(1, int(lengths.sum()))}
@@ -76,18 +83,10 @@ class Framewise:
         return self.labels(batch, lengths, log_probs.shape[1]) if batch.frame_labels is None else batch.frame_labels
 
 
-def align_linearly(batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-    """Spread transcripts evenly over T frames: labels (B, T) on the targets' device. Does not wait for the device."""
-    paths, path_lengths = insert_blanks(batch)
-    device = paths.device
-    lengths = lengths.to(device, non_blocking=True).clamp(min=1)[:, None]
-    place = torch.arange(frames, device=device) * path_lengths[:, None] // lengths
-    return paths.gather(1, place.minimum(path_lengths[:, None] - 1))
-
-
 def insert_blanks(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Insert a blank between equal neighbours of transcripts: symbols (B, P), padded with blanks, and lengths (B,). An
-    empty transcript becomes one blank.
+    """Insert a blank between equal neighbours in each transcript. An empty transcript becomes one blank.
+
+    Returns symbols (B, P), padded with blanks, and their lengths (B,).
     """
     targets, device = batch.targets, batch.targets.device
     starts = batch.target_lengths.cumsum(0) - batch.target_lengths
@@ -97,13 +96,8 @@ def insert_blanks(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     repeats = torch.zeros_like(targets)
     repeats[1:] = (targets[1:] == targets[:-1]) & (within[1:] > 0)
     blanks = torch.zeros(len(batch), dtype=torch.long, device=device).index_add(0, utterance, repeats)
-    before = repeats.cumsum(0) - (blanks.cumsum(0) - blanks)[utterance]  # blanks of this utterance up to each symbol
+    before = repeats.cumsum(0) - (blanks.cumsum(0) - blanks)[utterance]  # blanks before each symbol in its utterance
     longest = 2 * int(batch.target_lengths.max()) if len(batch) else 0
     paths = torch.zeros(len(batch), max(1, longest), dtype=torch.long, device=device)
     paths[utterance, within + before] = targets
     return paths, (batch.target_lengths.to(device, non_blocking=True) + blanks).clamp(min=1)
-
-
-def _sum_over_frames(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    valid = valid_frames(lengths, values.shape[1], values.device)
-    return values.masked_fill(~valid, 0.0).sum(dim=1)

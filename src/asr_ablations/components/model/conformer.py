@@ -16,14 +16,14 @@ from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 from asr_verdicts.errors import choices
 
 MOST_IN_A_KERNEL = 10_001
-"""The longest kernel in frames: 400 seconds of the longest frames."""
+"""Largest kernel size in frames: about 400 seconds at 40 ms per frame."""
 
 
 class Layer(nn.Module):
-    """(x (B, T, D), lengths (B,)) → (B, T, D): half a feed-forward layer, attention, convolution, the other half.
+    """(x (B, T, D), lengths (B,)) → (B, T, D): half-step feed-forward, attention, convolution, half-step feed-forward.
 
-    The parts come from torchaudio's ConformerLayer, with `norm` instead of batch norm. Its forward would let padding
-    into the convolution over time and into the statistics.
+    The parts come from torchaudio's ConformerLayer, with `norm` instead of batch norm. Its `forward` is not used,
+    because it would let padding into the convolution over time and into the statistics.
     """
 
     def __init__(self, width: int, feed_forward: int, heads: int, kernel: int, *, norm: NormFactory, dropout: float):
@@ -32,7 +32,7 @@ class Layer(nn.Module):
         self.parts.conv_module.sequential[3] = norm([width])
         for module in list(self.modules()):
             for name, child in list(module.named_children()):
-                if isinstance(child, nn.Dropout):  # this Dropout draws faster on a CPU
+                if isinstance(child, nn.Dropout):  # replaced, because ours draws faster on a CPU
                     setattr(module, name, Dropout(dropout))
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -43,12 +43,12 @@ class Layer(nn.Module):
         return parts.final_layer_norm(x + 0.5 * parts.ffn2(x))
 
     def _attend(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        padding = ~valid_frames(lengths.clamp(min=1), x.shape[1], x.device)  # no frame would give 0 / 0
+        padding = ~valid_frames(lengths.clamp(min=1), x.shape[1], x.device)  # an empty row would give 0 / 0
         frames, attention = x.shape[1], self.parts.self_attn
         x = x.transpose(0, 1)  # (T, B, D)
         if not torch.compiler.is_exporting():
             return attention(x, x, x, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
-        # ONNX's attention only accepts a mask of every pair of frames
+        # ONNX's attention only accepts a mask over pairs of frames
         pairs = padding[:, None].expand(-1, frames, -1).repeat_interleave(attention.num_heads, 0)  # (B·heads, T, T)
         return attention(x, x, x, attn_mask=pairs, need_weights=False)[0].transpose(0, 1)
 
@@ -68,14 +68,14 @@ class Conformer(nn.Module):
 
     - convolution, convolutions: as in DeepSpeech2; a linear layer projects their output to `width`
     - heads, feed_forward, kernel: attention heads, feed-forward units, and convolution frames of each layer
-    - norm: for the convolutions; layer norm is used elsewhere
+    - norm: normalisation within all convolutions; the other parts use layer norm
     - rnn: not used
 
-    Positions are not encoded, because the convolutions know them. Raises UsageError for values out of range.
+    There is no positional encoding: the convolutions suffice. Raises UsageError for values out of range.
     """
 
     unread = ("rnn",)
-    """Groups without an effect: choosing an option of them is refused."""
+    """Config groups without an effect on this model. Choosing an option of such a group is refused."""
 
     def __init__(
         self,

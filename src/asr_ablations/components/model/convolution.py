@@ -1,7 +1,7 @@
 """Convolutions at the input of a model, over (B, T, F, C); their output is 0 past a length."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -13,13 +13,13 @@ from asr_ablations.training.contracts import NormFactory
 from asr_verdicts.errors import choices
 
 MOST_WIDTH, MOST_LAYERS = 2**16, 1000
-"""The most channels or units of a layer, and layers of a model: with more, a machine hangs before any output."""
+"""Limits for a layer's channels or units, and for a model's layers. Beyond them, a machine hangs before any output."""
 CEILING = 20.0
-"""The clipped ReLU's upper bound (Ambroszczyk2019 §1.2)."""
+"""Upper bound of the clipped ReLU (Ambroszczyk2019 §1.2)."""
 
 
 class InputLayer(Protocol):
-    """A convolutional nn.Module at the input of a model. channels, bins: the sizes C' and F' of its output."""
+    """A convolutional nn.Module at the input of a model; its output has C' = channels and F' = bins."""
 
     channels: int
     bins: int
@@ -36,26 +36,19 @@ InputLayerFactory = Callable[..., InputLayer]
 
 
 class Convolution(nn.Conv2d):
-    """nn.Conv2d in channels_last, whose forward pass is 2.5 times as fast on a CPU.
+    """nn.Conv2d with weights in channels_last, which makes its forward pass 2.5 times as fast on a CPU.
 
-    Training on one or two utterances of 32 or more channels uses contiguous memory: at some sizes, as in model=ds2,
-    oneDNN would take 80 times as long for the gradient of the weights (torch 2.11, AVX2: 8 s).
+    Training on one or two utterances with 32 or more channels uses contiguous memory instead. At some sizes, as in
+    model=ds2, oneDNN would otherwise take 80 times as long for the gradient of the weights (torch 2.11, AVX2: 8 s).
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: tuple[int, int],
-        stride: tuple[int, int],
-        padding: tuple[int, int],
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding)
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
         self.weight.data = self.weight.data.to(memory_format=torch.channels_last)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         trained = self.in_channels >= 32 and x.device.type == "cpu" and torch.is_grad_enabled()
-        if trained and len(x) <= 2:  # tested last: an exported model has batches of any size
+        if trained and len(x) <= 2:  # tested last, because an exported model has batches of any size
             return self._conv_forward(x.contiguous(), self.weight.contiguous(), self.bias)
         return super().forward(x)
 
@@ -63,8 +56,8 @@ class Convolution(nn.Conv2d):
 class PaddedConvolution(nn.Module):
     """2-D convolution, norm and clipped ReLU, as an InputLayer.
 
-    kernel and stride are (frequency, time). The input is padded by half a kernel: T and F become ceil(size / stride).
-    Raises UsageError for invalid sizes, ValueError for a kernel of even size.
+    kernel and stride are (frequency, time). The input is padded by half a kernel, so T and F are divided by their
+    stride and rounded up. Raises UsageError for invalid sizes, ValueError for a kernel of even size.
     """
 
     def __init__(
@@ -96,7 +89,7 @@ class PaddedConvolution(nn.Module):
 class WholeFrameConvolution(nn.Module):
     """1-D convolution of whole frames over time, norm and clipped ReLU, as an InputLayer with one bin.
 
-    kernel and stride are in frames. Without padding, T becomes floor((T - kernel) / stride) + 1, or 0 below a kernel.
+    kernel and stride are in frames. Nothing is padded: T becomes floor((T - kernel) / stride) + 1, or 0 if T < kernel.
     """
 
     def __init__(self, inputs: int, bins: int, *, norm: NormFactory, channels: int, kernel: int, stride: int) -> None:

@@ -1,4 +1,4 @@
-"""One or two directions, built from any recurrent layer for one direction."""
+"""Recurrent layers of one or two directions, built from any recurrent layer of one direction."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -8,21 +8,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from asr_ablations.native.operations import Cell, fits, recurrence
+from asr_ablations.native.operations import Cell, recurrence, usable
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import RecurrentFactory
-from asr_ablations.training.master_weights import copies_in
+from asr_ablations.training.precision import copies_in
 from asr_verdicts.errors import choices
 
 
 def call_in_two_streams(
     first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute first(x, lengths) and second(y, lengths), the second in a side stream of the GPU.
+    """Compute first(x, lengths) and second(y, lengths) at the same time, the second in a side stream of the GPU.
 
-    One recurrence, a small product per frame, would leave a GPU idle. Autograd runs the backward passes in the same
-    streams and synchronises them. record_stream keeps the allocator from reusing memory that one stream has allocated
-    while the other still reads it.
+    A single recurrence would leave a GPU mostly idle, because it computes one small product per frame. Autograd runs
+    the backward passes in the same streams and synchronises them. record_stream keeps the allocator from reusing one
+    stream's memory while the other stream still reads it.
     """
     main, side = torch.cuda.current_stream(x.device), _side_stream(x.device)
     side.wait_stream(main)
@@ -44,7 +44,7 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 def call_in_two_threads(
     first: nn.Module, second: nn.Module, x: torch.Tensor, y: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute first(x, lengths) and second(y, lengths) on a CPU at the same time, with one core each, no gradients."""
+    """Compute first(x, lengths) and second(y, lengths) at the same time on one CPU core each, without gradients."""
     threads = torch.get_num_threads()
     second_output = _helper().submit(second, y, lengths)
     torch.set_num_threads(1)
@@ -60,9 +60,9 @@ def _helper() -> ThreadPoolExecutor:
 
 
 def _prepare_helper() -> None:
-    torch.set_grad_enabled(False)  # each thread has its own switch
+    torch.set_grad_enabled(False)  # the switch is separate in each thread
     torch.set_num_threads(1)
-    torch.get_num_threads()  # the first use; a later one would take the number that any thread set last
+    torch.get_num_threads()  # without this first use, torch would later take the number that another thread set last
 
 
 KINDS = ("forward", "sum", "concat")
@@ -71,9 +71,9 @@ KINDS = ("forward", "sum", "concat")
 class Directions(nn.Module):
     """(x (B, T, D), lengths (B,)) → (B, T, size), with 0 past a length.
 
-    directions: forward, sum (Ambroszczyk2019 §2.4) or concat, which is twice as wide; UsageError for other values. The
-    backward layer reads each utterance reversed within its length. That is exact for every valid frame, and avoids
-    packing, which on a CPU costs three times as much as the layer.
+    directions: forward, sum (Ambroszczyk2019 §2.4) or concat, whose output is twice as wide. The backward layer reads
+    each utterance reversed within its length. This is exact for every valid frame and avoids packing, which takes
+    three times as long as the layer on a CPU. Raises UsageError for other directions.
     """
 
     def __init__(self, layer: RecurrentFactory, input_size: int, hidden_size: int, *, directions: str) -> None:
@@ -87,7 +87,7 @@ class Directions(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         device = x.device.type
-        # under autocast x may be in 16 bits
+        # the native library needs float32, and under autocast x may have 16 bits
         if self.training and device == "cpu" and (cells := self._native_cells(wide := x.float())):
             bfloat16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
             return recurrence(wide, lengths, cells, concatenate=self.concatenate, bfloat16=bfloat16)
@@ -98,12 +98,12 @@ class Directions(nn.Module):
             return self._call(x.to(next(self.parameters()).dtype), lengths)
 
     def _native_cells(self, x: torch.Tensor) -> list[Cell]:
-        """List the cells of both directions for the native library; empty if it does not support them."""
+        """List the cells of all directions for the native library; empty if it cannot process them and x."""
         parts = [part for part in (self.forwards, self.backwards) if part is not None]
         if not all(hasattr(part, "native_cell") for part in parts):
             return []
         cells: list[Cell] = [part.native_cell() for part in parts]  # type: ignore[operator]  # a method
-        return cells if fits(cells, x) else []
+        return cells if usable(x, *(weight for cell in cells for weight in cell.weights)) else []
 
     def _call(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         valid = valid_frames(lengths, x.shape[1], x.device)[..., None]
@@ -122,32 +122,32 @@ class Directions(nn.Module):
 
 
 def autocast_of_recurrences(device: str) -> torch.dtype | None:
-    """Return the type in which a recurrence runs under the current autocast; None for the type of its weights.
+    """Return the dtype of recurrences under the current autocast, or None for the dtype of their weights.
 
-    It is None on a CPU, where 16-bit recurrences are slower. On CUDA, autocast handles float16 itself; under bfloat16
-    it would also run cuDNN in float16, although the loss is not scaled.
+    It is None on a CPU, where 16-bit recurrences are slower. On CUDA, float16 can be left to autocast. Under bfloat16,
+    autocast would run cuDNN in float16, although the loss is not scaled.
     """
     on = torch.is_autocast_enabled(device) and device == "cuda"
     return torch.get_autocast_dtype(device) if on else None
 
 
 def flip_frames(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
-    """Reorder the frames of each utterance of x (B, T, D) by the indices flip (B, T), which are self-inverse."""
-    differentiable = x.requires_grad and torch.is_grad_enabled()  # an exported model has no such function
+    """Reorder the frames of x (B, T, D) by indices (B, T) that undo themselves, such as `reversal_indices`."""
+    differentiable = x.requires_grad and torch.is_grad_enabled()  # a model cannot be exported with Flip
     return Flip.apply(x, flip) if differentiable else _take_frames(x, flip)
 
 
 def _take_frames(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
     if x.device.type != "cpu":
         return x.gather(1, flip[..., None].expand_as(x))
-    # a CPU copies whole rows in an eighth of the time of a gather, which copies single numbers
+    # on a CPU, copying whole rows takes an eighth of the time of a gather, which copies single numbers
     B, T, _ = x.shape
     rows = (torch.arange(B, device=x.device)[:, None] * T + flip).flatten()
     return x.flatten(0, 1).index_select(0, rows).view_as(x)
 
 
 class Flip(torch.autograd.Function):
-    """Gathers in both passes: torch's gradient of a gather would be summed into zeros, on a GPU by atomics."""
+    """Reorders frames in both passes; the gradient of torch's gather would add into zeros, on a GPU with atomics."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""DeepSpeech2: convolutions, recurrent layers, fully connected ones (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
+"""DeepSpeech2: convolutions, recurrent and fully connected layers (Amodei et al. 2016; Ambroszczyk2019 §1.2)."""
 
 import itertools
 import logging
@@ -16,8 +16,10 @@ from asr_ablations.tools.checks import whole
 from asr_ablations.tools.masks import valid_frames
 from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 
+log = logging.getLogger(__name__)
+
 MOST_AHEAD = 1000
-"""The most frames to look ahead, about half a minute."""
+"""Upper bound of the frames to look ahead, about half a minute."""
 
 
 class FullyConnected(nn.Module):
@@ -33,14 +35,8 @@ class FullyConnected(nn.Module):
         return self.dropout(self.norm(self.product(x), lengths).clamp(0.0, CEILING))
 
 
-def build_hidden(count: int, inputs: int, width: int, *, norm: NormFactory, dropout: float) -> Sequence[nn.Module]:
-    """Build the layers before the output layer, count - 1 in all. Raises UsageError for a count below 1."""
-    hidden = whole("model.fully_connected", count, 1, MOST_LAYERS) - 1
-    return [FullyConnected(width if n else inputs, width, norm=norm, dropout=dropout) for n in range(hidden)]
-
-
 class Lookahead(nn.Module):
-    """(x (B, T, D), lengths (B,)) → (B, T, D): r_t = Σ w_j ∘ x_(t+j), j from 0 to `frames`.
+    """Row convolution, (x (B, T, D), lengths (B,)) → (B, T, D): r_t = Σ w_j ∘ x_(t+j), j from 0 to `frames`.
 
     Each unit has its own weights. Frames past a length count as 0. Raises UsageError if `frames` is below 1.
     """
@@ -57,18 +53,16 @@ class Lookahead(nn.Module):
         return self.convolve(ahead).transpose(1, 2) * valid
 
 
-log = logging.getLogger(__name__)
-
-
 class DeepSpeech2(nn.Module):
     """(features (B, T, F), lengths (B,) on the CPU) → (logits (B, T', V), lengths (B,) in output frames).
 
-    - convolution: builds an input layer; convolutions: channels, kernel and stride of each
-    - lookahead: future frames in the row convolution after the recurrent layers, 0 for none
-    - fully_connected: layers after it, including the output layer
+    - convolution: builds one input layer
+    - convolutions: channels, kernel and stride of each input layer
+    - lookahead: future frames that a row convolution after the recurrent layers adds, 0 for no row convolution
+    - fully_connected: number of fully connected layers at the end, including the output layer
 
     Norm and dropout follow each recurrent layer; dropout also follows the last convolution. Only the first
-    `active_layers` recurrent layers are used: all, unless pretraining sets fewer.
+    `active_layers` recurrent layers are used: all of them, unless pretraining sets fewer.
     """
 
     def __init__(
@@ -111,12 +105,15 @@ class DeepSpeech2(nn.Module):
         self.norms = nn.ModuleList(norm([size]) for _ in range(layers))
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(layers + 1))
         self.lookahead = Lookahead(size, lookahead) if lookahead != 0 else None
-        self.connected = nn.ModuleList(build_hidden(fully_connected, size, width, norm=norm, dropout=dropout))
-        self.output = nn.Linear(width if len(self.connected) else size, outputs)
+        self.connected = nn.ModuleList()
+        for _ in range(whole("model.fully_connected", fully_connected, 1, MOST_LAYERS) - 1):
+            self.connected.append(FullyConnected(size, width, norm=norm, dropout=dropout))
+            size = width
+        self.output = nn.Linear(size, outputs)
         self.active_layers = layers
 
     def get_extra_state(self) -> torch.Tensor:
-        """Return the number of active layers, so that a growing stack (pretrain=layers) is evaluated as trained."""
+        """Return the number of layers in use, which a checkpoint keeps while pretrain=layers adds layers."""
         return torch.tensor(self.active_layers)
 
     def set_extra_state(self, state: torch.Tensor) -> None:

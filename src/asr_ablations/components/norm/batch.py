@@ -1,19 +1,51 @@
-"""Batch normalisation over valid frames only (Ioffe & Szegedy 2015; Ambroszczyk2019 §2.3.1)."""
+"""Batch normalisation over valid frames only (Ioffe & Szegedy 2015; Ambroszczyk2019 §2.3.1).
+
+On a GPU in training, it also clips its output, in few passes over memory: batch norm and clipping cause most of the
+memory traffic of a step. The Triton kernels are in fused_kernels.py.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
 
 import torch
-from torch import nn
+from torch import library, nn
 
-from asr_ablations.components.norm.fused import Normalise, operations, usable
 from asr_ablations.native import operations as native
 from asr_ablations.tools.checks import number
 from asr_ablations.tools.masks import valid_frames
+from asr_ablations.tools.matrix_products import trusted
+
+Reduce = Callable[[torch.Tensor], torch.Tensor]
+"""Turns the sums (N,) of this process into the sums (N,) over all processes that share their statistics."""
+
+SCHEMAS = {
+    # mean and sum of squared deviations (2, D) over the valid rows of x (rows, D); 0 without valid rows
+    "norm_moments": "(Tensor x, Tensor lengths, int frames, int inner) -> Tensor",
+    # x normalised, scaled by weight, shifted by bias, and clipped to low..high; padding becomes 0
+    "norm_apply": "(Tensor x, Tensor lengths, Tensor mean, Tensor variance, Tensor weight, Tensor bias, "
+    "int frames, int inner, float epsilon, float low, float high) -> Tensor",
+    # gradients (2, D) of bias and weight: sums over valid rows of the gradient of the unclipped output, alone and
+    # times the normalised x
+    "norm_gradient_sums": "(Tensor gradient, Tensor x, Tensor lengths, Tensor mean, Tensor variance, Tensor weight, "
+    "Tensor bias, int frames, int inner, float epsilon, float low, float high) -> Tensor",
+    # the gradient of x; means: the result of norm_gradient_sums divided by the number of valid rows
+    "norm_gradient": "(Tensor gradient, Tensor x, Tensor lengths, Tensor mean, Tensor variance, Tensor weight, "
+    "Tensor bias, Tensor means, int frames, int inner, float epsilon, float low, float high) -> Tensor",
+}
+LIBRARY = library.Library("asr_ablations", "DEF")
+for _name, _schema in SCHEMAS.items():
+    LIBRARY.define(_name + _schema)
+for _name in ("norm_apply", "norm_gradient"):
+    LIBRARY.impl(_name, lambda x, *_: torch.empty_like(x), "Meta")
+for _name in ("norm_moments", "norm_gradient_sums"):
+    LIBRARY.impl(_name, lambda x, *_: x.new_empty(2, x.shape[-1], dtype=torch.float32), "Meta")
+operations = torch.ops.asr_ablations
 
 
 def local(sums: torch.Tensor) -> torch.Tensor:
-    """Return the sums of this process alone."""
+    """Return the sums unchanged: the `Reduce` of a process that shares no statistics."""
     return sums
 
 
@@ -24,21 +56,13 @@ def at_least(count: float | torch.Tensor, least: int) -> float | torch.Tensor:
 class BatchNorm(nn.Module):
     """Normalises each channel of x (B, T, …, D) over all positions within lengths (B,); sets padding to 0.
 
-    frame: the shape of a frame of x, (…, D). reduce: turns the sums (N,) of this process into the sums (N,) over all
-    processes that share their statistics.
+    frame: the shape of a frame of x, (…, D). reduce: adds up sums over the processes that share their statistics.
     """
 
     running_mean: torch.Tensor
     running_variance: torch.Tensor
 
-    def __init__(
-        self,
-        frame: Sequence[int],
-        *,
-        momentum: float,
-        epsilon: float,
-        reduce: Callable[[torch.Tensor], torch.Tensor] = local,
-    ) -> None:
+    def __init__(self, frame: Sequence[int], *, momentum: float, epsilon: float, reduce: Reduce = local) -> None:
         super().__init__()
         size = frame[-1]
         self.momentum = float(number("norm.momentum", momentum, above=0, most=1))
@@ -53,13 +77,13 @@ class BatchNorm(nn.Module):
         self, x: torch.Tensor, lengths: torch.Tensor, low: float = -math.inf, high: float = math.inf
     ) -> torch.Tensor:
         if not self.fuses(x):
-            assert math.isinf(low), "only if it fuses"
+            assert math.isinf(low), "only fused operations clip"
             return self.normalise_masked(x, lengths)
         normalise = self.normalise_valid if x.device.type == "cpu" else self.normalise_fused
         return normalise(x, lengths, low, high)
 
     def normalise_masked(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Compute forward by plain operations, for any device and type, also in evaluation."""
+        """Normalise with plain PyTorch operations, on any device, in any type, in training or evaluation."""
         mask = valid_frames(lengths, x.shape[1], x.device).view(x.shape[:2] + (1,) * (x.dim() - 2))
         if not self.training:
             scale = self.weight * (self.running_variance + self.epsilon).rsqrt()
@@ -69,16 +93,16 @@ class BatchNorm(nn.Module):
         return (centred * scale + self.bias * mask).to(x.dtype)
 
     def fuses(self, x: torch.Tensor) -> bool:
-        """Return whether forward also clips to low..high in one operation, which it only does in training.
+        """Return whether `forward` can also clip its output to low..high, which it only does in training.
 
-        On a CPU it also needs weights in float32 and unshared statistics.
+        On a CPU this also needs float32 weights and statistics that are not shared.
         """
         if x.device.type == "cpu":
             return self.training and self.reduce is local and self.weight.dtype == torch.float32
         return self.training and usable(x.device.type)
 
     def normalise_valid(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        """Compute forward on a CPU in training, clipped to low..high, by the native library if it is available."""
+        """Normalise and clip to low..high on a CPU in training, with the native library if it is available."""
         few = int(lengths.sum()) * x[0, 0, ..., 0].numel() < 2  # too few positions for a variance
         if few or not native.usable(values := x.float(), self.weight, self.bias):
             return self.normalise_masked(x, lengths).clamp(low, high)
@@ -87,7 +111,7 @@ class BatchNorm(nn.Module):
         return native.batch_norm(values, lengths, self.weight, self.bias, running, **bounds).to(x.dtype)
 
     def normalise_fused(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        """Compute forward, clipped to low..high, which must enclose 0: on a GPU in 5 passes over x instead of 30."""
+        """Normalise and clip to low..high, which must enclose 0, on a GPU in 5 passes over x instead of 30."""
         inner = x[0, 0, ..., 0].numel()
         positions = float(lengths.sum()) * inner
         rows, on_device = x.reshape(-1, x.shape[-1]), lengths.to(x.device, non_blocking=True)
@@ -99,19 +123,13 @@ class BatchNorm(nn.Module):
                 count, whole = sums[-1:], sums[:-1] / sums[-1:].clamp(min=1)
                 squares = self.reduce(squares + positions * (mean - whole).square())
                 mean = whole
-            self._update_running(mean, squares, count)
-            at_least_one = at_least(count, 1)
-            variance = squares / at_least_one
-        reduce = None if self.reduce is local else self.reduce
-        fused = (x.shape[1], inner, self.epsilon, low, high)
-        return Normalise.apply(
-            rows, self.weight, self.bias, on_device, mean, variance, at_least_one, reduce, fused
-        ).view(x.shape)
-
-    def _update_running(self, mean: torch.Tensor, squares: torch.Tensor, count: float | torch.Tensor) -> None:
-        momentum = self.momentum * (count > 0)  # no change without a valid frame
-        self.running_mean.lerp_(mean, momentum)
-        self.running_variance.lerp_(squares / at_least(count - 1, 1), momentum)
+            momentum = self.momentum * (count > 0)  # no change without a valid frame
+            self.running_mean.lerp_(mean, momentum)
+            self.running_variance.lerp_(squares / at_least(count - 1, 1), momentum)
+            variance = squares / (count := at_least(count, 1))
+        options = (x.shape[1], inner, self.epsilon, low, high)
+        tensors = (rows, self.weight, self.bias, on_device, mean, variance)
+        return Normalise.apply(*tensors, count, self.reduce, options).view(x.shape)
 
     def _centre(
         self, values: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
@@ -129,3 +147,83 @@ class BatchNorm(nn.Module):
             self.running_mean.copy_(self.running_mean.float().lerp(mean, momentum))
             self.running_variance.copy_(self.running_variance.float().lerp(unbiased, momentum))
         return centred, squares / count.clamp(min=1)
+
+
+class Normalise(torch.autograd.Function):
+    """Normalises and clips x (rows, D) with given statistics; gradients also flow through the statistics.
+
+    The backward pass needs only x, stored in its original precision.
+
+    - reduce: adds up the gradient's sums over the processes that share the statistics
+    - count: number of valid rows of these processes, at least 1
+    - options: frames, inner, epsilon, low, high
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        lengths: torch.Tensor,
+        mean: torch.Tensor,
+        variance: torch.Tensor,
+        count: float | torch.Tensor,
+        reduce: Reduce,
+        options: tuple[Any, ...],
+    ) -> torch.Tensor:
+        ctx.save_for_backward(x, lengths, mean, variance, weight, bias)
+        ctx.count, ctx.reduce, ctx.options = count, reduce, options
+        return operations.norm_apply(x, lengths, mean, variance, weight, bias, *options)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        tensors, gradient = ctx.saved_tensors, gradient.contiguous()
+        *_, weight, bias = tensors
+        sums = operations.norm_gradient_sums(gradient, *tensors, *ctx.options)
+        means = ctx.reduce(sums.flatten()).view_as(sums) / ctx.count
+        rows = operations.norm_gradient(gradient, *tensors, means, *ctx.options)
+        return rows, sums[1].to(weight.dtype), sums[0].to(bias.dtype), *[None] * 6
+
+
+@cache
+def usable(device: str) -> bool:
+    """Return whether the fused operations work on this type of device: on CUDA, if they match plain operations.
+
+    A machine without Triton or a C compiler uses the plain operations, which are slower.
+    """
+    if device == "meta":
+        return True
+    return device == "cuda" and trusted(
+        _kernels, LIBRARY, lambda: largest_difference(device), "batch norm runs unfused, about a sixth slower"
+    )
+
+
+def _kernels() -> Mapping[str, Any]:
+    from asr_ablations.components.norm.fused_kernels import KERNELS
+
+    return KERNELS
+
+
+def largest_difference(device: str) -> float:
+    """Return the largest relative difference between a fused step on the device and plain operations on a CPU."""
+    generator = torch.Generator().manual_seed(1)
+    batch, frames, inner, width, epsilon, low, high = 4, 37, 3, 40, 1e-5, -0.5, 1.0
+    x, by_y = torch.randn(2, batch * frames * inner, width, generator=generator)
+    weight, bias = torch.rand(2, width, generator=generator) + 0.5
+    lengths = torch.tensor([37, 0, 20, 1])
+    leaves = [value.requires_grad_() for value in (x, weight, bias)]
+
+    valid = (torch.arange(frames) < lengths[:, None]).repeat_interleave(inner)  # (rows,)
+    variance, mean = torch.var_mean(x[valid], 0, correction=0)
+    y = ((x - mean) * (variance + epsilon).rsqrt() * weight + bias).clamp(low, high) * valid[:, None]
+    expected = [mean, variance, y, *torch.autograd.grad((y * by_y).sum(), leaves)]
+
+    leaves = [value.detach().to(device).requires_grad_() for value in leaves]
+    lengths, options = lengths.to(device), (frames, inner, epsilon, low, high)
+    count = float(lengths.sum()) * inner
+    mean, squares = operations.norm_moments(leaves[0].detach(), lengths, frames, inner).unbind()
+    y = Normalise.apply(*leaves, lengths, mean, squares / count, count, local, options)
+    results = [mean, squares / count, y, *torch.autograd.grad((y * by_y.to(device)).sum(), leaves)]
+    pairs = zip(results, expected, strict=True)
+    return max(float(((result.cpu() - value).abs().max() / value.abs().max()).detach()) for result, value in pairs)

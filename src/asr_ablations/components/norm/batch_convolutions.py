@@ -1,4 +1,4 @@
-"""Batch normalisation after the convolutions only: "after each" of them (Ambroszczyk2019 §2.3.1)."""
+"""Batch normalisation after each convolution, but not after recurrent layers (Ambroszczyk2019 §2.3.1)."""
 
 from collections.abc import Sequence
 

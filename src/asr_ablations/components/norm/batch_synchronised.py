@@ -1,4 +1,4 @@
-"""Batch normalisation over the valid frames of all ranks, as of one large batch (after Peng et al. 2018, §3.2)."""
+"""Batch normalisation over the valid frames of all ranks, as if they were one batch (after Peng et al. 2018, §3.2)."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from asr_ablations.components.norm.batch import BatchNorm
 
 
 def batch_synchronised(frame: Sequence[int], *, momentum: float, epsilon: float) -> nn.Module:
-    """Build batch norm with two all-reduces of a vector in the forward pass and two in the backward pass.
+    """Build batch norm that all-reduces a vector twice in the forward pass and twice in the backward pass.
 
-    Every rank must call the module equally often, because a missing call would block the others forever.
+    Every rank must call the module equally often, because a missing call would block the other ranks forever.
     """
     return BatchNorm(frame, momentum=momentum, epsilon=epsilon, reduce=add_over_ranks)
 

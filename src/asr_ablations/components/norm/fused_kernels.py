@@ -1,10 +1,11 @@
 # ruff: noqa: N803  Triton's constants are in capitals
-"""The four operations of fused.py as Triton kernels. Sums have a fixed order, without atomics.
+"""The four operations of batch.py as Triton kernels, whose sums have a fixed order and need no atomics.
 
 A program processes one tile of ROWS × COLUMNS numbers at a time. Row r is position r % inner of frame
 r // inner % frames of utterance r // (inner * frames).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,12 +15,20 @@ import triton.language as tl
 TILE = 2048
 """Numbers in a tile."""
 PROGRAMS = 1024
-"""The most parts of a sum, enough for the processors of any GPU."""
+"""Maximum number of partial sums, enough for the processors of any GPU."""
+
+
+@triton.jit
+def _locate(lengths, row, column, rows, width, frames, inner):
+    """Return a mask of valid rows, a mask of their numbers, and the offsets of all numbers in x (rows, width)."""
+    length = tl.load(lengths + row // (frames * inner), mask=row < rows, other=0)
+    valid = (row < rows) & (row // inner % frames < length)
+    return valid, valid[:, None] & (column < width)[None, :], row.to(tl.int64)[:, None] * width + column[None, :]
 
 
 @triton.jit
 def _moments(
-    x, lengths, counts, means, squares, rows, frames, inner, width, per, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    x, lengths, counts, means, squares, rows, width, frames, inner, per, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     part = tl.program_id(0)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -27,13 +36,9 @@ def _moments(
     mean = tl.full((COLUMNS,), 0.0, tl.float32)
     square = tl.full((COLUMNS,), 0.0, tl.float32)
     for begin in range(part * per, part * per + per, ROWS):
-        row = begin + tl.arange(0, ROWS)
-        length = tl.load(lengths + row // (frames * inner), mask=row < rows, other=0)
-        valid = (row < rows) & (row // inner % frames < length)
-        taken = valid[:, None] & (column < width)[None, :]
-        place = row.to(tl.int64)[:, None] * width + column[None, :]
+        valid, taken, place = _locate(lengths, begin + tl.arange(0, ROWS), column, rows, width, frames, inner)
         value = tl.load(x + place, mask=taken, other=0.0).to(tl.float32)
-        # the mean of a tile, then both combined (Chan, Golub & LeVeque 1983), without subtracting large numbers
+        # combine means and squares (Chan, Golub & LeVeque 1983) instead of subtracting large sums
         tile_count = tl.sum(valid.to(tl.float32), 0)
         tile_mean = tl.sum(value, 0) / tl.maximum(tile_count, 1.0)
         deviation = tl.where(taken, value - tile_mean[None, :], 0.0)
@@ -74,6 +79,16 @@ def _join(counts, means, squares, result, parts, width, ROWS: tl.constexpr, COLU
 
 
 @triton.jit
+def _load_channels(mean, variance, weight, bias, column, width, epsilon):
+    """Return the mean, 1 / standard deviation, weight and bias (COLUMNS,) of each channel."""
+    inside = column < width
+    deviation = tl.rsqrt(tl.load(variance + column, mask=inside, other=1.0) + epsilon)
+    factor = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    offset = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
+    return tl.load(mean + column, mask=inside, other=0.0), deviation, factor, offset
+
+
+@triton.jit
 def _apply(
     x,
     lengths,
@@ -83,9 +98,9 @@ def _apply(
     bias,
     y,
     rows,
+    width,
     frames,
     inner,
-    width,
     epsilon,
     low,
     high,
@@ -95,17 +110,23 @@ def _apply(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
-    length = tl.load(lengths + row // (frames * inner), mask=row < rows, other=0)
-    valid = (row < rows) & (row // inner % frames < length)
-    place = row.to(tl.int64)[:, None] * width + column[None, :]
-    value = tl.load(x + place, mask=valid[:, None] & inside[None, :], other=0.0).to(tl.float32)
-    scale = tl.rsqrt(tl.load(variance + column, mask=inside, other=1.0) + epsilon)
-    scale *= tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
-    value = (value - tl.load(mean + column, mask=inside, other=0.0)[None, :]) * scale[None, :]
-    value += tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)[None, :]
+    valid, taken, place = _locate(lengths, row, column, rows, width, frames, inner)
+    centre, deviation, factor, offset = _load_channels(mean, variance, weight, bias, column, width, epsilon)
+    value = tl.load(x + place, mask=taken, other=0.0).to(tl.float32)
+    value = (value - centre[None, :]) * (deviation * factor)[None, :] + offset[None, :]
     value = tl.where(value < low, low, tl.where(value > high, high, value))  # NaN stays NaN
     value = tl.where(valid[:, None], value, 0.0)
     tl.store(y + place, value.to(y.dtype.element_ty), mask=(row < rows)[:, None] & inside[None, :])
+
+
+@triton.jit
+def _load_gradient(gradient, x, place, taken, centre, deviation, factor, offset, low, high):
+    """Return the normalised x and the gradient of the unclipped output, both (ROWS, COLUMNS)."""
+    normalised = tl.load(x + place, mask=taken, other=0.0).to(tl.float32)
+    normalised = (normalised - centre[None, :]) * deviation[None, :]
+    y = normalised * factor[None, :] + offset[None, :]
+    passed = tl.load(gradient + place, mask=taken, other=0.0).to(tl.float32)
+    return normalised, tl.where((y < low) | (y > high), 0.0, passed)
 
 
 @triton.jit
@@ -119,40 +140,28 @@ def _gradient_sums(
     bias,
     sums,
     rows,
+    width,
     frames,
     inner,
-    width,
-    per,
     epsilon,
     low,
     high,
+    per,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     part = tl.program_id(0)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = column < width
-    centre = tl.load(mean + column, mask=inside, other=0.0)
-    deviation = tl.rsqrt(tl.load(variance + column, mask=inside, other=1.0) + epsilon)
-    factor = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
-    offset = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
+    centre, deviation, factor, offset = _load_channels(mean, variance, weight, bias, column, width, epsilon)
     alone = tl.full((COLUMNS,), 0.0, tl.float32)
     weighted = tl.full((COLUMNS,), 0.0, tl.float32)
     for begin in range(part * per, part * per + per, ROWS):
-        row = begin + tl.arange(0, ROWS)
-        length = tl.load(lengths + row // (frames * inner), mask=row < rows, other=0)
-        valid = (row < rows) & (row // inner % frames < length)
-        taken = valid[:, None] & inside[None, :]
-        place = row.to(tl.int64)[:, None] * width + column[None, :]
-        normalised = tl.load(x + place, mask=taken, other=0.0).to(tl.float32)
-        normalised = (normalised - centre[None, :]) * deviation[None, :]
-        y = normalised * factor[None, :] + offset[None, :]
-        passed = tl.load(gradient + place, mask=taken, other=0.0).to(tl.float32)
-        passed = tl.where((y < low) | (y > high), 0.0, passed)
+        _, taken, place = _locate(lengths, begin + tl.arange(0, ROWS), column, rows, width, frames, inner)
+        normalised, passed = _load_gradient(gradient, x, place, taken, centre, deviation, factor, offset, low, high)
         alone += tl.sum(passed, 0)
         weighted += tl.sum(tl.where(taken, passed * normalised, 0.0), 0)
-    tl.store(sums + part * 2 * width + column, alone, mask=inside)
-    tl.store(sums + part * 2 * width + width + column, weighted, mask=inside)
+    tl.store(sums + part * 2 * width + column, alone, mask=column < width)
+    tl.store(sums + part * 2 * width + width + column, weighted, mask=column < width)
 
 
 @triton.jit
@@ -167,9 +176,9 @@ def _input_gradient(
     means,
     result,
     rows,
+    width,
     frames,
     inner,
-    width,
     epsilon,
     low,
     high,
@@ -179,17 +188,9 @@ def _input_gradient(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
-    length = tl.load(lengths + row // (frames * inner), mask=row < rows, other=0)
-    valid = (row < rows) & (row // inner % frames < length)
-    taken = valid[:, None] & inside[None, :]
-    place = row.to(tl.int64)[:, None] * width + column[None, :]
-    deviation = tl.rsqrt(tl.load(variance + column, mask=inside, other=1.0) + epsilon)
-    factor = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
-    normalised = tl.load(x + place, mask=taken, other=0.0).to(tl.float32)
-    normalised = (normalised - tl.load(mean + column, mask=inside, other=0.0)[None, :]) * deviation[None, :]
-    y = normalised * factor[None, :] + tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    passed = tl.load(gradient + place, mask=taken, other=0.0).to(tl.float32)
-    passed = tl.where((y < low) | (y > high), 0.0, passed)
+    valid, taken, place = _locate(lengths, row, column, rows, width, frames, inner)
+    centre, deviation, factor, offset = _load_channels(mean, variance, weight, bias, column, width, epsilon)
+    normalised, passed = _load_gradient(gradient, x, place, taken, centre, deviation, factor, offset, low, high)
     passed -= tl.load(means + column, mask=inside, other=0.0)[None, :]
     passed -= normalised * tl.load(means + width + column, mask=inside, other=0.0)[None, :]
     value = tl.where(valid[:, None], passed * (deviation * factor)[None, :], 0.0)
@@ -197,13 +198,13 @@ def _input_gradient(
 
 
 def _tile(width: int) -> tuple[int, int]:
-    """Choose ROWS and COLUMNS."""
+    """Choose ROWS and COLUMNS for rows of `width` numbers."""
     columns = min(128, max(16, triton.next_power_of_2(width)))
     return TILE // columns, columns
 
 
 def _parts(rows: int, tile_rows: int) -> tuple[int, int]:
-    """Choose the number of programs of a sum, and the rows of each, a multiple of a tile's."""
+    """Choose the number of programs that share a sum, and the rows of each, a multiple of `tile_rows`."""
     tiles = triton.cdiv(rows, tile_rows)
     per = triton.cdiv(tiles, PROGRAMS) * tile_rows
     return triton.cdiv(rows, per), per
@@ -218,47 +219,43 @@ def moments(x: torch.Tensor, lengths: torch.Tensor, frames: int, inner: int) -> 
     counts, partial = x.new_empty(parts, dtype=torch.float32), x.new_empty(2, parts, width, dtype=torch.float32)
     result, grid = x.new_empty(2, width, dtype=torch.float32), (parts, triton.cdiv(width, columns))
     sizes = {"ROWS": tile_rows, "COLUMNS": columns}
-    _moments[grid](x, lengths, counts, *partial, rows, frames, inner, width, per, **sizes)
+    _moments[grid](x, lengths, counts, *partial, rows, width, frames, inner, per, **sizes)
     _join[(triton.cdiv(width, 16),)](counts, *partial, result, parts, width, ROWS=TILE // 16, COLUMNS=16)
     return result
 
 
-def apply(x: torch.Tensor, lengths: torch.Tensor, *values: Any) -> torch.Tensor:
-    mean, variance, weight, bias, frames, inner, epsilon, low, high = values
-    rows, width = x.shape
-    tile_rows, columns = _tile(width)
-    y, grid = torch.empty_like(x), (triton.cdiv(rows, tile_rows), triton.cdiv(width, columns))
-    if rows:
-        sizes = {"ROWS": tile_rows, "COLUMNS": columns}
-        tensors = (x, lengths, mean, variance, weight, bias, y)
-        _apply[grid](*tensors, rows, frames, inner, width, epsilon, low, high, **sizes)
-    return y
-
-
 def gradient_sums(gradient: torch.Tensor, x: torch.Tensor, lengths: torch.Tensor, *values: Any) -> torch.Tensor:
-    mean, variance, weight, bias, frames, inner, epsilon, low, high = values
     rows, width = x.shape
     if not rows:
         return x.new_zeros(2, width, dtype=torch.float32)
     tile_rows, columns = _tile(width)
     parts, per = _parts(rows, tile_rows)
     sums, grid = x.new_empty(parts, 2, width, dtype=torch.float32), (parts, triton.cdiv(width, columns))
+    tensors, numbers = values[:4], values[4:]
     sizes = {"ROWS": tile_rows, "COLUMNS": columns}
-    tensors = (gradient, x, lengths, mean, variance, weight, bias, sums)
-    _gradient_sums[grid](*tensors, rows, frames, inner, width, per, epsilon, low, high, **sizes)
+    _gradient_sums[grid](gradient, x, lengths, *tensors, sums, rows, width, *numbers, per, **sizes)
     return sums.sum(0)
 
 
+def apply(x: torch.Tensor, lengths: torch.Tensor, *values: Any) -> torch.Tensor:
+    y, tensors, numbers = torch.empty_like(x), values[:4], values[4:]
+    _cover(_apply, x, [x, lengths, *tensors, y], numbers)
+    return y
+
+
 def input_gradient(gradient: torch.Tensor, x: torch.Tensor, lengths: torch.Tensor, *values: Any) -> torch.Tensor:
-    mean, variance, weight, bias, means, frames, inner, epsilon, low, high = values
+    result, tensors, means, numbers = torch.empty_like(x), values[:4], values[4].contiguous(), values[5:]
+    _cover(_input_gradient, x, [gradient, x, lengths, *tensors, means, result], numbers)
+    return result
+
+
+def _cover(kernel: Any, x: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> None:
+    """Run a program of the kernel for each tile of x."""
     rows, width = x.shape
     tile_rows, columns = _tile(width)
-    result, grid = torch.empty_like(x), (triton.cdiv(rows, tile_rows), triton.cdiv(width, columns))
+    grid = triton.cdiv(rows, tile_rows), triton.cdiv(width, columns)
     if rows:
-        sizes = {"ROWS": tile_rows, "COLUMNS": columns}
-        tensors = (gradient, x, lengths, mean, variance, weight, bias, means.contiguous(), result)
-        _input_gradient[grid](*tensors, rows, frames, inner, width, epsilon, low, high, **sizes)
-    return result
+        kernel[grid](*tensors, rows, width, *numbers, ROWS=tile_rows, COLUMNS=columns)
 
 
 KERNELS = {

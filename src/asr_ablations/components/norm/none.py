@@ -1,4 +1,4 @@
-"""No normalisation, without which the model of Ambroszczyk2019 §2.3.1 did not learn."""
+"""No normalisation. In Ambroszczyk2019 §2.3.1, a model did not learn in this way."""
 
 from collections.abc import Sequence
 

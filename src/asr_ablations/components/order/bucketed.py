@@ -1,4 +1,4 @@
-"""Batches of utterances with similar durations, in random order, which need little padding."""
+"""Batches of utterances with similar durations, in random order. They need little padding."""
 
 from collections.abc import Callable
 
@@ -20,10 +20,10 @@ def bucketed(
 def by_bucket(
     durations: np.ndarray, batch_size: BatchSize, buckets: int, shuffle: Callable[[np.ndarray], np.ndarray]
 ) -> list[np.ndarray]:
-    """Cut batches of indices by increasing duration of their longest utterance.
+    """Cut batches of indices, sorted by the duration of their longest utterance.
 
-    The utterances are divided by duration into `buckets` buckets of equal count, and each bucket is shuffled.
-    Utterances left over after a bucket's full batches go into the next bucket.
+    The utterances are divided by duration into `buckets` buckets of equal size, and each bucket is shuffled.
+    Utterances that do not fill a batch move on to the next bucket.
     """
     by_duration = np.argsort(durations, kind="stable")
     batches: list[np.ndarray] = []

@@ -10,11 +10,11 @@ from asr_verdicts.errors import UsageError
 
 
 class Chunked:
-    """Batches as order=shuffled does, and cuts the utterances into chunks of `length` feature frames.
+    """Forms batches like order=shuffled, and cuts the utterances into chunks of `length` feature frames.
 
-    Neighbours share `overlap` frames, which count twice. The last chunk of an utterance may be shorter. Features are
-    normalised over the whole utterance before they are cut, and recurrences start anew in each chunk. The loss must
-    have a label for each frame. Raises UsageError if the length is below 1 or the overlap not below the length.
+    Neighbouring chunks share `overlap` frames, which count twice. The last chunk of an utterance may be shorter.
+    Features are normalised over the whole utterance before they are cut, and recurrent states start anew in each chunk.
+    The loss must have a label for each frame. Raises UsageError unless 0 ≤ overlap < length.
     """
 
     def __init__(self, *, length: int, overlap: int) -> None:
@@ -33,7 +33,7 @@ class Chunked:
     def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """List utterance, first frame and length (N,) of each chunk, given lengths (B,) in frames on the CPU.
 
-        No chunk lies within its predecessor; an utterance without frames is one empty chunk.
+        No chunk lies within the previous one. An utterance without frames becomes one empty chunk.
         """
         step = self.length - self.overlap
         counts = 1 + (lengths - self.length).clamp(min=0).add(step - 1).div(step, rounding_mode="floor")

@@ -1,4 +1,4 @@
-"""SortaGrad: the first epoch by increasing duration, the others bucketed (Amodei et al. 2016; Ambroszczyk2019 §2.6)."""
+"""SortaGrad: the first epoch is sorted by duration, others are bucketed (Amodei et al. 2016; Ambroszczyk2019 §2.6)."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from asr_ablations.data.batch import BatchSize
 def sortagrad(
     durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator, *, buckets: int
 ) -> list[np.ndarray]:
-    """Cut batches of indices, by increasing duration in epoch 0, bucketed later.
+    """Cut batches of indices: in epoch 0 sorted by the duration of their longest utterance, bucketed later.
 
-    In epoch 0 they are sorted by their longest utterance. Every epoch has the same number of batches.
+    Every epoch has the same number of batches.
     """
     if epoch == 0:
         return by_bucket(durations, batch_size, buckets, lambda bucket: bucket)

@@ -13,7 +13,7 @@ def sorted_(
     batches, begin = [], 0
     while begin < len(order):
         limit = min(begin + batch_size.count(float(durations[order[begin]])), len(order))
-        # as many as fit with the longest of them; among sorted utterances that is rarely fewer
+        # as many as fit with the longest of them, which is rarely fewer if utterances are sorted
         end = begin + batch_size.count(float(durations[order[limit - 1]]))
         batches.append(order[begin:end])
         begin = end

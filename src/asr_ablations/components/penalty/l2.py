@@ -9,9 +9,9 @@ from asr_ablations.tools.checks import number
 class SquaredNorm:
     """Computes scale · ‖W‖²_F in nats, float32, over matrices and kernels, without biases and norm parameters.
 
-    This adds 2 · scale · W to the gradient before clipping; an optimizer's weight_decay instead adds weight_decay · W
-    for every parameter, after clipping. The thesis gives only the formula. Layers that are not active yet
-    (pretrain=layers) also shrink. Raises UsageError for a scale below 0.
+    This adds 2 · scale · W to the gradient before clipping. In contrast, the weight_decay of an optimizer adds
+    weight_decay · W after clipping, for every parameter. The thesis gives only the formula. Layers that are not yet in
+    use (pretrain=layers) also shrink. Raises UsageError for a scale below 0.
     """
 
     def __init__(self, *, scale: float) -> None:

@@ -1,4 +1,4 @@
-"""Layer by layer: the recurrent stack grows while it trains (Doetsch2016 §4; Bengio et al. 2007)."""
+"""Layer-wise pretraining: the recurrent stack grows during training (Doetsch2016 §4; Bengio et al. 2007)."""
 
 import pytorch_lightning as pl
 
@@ -11,9 +11,9 @@ from asr_verdicts.errors import UsageError
 class GrowLayers(Pretraining):
     """Trains `first` recurrent layers at the beginning and one more every `epochs` epochs, up to `layers`.
 
-    All layers are built and initialised at the start. The optimizer skips parameters without a gradient, so waiting
-    layers keep their initial weights, and others their weights and optimizer state. The model's attribute
-    `active_layers` is the number of layers in use; checkpoints contain it.
+    All layers are built and initialised at the start. The optimizer skips parameters without a gradient, so layers that
+    are not yet in use keep their initial weights. A new layer changes neither the weights nor the optimizer state of
+    the others. The model's attribute `active_layers`, which checkpoints contain, is the number of layers in use.
 
     Raises ValueError if a count is below 1, `first` exceeds `layers`, or training would end before all layers are used.
     """
@@ -40,7 +40,7 @@ class GrowLayers(Pretraining):
             raise UsageError(f"pretrain=layers: {type(model).__name__} cannot add layers later")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # on_train_epoch_start is not called if a run is resumed within an epoch
+        # on_train_epoch_start is not called if a run resumes in the middle of an epoch
         model = task_of(pl_module).model
         assert isinstance(model, GrowingModel)
         model.active_layers = self.active(trainer.current_epoch)

@@ -14,35 +14,34 @@ from asr_ablations.tools.checks import whole
 class MedianStopping(pl.Callback):
     """Raises Pruned between two epochs if the run is worse than the finished runs of its sweep.
 
-    It is worse if its best rate so far is above the median of the others' mean rates up to the same epoch. The rule
+    It is worse if its best rate so far is above the median of the other runs' mean rates up to the same epoch. The rule
     only reads run folders, so it also works for a sweep on several machines.
 
     - folder: the run folder
-    - key: a column of metrics.csv, lower is better
-    - warm_up: epochs that every run gets
-    - siblings: finished runs needed for a decision
+    - key: a column of metrics.csv in which lower is better
+    - warm_up: number of epochs in which a run is never pruned
+    - siblings: number of finished runs that a decision needs
 
-    Must come after LastCheckpoint among the callbacks, so that a pruned run can be resumed. Raises UsageError if
-    warm_up or siblings is below 1.
+    This callback must come after LastCheckpoint, so that a pruned run can be resumed. Raises UsageError if warm_up or
+    siblings is below 1.
     """
 
     def __init__(self, folder: Path, key: str, *, warm_up: int, siblings: int) -> None:
-        for name, value in {"warm_up": warm_up, "siblings": siblings}.items():
-            whole(f"pruning.{name}", value, 1)
-        self.folder, self.key, self.warm_up, self.siblings = folder, key, warm_up, siblings
+        self.folder, self.key = folder, key
+        self.warm_up, self.siblings = whole("pruning.warm_up", warm_up, 1), whole("pruning.siblings", siblings, 1)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        reason = self.reason() if trainer.is_global_zero else None
-        if trainer.world_size > 1:  # all ranks end at the same place
-            reason = trainer.strategy.broadcast(reason)
-        if reason:
+        # all ranks decide alike, so they end after the same epoch
+        if reason := trainer.strategy.broadcast(self.reason() if trainer.is_global_zero else None):
             raise Pruned(reason)
 
     def reason(self) -> str | None:
         """Return the reason to end the run, or None to continue."""
         rates = read_curve(self.folder, self.key)
         epochs = len(rates)
-        others = [other[:epochs] for other in self._finished_curves() if len(other) >= epochs]
+        folders = (path.parent for path in self.folder.parent.glob("*/status.json") if path.parent != self.folder)
+        curves = [read_curve(folder, self.key) for folder in folders if fate_of(folder).state == "done"]
+        others = [curve[:epochs] for curve in curves if len(curve) >= epochs]
         if epochs < self.warm_up or len(others) < self.siblings:
             return None
         bound = median(mean(other) for other in others)
@@ -51,14 +50,9 @@ class MedianStopping(pl.Callback):
         best = f"best {self.key} {min(rates):.4f} in {epochs} epochs"
         return f"{best}, worse than {bound:.4f}, the median of the means of {len(others)} finished runs"
 
-    def _finished_curves(self) -> list[list[float]]:
-        folders = (path.parent for path in self.folder.parent.glob("*/status.json"))
-        done = (folder for folder in folders if folder != self.folder and fate_of(folder).state == "done")
-        return [read_curve(folder, self.key) for folder in done]
-
 
 def read_curve(folder: Path, key: str) -> list[float]:
-    """Read the logged values of a metric in their order; empty if there are none."""
+    """Read the logged values of a metric in order; empty if there are none."""
     try:
         with (folder / METRICS).open(newline="", encoding="utf-8") as file:
             return [float(row[key]) for row in csv.DictReader(file) if row.get(key)]

@@ -1,4 +1,4 @@
-"""The associative LSTM: a memory of complex numbers, written and read by keys (Danihelka et al. 2016)."""
+"""The associative LSTM: its memory of complex numbers is written and read with keys (Danihelka et al. 2016)."""
 
 import torch
 from torch import nn
@@ -7,15 +7,15 @@ from torch.nn.functional import linear
 from asr_ablations.tools.checks import is_whole
 
 MOST_COPIES = 1024
-"""The most copies: more only take time."""
+"""Upper bound of the copies, because more copies only take time."""
 
 
 class AssociativeLSTM(nn.Module):
-    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), real parts before imaginary ones.
+    """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), real parts before imaginary parts.
 
     The memory has `copies` traces, each a sum of element-wise products of a key and a value. Every copy permutes the
-    key differently, so that reading noise differs between copies and their mean has less of it. The permutations are
-    the same in every layer and for every seed. torch has no such cell, so a slow loop runs over the frames. Raises
+    key differently, so the noise of reading differs between copies and partly cancels in their mean. The permutations
+    are the same in every layer and for every seed. torch lacks this cell, so a slow loop runs over the frames. Raises
     ValueError for an odd H, and for copies out of range.
     """
 
@@ -29,7 +29,7 @@ class AssociativeLSTM(nn.Module):
             raise ValueError(f"copies={copies}: expected a whole number from 1 to {MOST_COPIES}")
         size = hidden_size // 2
         self.sizes = [size, size, size, 2 * size, 2 * size, 2 * size]  # three gates, two keys, the value
-        # one matrix each, so that initialisations see its number of outputs
+        # separate matrices, so that initialisations see the number of outputs of each
         self.inputs = nn.ModuleList(nn.Linear(input_size, outputs) for outputs in self.sizes)
         self.recurrent = nn.ModuleList(nn.Linear(hidden_size, outputs, bias=False) for outputs in self.sizes)
         generator = torch.Generator().manual_seed(0)
@@ -38,7 +38,7 @@ class AssociativeLSTM(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         entering = torch.cat([layer(x) for layer in self.inputs], dim=-1)
-        recurrent = torch.cat([layer.weight for layer in self.recurrent])  # type: ignore[misc]  # Linear's own
+        recurrent = torch.cat([layer.weight for layer in self.recurrent])  # type: ignore[misc]  # of Linear
         hidden = entering.new_zeros(len(x), recurrent.shape[1])
         memory = entering.new_zeros(len(x), 2, *self.permutations.shape)  # (B, real and imaginary, copies, H / 2)
         outputs = []
@@ -48,9 +48,9 @@ class AssociativeLSTM(nn.Module):
         return torch.stack(outputs, dim=1)
 
     def _step(self, sums: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Update the state by sums (B, 9 H / 2) of input and past; returns hidden (B, H) and memory."""
+        """Return hidden (B, H) and memory after a frame. sums (B, 9 H / 2): gates, keys and value before activation."""
         *gates, enter_key, leave_key, value = sums.split(self.sizes, dim=1)
-        forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # shared by real and imaginary parts
+        forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # for real and imaginary parts alike
         enter_key, leave_key, value = (bound(part.unflatten(1, (2, -1))) for part in (enter_key, leave_key, value))
         written = multiply(enter_key[:, :, self.permutations], (enter * value)[:, :, None])
         memory = forget[:, :, None] * memory + written
@@ -64,6 +64,6 @@ def bound(x: torch.Tensor) -> torch.Tensor:
 
 
 def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Multiply complex numbers (B, 2, …) element-wise, because torch lacks complex bfloat16."""
+    """Multiply complex numbers (B, 2, …) element-wise; torch has no complex bfloat16."""
     (a, b), (c, d) = x.unbind(1), y.unbind(1)
     return torch.stack([a * c - b * d, a * d + b * c], dim=1)

@@ -8,13 +8,13 @@ from torch.nn.functional import linear
 class LSTMFused(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H), equal to rnn=lstm.
 
-    One matrix product before the loop computes the inputs of all frames and gates, and one in the loop the gates of a
-    frame (Appleyard et al. 2016, §3; Braun2018 §3.2 on its reference 9).
+    One matrix product before the loop covers the inputs of all frames and gates. In the loop, one product covers all
+    gates of a frame (Appleyard et al. 2016, §3; Braun2018 §3.2 on its reference 9).
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        # only for the weights: with the names, shapes and initial values of rnn=lstm, the two can be exchanged
+        # holds only weights, with the names, shapes and initial values of rnn=lstm, so that both are interchangeable
         self.cell = nn.LSTM(input_size, hidden_size, batch_first=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

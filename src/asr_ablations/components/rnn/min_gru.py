@@ -8,9 +8,9 @@ from torch.nn.functional import logsigmoid, softplus
 class MinGRU(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H).
 
-    h_t = (1 - z_t) h_(t-1) + z_t g(V x_t), z_t = σ(W x_t), h_0 = 0, with g(v) = v + ½ above 0 and σ(v) below. The sum
-    over the past is a parallel scan in log space (appendix B), in float32: linear in T, log T deep, without a loop.
-    Its relative error is about 1e-7 times the sum of -log(1 - z) over the utterance.
+    h_t = (1 - z_t) h_(t-1) + z_t g(V x_t), z_t = σ(W x_t), h_0 = 0, where g(v) = v + ½ if v ≥ 0 and σ(v) otherwise.
+    The sum over the past is computed in log space and float32, by a parallel scan instead of a loop (appendix B). Its
+    relative error is about 1e-7 times the sum of -log(1 - z) over the utterance.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -20,11 +20,11 @@ class MinGRU(nn.Module):
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         update, candidate = self.update(x).float(), self.candidate(x).float()
-        log_decay = logsigmoid(-update).cumsum(dim=1)  # log of the share of h_0 left at each frame
+        log_decay = logsigmoid(-update).cumsum(dim=1)  # log of the share of h_0 that remains at each frame
         entering = logsigmoid(update) + log_g(candidate)
         return (log_decay + (entering - log_decay).logcumsumexp(dim=1)).exp().to(x.dtype)
 
 
 def log_g(v: torch.Tensor) -> torch.Tensor:
-    """Compute log g(v) in the shape of v. The unused branch is finite too: its gradient is multiplied by 0."""
+    """Compute log g(v) element-wise. The unused branch must be finite too, because its gradient is multiplied by 0."""
     return torch.where(v >= 0, (v.relu() + 0.5).log(), -softplus(-v))

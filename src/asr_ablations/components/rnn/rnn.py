@@ -6,7 +6,7 @@ from torch import nn
 from asr_ablations.native.operations import Cell
 
 NATIVE = {"tanh": "tanh", "relu": "clipped"}
-"""The native library's cell for each non-linearity of nn.RNN: a ReLU is clipped without a ceiling."""
+"""The cell of the native library for each non-linearity of nn.RNN. A plain ReLU is `clipped` with ceiling infinity."""
 
 
 class RNN(nn.Module):

@@ -1,4 +1,4 @@
-"""DeepSpeech2's plain recurrent network: a clipped ReLU (Ambroszczyk2019 §1.2 and §2.4; Amodei et al. 2016, §3.1)."""
+"""The plain recurrent network of DeepSpeech2: a clipped ReLU (Amodei et al. 2016, §3.1; Ambroszczyk2019 §1.2, §2.4)."""
 
 import torch
 from torch import nn
@@ -10,8 +10,8 @@ from asr_ablations.native.operations import Cell
 class RNNClippedReLU(nn.Module):
     """One layer, one direction: (x (B, T, D), lengths (B,)) → (B, T, H).
 
-    h = min(max(W x + U h + b, 0), ceiling). torch has no such cell. One matrix product before the loop computes the
-    inputs of all frames; each frame then needs two operations. Raises ValueError unless the ceiling is above 0.
+    h = min(max(W x + U h + b, 0), ceiling). torch has no such cell. One matrix product before the loop computes W x of
+    all frames; each frame then takes two operations. Raises ValueError unless the ceiling is above 0.
     """
 
     def __init__(self, input_size: int, hidden_size: int, *, ceiling: float) -> None:
@@ -19,7 +19,7 @@ class RNNClippedReLU(nn.Module):
         if not ceiling > 0:
             raise ValueError(f"ceiling={ceiling}: expected a number above 0")
         self.ceiling = ceiling
-        self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # only for the weights
+        self.cell = nn.RNN(input_size, hidden_size, nonlinearity="relu", batch_first=True)  # holds only weights
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         ((inputs, recurrent, input_bias, recurrent_bias),) = self.cell.all_weights

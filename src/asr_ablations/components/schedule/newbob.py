@@ -1,4 +1,4 @@
-"""Decay when the validation error stops falling (Doetsch2016 §4.3; "newbob" in QuickNet, RASR and RETURNN)."""
+"""Decay after the validation error stops falling (Doetsch2016 §4.3; "newbob" in QuickNet, RASR and RETURNN)."""
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -9,8 +9,8 @@ from asr_ablations.runs.metrics_files import FIGURES
 class Newbob(LambdaLR):
     """Multiplies the rate by `factor` after an epoch in which `monitor` has not fallen by the share `threshold`.
 
-    This is a MonitoredSchedule, stepped after each validation. Raises ValueError for an unknown monitor, or a factor or
-    threshold outside 0…1.
+    This is a MonitoredSchedule, so it is stepped after each validation. Raises ValueError for an unknown monitor, or a
+    factor or threshold outside 0…1.
     """
 
     def __init__(
@@ -25,11 +25,11 @@ class Newbob(LambdaLR):
         self.monitor, self.factor, self.threshold = monitor, factor, threshold
         self.decays = 0
         self.previous: float | None = None
-        # torch saves no function in a checkpoint, and need not: it saves the attributes that this one reads
+        # torch does not save this function in checkpoints, but it saves the attributes that the function reads
         super().__init__(optimizer, lambda _: self.factor**self.decays)
 
     def step(self, figure: float | None = None) -> None:
-        """Take a step with an epoch's validation figure; torch's first step has none."""
+        """Take a step with the validation figure of an epoch. torch takes a first step without a figure."""
         if figure is not None:
             if self.previous is not None and not figure < self.previous * (1 - self.threshold):
                 self.decays += 1

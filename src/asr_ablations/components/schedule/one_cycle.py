@@ -1,4 +1,4 @@
-"""One cycle: up to the optimizer's rate, then down, both along a cosine (Smith & Topin 2018)."""
+"""One cycle: the learning rate rises and then falls, both along a cosine (Smith & Topin 2018)."""
 
 import math
 

@@ -7,7 +7,7 @@ from asr_ablations.training.ddp import UnhurriedRanks
 
 
 class Synchronous(ParallelTraining):
-    """Trains as Lightning and torch do by default; a step exchanges only the gradient."""
+    """Trains as Lightning and torch do by default: ranks exchange only gradients."""
 
     def strategy(self, leaves_weights_out: bool) -> DDPStrategy:
         return UnhurriedRanks(find_unused_parameters=leaves_weights_out)

@@ -13,13 +13,12 @@ from asr_ablations.components.averaging.base import copy_into, weights_of
 from asr_ablations.tools.checks import whole
 from asr_ablations.training.contracts import Checkpoint, ParallelTraining
 from asr_ablations.training.ddp import UnhurriedRanks, gather_from_ranks
-from asr_ablations.training.gradient_accumulation import ends_update
-from asr_ablations.training.task import task_of
+from asr_ablations.training.task import ends_update, task_of
 from asr_verdicts.errors import UsageError
 
 
 class IndependentWorkers(UnhurriedRanks):
-    """A strategy of ranks that share a process group, data and the run folder, but no gradients."""
+    """A Lightning strategy whose ranks share a process group, data and the run folder, but no gradients."""
 
     independent_workers = True
 
@@ -28,22 +27,22 @@ class IndependentWorkers(UnhurriedRanks):
 
     @contextmanager
     def block_backward_sync(self) -> Iterator[None]:
-        """Do nothing: accumulated gradients are not shared either."""
+        """Do nothing, because accumulated gradients are not shared either."""
         yield
 
 
 class LocalSGD(ParallelTraining):
-    """Sets weights and running statistics of all ranks to their mean after `every` steps and after each epoch.
+    """Sets weights and running statistics of all ranks to their mean, every `every` steps and after each epoch.
 
-    every: None for only once per epoch. Each rank has its own optimizer state, as in RETURNN. Raises UsageError if
-    `every` is below 1.
+    If `every` is None, only the end of an epoch counts. Each rank has its own optimizer state, as in RETURNN. Raises
+    UsageError if `every` is below 1.
     """
 
     def __init__(self, *, every: int | None) -> None:
         self.every = every if every is None else whole("trainer.every", every, 1, 10**9, also="null: every epoch")
 
     def strategy(self, leaves_weights_out: bool) -> UnhurriedRanks:
-        # no gradient is shared, so parameters without one need no special treatment
+        # no gradients are shared, so parameters without a gradient need no special treatment
         return IndependentWorkers()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -55,13 +54,13 @@ class LocalSGD(ParallelTraining):
         due = self.every is not None and ends_update(trainer, batch_idx) and trainer.global_step % self.every == 0
         if trainer.world_size > 1 and (due or trainer.is_last_batch):
             weights = weights_of(task_of(pl_module).model)
-            # torch moves averaged tensors to new storage, but cuDNN's recurrent weights must not move
+            # torch would move the averaged tensors to new storage, but cuDNN's recurrent weights must stay in place
             mean = [t.clone() for t in weights]
             average_parameters(iter(mean), distributed.group.WORLD)  # type: ignore[arg-type]
             copy_into(task_of(pl_module).model, mean)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Checkpoint) -> None:
-        """Add the weights and optimizer states of all ranks, because only the first rank writes the file."""
+        """Add weights and optimizer states of all ranks to the checkpoint, because only the first rank writes it."""
         if trainer.world_size > 1:
             trained = [t.cpu() for t in weights_of(task_of(pl_module).model)]
             optimizers = apply_to_collection(checkpoint["optimizer_states"], torch.Tensor, torch.Tensor.cpu)
@@ -74,5 +73,5 @@ class LocalSGD(ParallelTraining):
             saved = f"the checkpoint belongs to {len(workers) or 1} independent workers"
             raise UsageError(f"{saved}, this run has {trainer.world_size}")
         if workers:
-            checkpoint.update(workers[trainer.global_rank])  # the optimizer's state is read from it later
+            checkpoint.update(workers[trainer.global_rank])  # Lightning restores the optimizer from it later
             copy_into(task_of(pl_module).model, checkpoint["trained_weights"])

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,7 @@ from numpy.typing import ArrayLike
 
 from asr_ablations.report.curves import AXES, curve, metric_names
 from asr_ablations.report.inspection import Inspected, confusion_sections, inspected_utterances, worst
-from asr_ablations.tools.typed_json import as_json
 from asr_verdicts.comparison import Comparison
-from asr_verdicts.config import flatten
 from asr_verdicts.files import write
 from asr_verdicts.metrics import METRICS
 from asr_verdicts.record import Record
@@ -28,7 +25,7 @@ from asr_verdicts.report.section import Section
 
 SCRIPTS = ("tables.js", "curves.js", "main.js")
 NOTES = ("Warnings", "Not finished")
-"""Sections shown with the answer."""
+"""Headings of the sections that are shown next to the answer."""
 PICTURES = {
     "Looks": "looks",
     "Runs of the search": "search",
@@ -38,7 +35,7 @@ PICTURES = {
     "Seconds per epoch": "utilisation",
     "Scaling": "scaling",
 }
-"""The figure shown in a section, by the start of its heading."""
+"""Figures to show in a section, by the start of the section's heading."""
 POINTS = 300
 """Maximum number of points of a curve."""
 
@@ -46,7 +43,7 @@ POINTS = 300
 def write_page(
     report: Report, folder: Path, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()
 ) -> list[Path]:
-    """Write <folder>/index.html, which includes data, code, plotly and figures; return its path."""
+    """Write <folder>/index.html, which contains the data, the figures and all code. Return its path in a list."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
     write(path, render(report, figures, inspected))
@@ -54,7 +51,7 @@ def write_page(
 
 
 def render(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> str:
-    """Return the page's HTML."""
+    """Return the HTML of the page. figures and inspected: as for `content`."""
     parts = {
         "style": _read_own("style.css"),
         "script": "\n".join(_read_own(name) for name in SCRIPTS),
@@ -65,7 +62,7 @@ def render(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Ins
 
 
 def embedded(value: object) -> str:
-    """Return JSON for use inside <script>: its texts cannot end the element or start another."""
+    """Return a value as JSON that is safe inside <script>: no text in it can end the element or start another."""
     text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), default=str)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -77,19 +74,20 @@ def _read_own(name: str) -> str:
 
 
 def _read_plotly() -> str:
-    """Return plotly.js from its Python package, compressed from 4.8 MB to 2.0 MB."""
+    """Return the code of plotly.js from its Python package, compressed from 4.8 MB to 2.0 MB, as base64."""
     code = files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(code, 9, mtime=0)).decode()
 
 
 def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[Inspected] = ()) -> dict[str, object]:
-    """Return everything except the page's code. Values from run folders stay text or numbers, never markup.
-    figures: the drawn files. inspected: utterances of a single run.
+    """Return the data of the page. Values from run folders stay texts or numbers and never become markup.
+
+    figures: files of drawn figures; the page uses SVG. inspected: utterances of a single run.
     """
     comparison = report.comparison
     drawn = {path.stem: _embed(path) for path in figures if path.suffix == ".svg"}
     metrics, findings = _title_metrics(comparison), finding_lines(comparison)
-    sections = [*report.sections, *confusion_sections(comparison), *_build_environment_sections(comparison)]
+    sections = [*report.sections, *confusion_sections(comparison)]
     above = [*NOTES, *(section.heading for section in sections if findings and section.lines == findings)]
     below = [section for section in sections if section.heading not in above]
     return {
@@ -113,7 +111,7 @@ def content(report: Report, figures: Sequence[Path] = (), inspected: Sequence[In
             for arm in comparison.arms
         ],
         "worst": worst(comparison),
-        "inspected": inspected_utterances(comparison, inspected),
+        "inspected": inspected_utterances(comparison, inspected, drawn),
     }
 
 
@@ -126,7 +124,7 @@ def _find_picture(section: Section) -> str:
 
 
 def _title_metrics(comparison: Comparison) -> dict[str, str]:
-    """Return titles for the columns of metrics.csv, with the compared metric first."""
+    """Return a title for each column of metrics.csv that the page draws, the compared metric first."""
     order, titles = {name: place for place, name in enumerate([comparison.metric, *METRICS])}, {}
     validated = [name.split("/", 1)[1].rpartition("/") for name in metric_names(comparison, "validation/")]
     for set_, _, kind in sorted(validated, key=lambda name: (order.get(name[2], len(order)), name)):
@@ -138,7 +136,7 @@ def _title_metrics(comparison: Comparison) -> dict[str, str]:
 
 
 def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, list[float | None]]]:
-    """Return a run's values by metric, in the metric's unit, with their places on each axis."""
+    """Return the points of a run by metric: values y in the unit of the metric, and positions on each axis."""
     series = {}
     for metric in metrics:
         drawn = {axis: curve(run, metric, axis) for axis in AXES}
@@ -151,26 +149,6 @@ def _list_series(run: Record, metrics: Iterable[str]) -> dict[str, dict[str, lis
     return series
 
 
-def _build_environment_sections(comparison: Comparison) -> list[Section]:
-    """Show each different environment with its runs; nothing for systems without runs."""
-    runs: dict[str, list[str]] = {}
-    for run in () if comparison.scored else comparison.runs:
-        environment = {
-            "versions": run.environment.versions,
-            "hardware": as_json(run.environment.hardware),
-            "commit": run.environment.code.commit,
-            "uncommitted changes": bool(run.environment.code.dirty_diff),
-        }
-        texts = {
-            key: value if isinstance(value, str) else json.dumps(value) for key, value in flatten(environment).items()
-        }
-        runs.setdefault(json.dumps(texts), []).append(run.folder.name)
-    columns = [{**json.loads(texts), "runs": ", ".join(names)} for texts, names in runs.items()]
-    rows = [[key, *(column.get(key, "") for column in columns)] for key in dict.fromkeys(chain(*columns))]
-    head = ["", *(column.get("hardware.processor", "unknown machine") for column in columns)]
-    return [Section("Environment", head, rows)] if rows else []
-
-
 def _round(values: ArrayLike) -> list[float | None]:
-    """Round to five digits; nan and infinities become None, because JSON lacks them."""
+    """Round to five significant digits. NaN and infinity become None, because JSON does not have them."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float)]

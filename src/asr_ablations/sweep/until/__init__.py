@@ -1,1 +1,1 @@
-"""Ablations that add seeds until each question has its verdict (until=verdict)."""
+"""Sweeps that add seeds until each question has a verdict (until=verdict)."""

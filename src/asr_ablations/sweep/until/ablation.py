@@ -1,4 +1,4 @@
-"""Run an ablation that adds seeds, round by round, until every question has its verdict."""
+"""Run a sweep that adds seeds, round by round, until every question has a verdict."""
 
 import math
 import os
@@ -11,10 +11,9 @@ from textwrap import wrap
 from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
-from rich.table import Table
 from rich.text import Text
 
-from asr_ablations.comparison.layouts import planned_arms
+from asr_ablations.comparison.folders import planned_arms
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.config.plain_keys import check
@@ -25,12 +24,12 @@ from asr_ablations.runs.records import KEPT_ASIDE, load
 from asr_ablations.runs.status import RESULTS, fate_of
 from asr_ablations.runs.sweep_history import changes, looks, read_plan, searched_arms
 from asr_ablations.sweep.arm import FrozenArm
-from asr_ablations.sweep.gpu_slots import Slots
 from asr_ablations.sweep.launch import ArmsFailedError, freeze
-from asr_ablations.sweep.live import label_arms
+from asr_ablations.sweep.live import label_arms, make_table
 from asr_ablations.sweep.manifest import freeze_plan, keep_declaration, write_manifest
 from asr_ablations.sweep.plan import measure_arms, show_plan
 from asr_ablations.sweep.preflight import find_differences, format_differences
+from asr_ablations.sweep.this_machine import Slots
 from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
 from asr_ablations.tools.files import typed
 from asr_verdicts.config import differences
@@ -44,11 +43,11 @@ from asr_verdicts.terminal import VERDICT_STYLES, console
 from asr_verdicts.verdict import Verdict
 
 Start = Callable[[Sequence[FrozenArm]], object]
-"""Runs arms side by side and waits for them."""
+"""Function that runs arms in parallel and waits for them."""
 Compose = Callable[[Sequence[str]], DictConfig]
-"""Composes and resolves the config of overrides."""
+"""Function that composes and resolves a config from overrides."""
 NOT_OF_ARMS = ("seed=", "until=", "until.", "force=", "plan=")
-"""Beginnings of overrides that all arms share."""
+"""Beginnings of overrides that do not distinguish arms."""
 
 
 def run_until(
@@ -58,28 +57,29 @@ def run_until(
     slots: Callable[[Sequence[FrozenArm]], Slots],
     metadata: dict[str, object],
 ) -> None:
-    """Run the plan of a sweep to its end, or print it. Raise ArmsFailedError if a look lacks runs.
+    """Run the plan of a sweep to its end, or with plan=true only print it.
 
-    runs: overrides of the sweep's runs. slots: makes this machine's slots. metadata: how the sweep was started.
+    runs: overrides of each run that the sweep names. slots: function that returns the slots of this machine. metadata:
+    how the sweep was started, for the manifest. Raise ArmsFailedError if runs that a planned look needs have failed.
     """
     arms, named = arms_and_seeds(runs)
     first = compose(runs[0])
     check(first)
     wanted: UntilVerdict = build(first.until)()
-    wanted.stated_margin()  # refuses a wrong margin before anything takes time
+    wanted.stated_margin()  # refuses a missing margin before anything takes time
     seeds: Sequence[int] = named or [int(first.seed)]
     first_seed, as_trained = seeds[0], _plain(compose)
 
     @cache
     def hours_per_run() -> float:
-        """Return the hours that a run keeps this machine busy, on average over the arms."""
+        """Return the hours that a run adds to the sweep on this machine, as a mean over the arms."""
         frozen = freeze([as_trained([*words, f"seed={first_seed}"]) for words in arms])
         places = slots(frozen)
         costs = measure_arms(frozen, places.threads(len(frozen)))
         return sum(cost.seconds for cost in costs) / len(costs) / 3600 / places.jobs
 
     def plan_in(folder: Path, seeds: Sequence[int], compose: Compose) -> Planned:
-        """Make the plan of a folder. Hours per run are not measured again, because that would change the plan."""
+        """Make the plan of a folder. Do not measure the hours of a run again, because that would change the plan."""
         frozen = read_plan(folder)
         if wanted.hours is None:
             most = wanted.most_seeds(len(arms), None)
@@ -119,14 +119,14 @@ def run_until(
 
 
 def arms_and_seeds(runs: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
-    """Split runs into the arms' overrides without seeds, and the named seeds, both in the order of the runs."""
+    """Return the overrides of each arm, without the seed, and the seeds, both in the order of the runs."""
     arms = dict.fromkeys(tuple(word for word in words if not word.startswith(NOT_OF_ARMS)) for words in runs)
     seeds = dict.fromkeys(word for words in runs for word in words if word.startswith("seed="))
     return [list(words) for words in arms], [int(word.removeprefix("seed=")) for word in seeds]
 
 
 def _plain(compose: Compose, sweep: str | None = None) -> Compose:
-    """Make `compose` return arms as they are trained. sweep: the sweep's name, if it differs from the command's."""
+    """Wrap `compose` so that force and plan are false in its configs. sweep: another name for the sweep, if any."""
 
     def composed(words: Sequence[str]) -> DictConfig:
         cfg = compose(words)
@@ -141,7 +141,7 @@ def _plain(compose: Compose, sweep: str | None = None) -> Compose:
 def _choose_folder(
     folder: Path, seeds: Sequence[int], plan_in: Callable[[Path, Sequence[int]], Planned]
 ) -> tuple[Path, Sequence[int]]:
-    """Choose the folder <folder>.2, .3, … of a new plan, and first seeds that no earlier plan used."""
+    """Return the folder (<folder>, .2, .3, …) of a new or equal plan, and first seeds that other plans did not use."""
     used: set[int] = set()
     candidate, number = folder, 1
     while True:
@@ -155,7 +155,7 @@ def _choose_folder(
 
 
 def _count_seen_runs(folder: Path) -> int:
-    """Count the runs with a result if the sweep was compared before it had a plan, else 0."""
+    """Return the number of runs with a result if the sweep was compared before it had a plan, else 0."""
     ended = [run for run in runs_in(folder) if fate_of(run).state in RESULTS]
     return len(ended) if ended and looks(folder) else 0
 
@@ -163,7 +163,7 @@ def _count_seen_runs(folder: Path) -> int:
 def run_rounds(
     planned: Planned, folder: Path, compose: Compose, start: Start, metadata: dict[str, object], wanted: UntilVerdict
 ) -> None:
-    """Add runs until the plan has ended. Raise ArmsFailedError if a look lacks runs that failed again."""
+    """Add runs until the plan has ended. Raise ArmsFailedError if runs that a look needs fail in all attempts."""
     plan, printed = planned.plan, 0
     while True:
         records = load([folder]) if any(folder.glob("*/status.json")) else Records([])
@@ -172,11 +172,11 @@ def run_rounds(
         for look in course.looks[printed:]:
             print_look(look, planned, course)
         printed = len(course.looks)
-        if course.looks:  # in the sweep's folder: the folders of runs may belong to other sweeps, too
+        if course.looks:  # written to the sweep's folder, because the folders of runs may belong to other sweeps, too
             write_json(folder / STANDING, standing(plan, course))
         if course.ended:
             return
-        # seed by seed over all arms, so that a sweep that is stopped early has whole seeds
+        # ordered by seed, so that all arms have the same seeds if the sweep is stopped early
         missing = [
             compose([*arm.overrides, f"seed={seed}"])
             for seed in plan.seeds
@@ -185,8 +185,9 @@ def run_rounds(
         ]
         arms = freeze(missing, cast(list[str], metadata["overrides"]))
         write_manifest(folder, arms, metadata)
-        if wanted.share:
-            print_taken([(arm, other) for arm in arms if (other := take_over(arm)) is not None])
+        taken = [(arm, other) for arm in arms if wanted.share and (other := take_over(arm)) is not None]
+        for name, (_, other) in zip(label_arms([arm.overrides for arm, _ in taken]), taken, strict=True):
+            print(f"taken over: {name}, from {other.parent.name}/{other.name}")
         for _ in range(1 + wanted.retries):
             if lacking := _without_result(arms):
                 start(lacking)
@@ -200,7 +201,7 @@ def _without_result(arms: Sequence[FrozenArm]) -> list[FrozenArm]:
 
 
 def standing(plan: VerdictPlan, course: Course) -> dict[str, object]:
-    """Return the content of STANDING: each arm's look, seeds, state (the outcome of its question) and questions."""
+    """Return the content of STANDING: the look, the number of seeds, the state and the questions of each arm."""
     by_arm = {arm.name: [v for v in course.verdicts if arm.name in v.question.weights] for arm in plan.arms}
     return {
         "look": len(course.looks),
@@ -232,7 +233,7 @@ def _question(verdict: Verdict) -> dict[str, object]:
 
 
 def take_over(arm: FrozenArm) -> Path | None:
-    """Link the arm's folder to a finished run of the same content in another sweep; return that run's folder."""
+    """Link a new arm's folder to a finished run of the same config in another sweep, and return that run's folder."""
     if arm.folder.exists():
         return None
     arm.folder.unlink(missing_ok=True)  # a link to a run that was deleted
@@ -246,7 +247,7 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """Return whether a run has a result and the arm's content, and no search proposed it, perhaps for its luck."""
+    """Return whether a run has a result and the arm's config. A search prefers lucky runs, so its runs do not count."""
     try:
         environment = read_environment(other)
         return (
@@ -260,7 +261,7 @@ def _is_same(other: Path, arm: FrozenArm) -> bool:
 
 
 def print_plan(lines: Sequence[str], reused: bool) -> None:
-    """Print the frozen plan. reused: whether an earlier command froze it."""
+    """Print a plan. reused: whether an earlier command froze it."""
     terminal = console()
     for number, line in enumerate(lines):
         head = "      " if number else "plan, as it was frozen: " if reused else "plan: "
@@ -268,12 +269,10 @@ def print_plan(lines: Sequence[str], reused: bool) -> None:
 
 
 def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
-    """Print the state of each question after a look, and the number of runs so far."""
+    """Print the state of each question after a planned look, and the number of runs so far."""
     plan, metric, terminal = planned.plan, planned.metric, console()
     title = f"look {look.number} of {len(plan.looks)}: {look.runs} seeds, {metric.label} on {plan.set}"
-    table = Table(title=title, title_justify="left")
-    for column in ("arm", "difference", "interval", "state", "next"):
-        table.add_column(column, justify="right" if column in ("difference", "interval") else "left", overflow="fold")
+    table = make_table(title, ["arm", "difference", "interval", "state", "next"], left=["arm", "state", "next"])
     for verdict in look.verdicts:
         difference = metric.text(verdict.difference, sign=True)
         interval = format_interval(verdict.low, verdict.high, metric, otherwise="")
@@ -288,6 +287,7 @@ def print_look(look: PlannedLook, planned: Planned, course: Course) -> None:
 
 
 def _next(contrast: Verdict, plan: VerdictPlan) -> str:
+    """Return what happens next to an open question, or why it was given up; "" if it has a verdict."""
     look = contrast.look
     assert look is not None
     if contrast.outcome == "open":
@@ -300,7 +300,7 @@ def _next(contrast: Verdict, plan: VerdictPlan) -> str:
 
 
 def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, folder: Path) -> None:
-    """Print the verdicts and their cost in runs."""
+    """Print the verdicts, the number of runs, and the number without early verdicts."""
     for verdict in verdicts:
         for line in wrap(verdict.sentence, 100, subsequent_indent="  ", break_on_hyphens=False):
             console().print(Text(line, style=VERDICT_STYLES.get(verdict.outcome, "")), soft_wrap=True)
@@ -310,15 +310,8 @@ def print_end(verdicts: Sequence[Verdict], course: Course, planned: Planned, fol
     print(f"{typed('compare', folder)} shows the details")
 
 
-def print_taken(taken: Sequence[tuple[FrozenArm, Path]]) -> None:
-    """Name the runs that were taken over from other sweeps."""
-    names = label_arms([arm.overrides for arm, _ in taken])
-    for name, (_, other) in zip(names, taken, strict=True):
-        print(f"taken over: {name}, from {other.parent.name}/{other.name}")
-
-
 def print_failures(lacking: Sequence[FrozenArm], retries: int) -> None:
-    """Print the runs that the next look waits for."""
+    """Print the failed runs that the next look waits for, with reasons and log files."""
     runs = f"{len(lacking)} runs that failed {1 + retries} times"
     print(f"the look waits for {runs}; the same command runs them again", file=sys.stderr)
     for name, arm in zip(label_arms([arm.overrides for arm in lacking]), lacking, strict=True):
@@ -326,4 +319,4 @@ def print_failures(lacking: Sequence[FrozenArm], retries: int) -> None:
 
 
 def print_nothing(folders: Sequence[Path]) -> None:
-    """Print nothing between two looks, in place of a sweep's closing table."""
+    """Print nothing, instead of a table of the arms after each round."""

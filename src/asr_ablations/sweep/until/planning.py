@@ -1,4 +1,4 @@
-"""Make the plan of an ablation from its arms' configs, and forecast its chances."""
+"""Make the plan of a sweep with until=verdict from the configs of its arms, and forecast the seeds that it needs."""
 
 import math
 import time
@@ -8,14 +8,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from asr_ablations.comparison.layouts import lay_out_list
-from asr_ablations.comparison.seeds_needed import seeds_to_equal, seeds_to_find
+from asr_ablations.comparison.folders import lay_out_list
+from asr_ablations.comparison.seed_noise import measure_seed_noise, seeds_to_equal, seeds_to_find
 from asr_ablations.components.until.verdict import UntilVerdict
 from asr_ablations.config.build import build
 from asr_ablations.data.corpus import Corpus
-from asr_ablations.data.fingerprint import content_hash
+from asr_ablations.data.description import content_hash
 from asr_ablations.runs.identity import content
-from asr_ablations.runs.seed_noise import noise_of_set
 from asr_ablations.runs.sweep_history import arm_content
 from asr_ablations.sweep.preflight import ComposedRun, plain
 from asr_ablations.tools.machine import iso
@@ -34,7 +33,7 @@ from asr_verdicts.verdict import Question
 
 @dataclass(frozen=True)
 class ArmConfigs:
-    """An arm to run: its overrides without the seed, and its configs with two seeds."""
+    """An arm of a plan. overrides: without the seed. first, second: its configs with two different seeds."""
 
     overrides: list[str]
     first: DictConfig
@@ -43,7 +42,7 @@ class ArmConfigs:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan with the questions that it answers."""
+    """A plan with the questions that it answers and their metric."""
 
     plan: VerdictPlan
     questions: list[Question]
@@ -51,7 +50,11 @@ class Planned:
 
 
 def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, wanted: UntilVerdict) -> Planned:
-    """Make the plan. Raise UsageError if the arms answer no question. seeds: the sweep's; further ones follow them."""
+    """Make the plan. Raise UsageError if there is nothing to compare.
+
+    seeds: seeds that the sweep names; the plan continues after them. most: maximum number of seeds per arm. wanted: the
+    keys of `until`.
+    """
     runs = [ComposedRun(plain(variant.first), variant.overrides) for variant in variants]
     layout = lay_out_list(runs, Options()) or lay_out_by_factor(runs, Options())
     declared, arms = layout.declared, layout.arms
@@ -60,7 +63,7 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
     check_comparable(metric, runs)
     for target in declared.targets:
         metric.check_target(target)
-    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # the config of a manifest has paths
+    corpora: list[Corpus] = [build(variant.first.data) for variant in variants]  # data=manifest configures only paths
     validation = [] if metric.is_rate else [name for corpus in corpora for name in corpus.validation[:1]]
     sets = dict.fromkeys([*validation, *(name for corpus in corpora for name in corpus.test)])
     primary = primary_set(declared.set, list(sets))
@@ -97,13 +100,13 @@ def make_plan(variants: Sequence[ArmConfigs], seeds: Sequence[int], most: int, w
 
 
 def continued(seeds: Sequence[int], count: int) -> list[int]:
-    """Return the first `count` seeds; if there are fewer, continue after the largest."""
+    """Return the first `count` seeds. If there are fewer, add seeds after the largest."""
     following = range(max(seeds) + 1, max(seeds) + 1 + max(0, count - len(seeds)))
     return [*list(seeds)[:count], *following]
 
 
 def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
-    """Return a line about seeds that the sweep names but the plan omits."""
+    """Return a line about the seeds that the sweep names but the plan does not use; an empty list if it uses all."""
     left = ",".join(str(seed) for seed in seeds if seed not in plan.seeds)
     most = f"the plan has at most {plan.most} seeds per arm"
     line = f"seed={left}: never trained, because {most}; until.seeds={len(seeds)} takes all named seeds"
@@ -111,7 +114,10 @@ def never_trained(seeds: Sequence[int], plan: VerdictPlan) -> list[str]:
 
 
 def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
-    """Return lines on the plan before the first run: the noise between seeds, and the seeds that the margin needs."""
+    """Return lines that describe a plan before its first run: the variation between seeds, and how many seeds it needs.
+
+    cfg: config of any arm. outputs: folder of the earlier sweeps that show the variation between seeds.
+    """
     plan, metric = planned.plan, planned.metric
     arms, scale = len(plan.arms), SCALES[plan.scale]
     margin = scale.margin(plan.margin, metric)
@@ -143,6 +149,7 @@ def forecast(planned: Planned, cfg: DictConfig, outputs: Path) -> list[str]:
 
 
 def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None:
+    """Return the variation between seeds in earlier runs on the plan's test set, or None if there are none."""
     plan = planned.plan
     corpus: Corpus = build(cfg.data)
     corpus.prepare()
@@ -150,11 +157,11 @@ def _noise(planned: Planned, cfg: DictConfig, outputs: Path) -> SeedNoise | None
     texts = [utterance.text for utterance in utterances]
     counts = {"words": sum(len(text.split()) for text in texts), "characters": sum(map(len, texts))}
     total = counts.get(TOTALS.get(plan.metric, ""))
-    return noise_of_set(outputs, content_hash(utterances), plan.set, plan.metric, total)
+    return measure_seed_noise(outputs, content_hash(utterances), plan.set, plan.metric, total)
 
 
 def _belonging_to_seeds(variants: Sequence[ArmConfigs]) -> list[str]:
-    """List the dotted keys that differ between two seeds of an arm."""
+    """Return the dotted keys that differ between two seeds of the same arm."""
     keys = {"seed"}
     for variant in variants:
         first, second = (flatten(content(cfg)) for cfg in (variant.first, variant.second))

@@ -1,6 +1,6 @@
-"""The languages of the built-in corpus: each has a module named by its code, and usually a file of words.
+"""The languages of the built-in corpus. Each has a module <code>.py, whose function `language()` returns its Language.
 
-The function `language()` of the module returns its Language. The alphabet is conf/alphabet/<code>.yaml.
+The words are usually in <code>.yaml. The alphabet is conf/alphabet/<code>.yaml.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +19,12 @@ Productions = list[tuple[float, list[str]]]
 
 @dataclass(frozen=True)
 class Language:
-    """A grammar, its words and its voices.
+    """The grammar, the words and the voices of a language.
 
-    - grammar: symbol in capitals → (weight, production); a production is symbols, categories and words
-    - categories: category in capitals → its words, most frequent first
-    - correct: applied last to the words of a sentence (a → an)
-    - accents: kind of speaker (clean, other) → espeak-ng's names of its voices
+    - grammar: each symbol (in capitals) with its weighted productions of symbols, categories and words
+    - categories: each category (in capitals) with its words, most frequent first
+    - correct: function that corrects the words of a finished sentence, such as "a apple" to "an apple"
+    - accents: each kind of speaker ("clean" and "other") with espeak-ng's names of its voices
     """
 
     grammar: Mapping[str, Productions]
@@ -34,7 +34,7 @@ class Language:
 
 
 def parse_grammar(text: str) -> dict[str, Productions]:
-    """Parse a grammar: a line with a symbol, then indented lines of `weight production | weight production`."""
+    """Parse a grammar: lines with a symbol, each followed by indented lines `weight production | weight production`."""
     grammar: dict[str, Productions] = {}
     symbol = ""
     for line in filter(str.strip, text.splitlines()):
@@ -53,7 +53,7 @@ def words(text: str) -> list[str]:
 
 
 def load_words(code: str) -> dict[str, dict[str, str]]:
-    """Return the texts of <code>.yaml by section and name."""
+    """Return the content of <code>.yaml: sections of named texts."""
     content: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / f"{code}.yaml").read_text(encoding="utf-8"))
     return content
 
@@ -65,7 +65,7 @@ def codes() -> list[str]:
 
 @lru_cache
 def load_language(code: str) -> Language:
-    """Return a language without importing the others. Raises UsageError for a code without a module."""
+    """Return a language without importing other languages. Raises UsageError for a code that has no module."""
     if code not in codes():
         raise choices("data.language", code, codes())
     language: Language = import_module(f"{__name__}.{code}").language()

@@ -1,4 +1,4 @@
-"""English: its words are in en.yaml; this file inflects them by rule."""
+"""The English of the built-in corpus: rules that inflect the words of en.yaml."""
 
 import re
 
@@ -19,13 +19,13 @@ def plural(noun: str) -> str:
 
 
 def stem_before_vowel(verb: str) -> str:
-    """Return the verb's stem before -ed and -ing; stress may double its final consonant (stop, stopp-)."""
+    """Return the stem of a verb before -ed and -ing. Its final consonant may be doubled (stop, stopp-)."""
     short = re.fullmatch(r"(qu|[^aeiou])*[aeiou][^aeiouwxy]", verb)
     return verb + verb[-1] if short or verb in DOUBLED else verb
 
 
 def past(verb: str) -> str:
-    """Return the regular past of an English verb."""
+    """Return the regular past tense of an English verb."""
     if verb.endswith("e"):
         return verb + "d"
     return verb[:-1] + "ied" if re.search(r"[^aeiou]y$", verb) else stem_before_vowel(verb) + "ed"
@@ -49,12 +49,6 @@ def graded(adjective: str, ending: str) -> str:
     )
 
 
-def noun_forms(entry: str) -> tuple[str, str]:
-    """Return singular and plural of an entry "singular" or "singular:plural"."""
-    singular, _, irregular = entry.partition(":")
-    return singular, irregular or plural(singular)
-
-
 def verb_forms(entry: str) -> dict[str, str]:
     """Return base, past, third person (S), progressive (ING) and participle (DONE) of "base[/past[/participle]]"."""
     base, *irregular = entry.split("/")
@@ -74,8 +68,9 @@ def categories() -> dict[str, list[str]]:
     result = {name: words(text) for name, text in (WORDS["words"] | WORDS["adjectives"]).items()}
     result["NAME_OWN"] = [f"{name}'s" for name in result["NAME"]]
     for name, text in WORDS["nouns"].items():
-        forms = [noun_forms(entry) for entry in text.split()]
-        result |= {name: [singular for singular, _ in forms], name + "S": [plural for _, plural in forms]}
+        entries = [entry.partition(":") for entry in text.split()]
+        result[name] = [singular for singular, _, _ in entries]
+        result[name + "S"] = [irregular or plural(singular) for singular, _, irregular in entries]
     for name, text in WORDS["verbs"].items():
         for form in FORMS:
             result[f"{name}_{form}"] = [verb_forms(entry)[form] for entry in text.split()]
@@ -90,10 +85,9 @@ def categories() -> dict[str, list[str]]:
 
 def add_article_n(sentence: list[str]) -> list[str]:
     """Replace "a" with "an" before a vowel sound."""
-    following = [*sentence[1:], ""]
     return [
         "an" if word == "a" and VOWEL_SOUND.match(after) else word
-        for word, after in zip(sentence, following, strict=True)
+        for word, after in zip(sentence, [*sentence[1:], ""], strict=True)
     ]
 
 

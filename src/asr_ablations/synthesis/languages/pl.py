@@ -1,4 +1,4 @@
-"""Polish: its words are in pl.yaml; this file inflects them by rule."""
+"""The Polish of the built-in corpus: rules that inflect the words of pl.yaml."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ WORDS = load_words("pl")
 
 
 def feminine(entry: str) -> tuple[str, str, str, str]:
-    """Return nominative, accusative, genitive (= nominative plural) and instrumental of a noun: hard stem and -a."""
+    """Return nominative, accusative, genitive (also nominative plural) and instrumental of a noun in -a."""
     if "/" in entry:
         nominative, accusative, genitive, instrumental = entry.split("/")
         return nominative, accusative, genitive, instrumental
@@ -18,8 +18,9 @@ def feminine(entry: str) -> tuple[str, str, str, str]:
 
 
 def adjective_forms(adjective: str) -> dict[str, str]:
-    """Return the forms of an adjective by their names. M, F, N: nominative; MA: masculine animate accusative; FA:
-    feminine accusative; ML, FL: locative; P: plural of things, animals and women.
+    """Return the forms of an adjective by gender (M, F, N) and case: nominative, accusative (A) or locative (L).
+
+    MA is for animate nouns, P the plural for things, animals and women.
     """
     hard = re.search("[kg]i$", adjective)
     stem = adjective[:-1] if hard or adjective.endswith("y") else adjective
@@ -95,10 +96,9 @@ def grammar() -> dict[str, list[tuple[float, list[str]]]]:
 
 
 def lengthen_prepositions(sentence: list[str]) -> list[str]:
-    """Replace "w" with "we" and "z" with "ze" before groups of consonants that require it."""
-    following = [*sentence[1:], ""]
+    """Replace "w" with "we" and "z" with "ze" before consonant clusters that require it."""
     result = []
-    for word, after in zip(sentence, following, strict=True):
+    for word, after in zip(sentence, [*sentence[1:], ""], strict=True):
         if word == "w" and re.match("[wf][^aąeęioóuy]", after):
             word = "we"
         elif word in ("z", "ze"):

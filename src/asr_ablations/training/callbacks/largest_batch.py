@@ -1,4 +1,4 @@
-"""Try a training set's largest batch before the first step, so that too little memory shows at once."""
+"""Try the largest batch of the training set before the first step, to detect at once that memory is too small."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,18 +9,17 @@ import pytorch_lightning as pl
 import torch
 
 from asr_ablations.data.batch import BatchSize, batch_size
-from asr_ablations.data.datamodule import SpeechData
-from asr_ablations.data.dataset import Unreadable, collate
+from asr_ablations.data.datamodule import SpeechData, Unreadable, collate
 from asr_ablations.training.ddp import is_distributed
 from asr_ablations.training.task import CTCTask, task_of
 from asr_verdicts.errors import UsageError
 
 OPTIMIZER_COPIES = 2
-"""Tensors that Adam keeps for each weight; other optimizers need fewer."""
+"""Values that Adam keeps for each weight. Other optimizers keep fewer."""
 
 
 class LargestBatch(pl.Callback):
-    """Tries the largest batch on a GPU before the first step. In random order it might fail only after an hour."""
+    """Tries the largest batch on a GPU before the first step. In random order it might come only after an hour."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.strategy.root_device.type == "cuda":
@@ -29,12 +28,12 @@ class LargestBatch(pl.Callback):
 
 
 def check_memory(task: CTCTask, data: SpeechData, precision: Callable[[], AbstractContextManager[object]]) -> None:
-    """Raise UsageError if the largest batch of an epoch does not fit into memory; the message names one that does."""
+    """Raise UsageError if the largest batch of an epoch does not fit into memory. Its message suggests a size."""
     durations = data.sets["train"].durations
     indices = largest_batch(durations, batch_size(data.batch_count, data.batch_seconds, ranks=1))
     count = len(indices)
     while count and not _fits(task, data, indices[:count], precision):
-        count = 0 if is_distributed() else count // 2  # ranks need equal passes
+        count = 0 if is_distributed() else count // 2  # all ranks must make the same passes
     if count == len(indices):
         return
     longest = float(durations[indices[0]])
@@ -46,7 +45,7 @@ def check_memory(task: CTCTask, data: SpeechData, precision: Callable[[], Abstra
 
 
 def largest_batch(durations: np.ndarray, size: BatchSize) -> np.ndarray:
-    """Return the indices of the utterances of a rank's largest padded batch, longest first."""
+    """Return the indices of the utterances in the largest padded batch of a rank, longest first."""
     order = np.argsort(-durations, kind="stable")
     batches = [order[first:][: size.count(float(durations[index]))] for first, index in enumerate(order)]
     return max(batches, key=lambda batch: len(batch) * durations[batch[0]], default=order)
@@ -55,18 +54,18 @@ def largest_batch(durations: np.ndarray, size: BatchSize) -> np.ndarray:
 def _fits(
     task: CTCTask, data: SpeechData, indices: np.ndarray, precision: Callable[[], AbstractContextManager[object]]
 ) -> bool:
-    """Try forward and backward, with room for an optimizer's state. Weights, statistics and random state are kept."""
+    """Return whether a training pass and an optimizer's state fit into memory. Model and random state do not change."""
     batch = collate(data.sets["train"].__getitems__(indices.tolist()))
     if isinstance(batch, Unreadable):
         raise UsageError(batch)
     buffers = [(buffer, buffer.clone()) for buffer in task.model.buffers()]
     parameters = [weights for weights in task.model.parameters() if weights.requires_grad]
-    on_gpu = task.device.type == "cuda"
+    devices = [task.device] if task.device.type == "cuda" else []
     try:
-        with torch.random.fork_rng([task.device] if on_gpu else []):
+        with torch.random.fork_rng(devices):
             room = [torch.empty_like(weights) for weights in parameters for _ in range(OPTIMIZER_COPIES)]
             with precision():
-                loss = task.scored(batch.to(task.device)).loss
+                loss = task.scored(batch.to(task.device)).total
             torch.autograd.grad(loss, parameters, allow_unused=True)
             del room, loss
     except torch.OutOfMemoryError:
@@ -74,6 +73,5 @@ def _fits(
     finally:
         for buffer, value in buffers:
             buffer.copy_(value)
-        if on_gpu:
-            torch.cuda.empty_cache()  # blocks of this size may never be needed again
+        torch.cuda.empty_cache()  # blocks of this size may never be needed again
     return True

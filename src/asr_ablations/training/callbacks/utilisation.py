@@ -1,4 +1,4 @@
-"""Sample a training run's use of the machine over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
+"""Measure how fast a run trains, and how it uses the machine over time (Baunsgaard2020 §5.2, figures 8 and 9)."""
 
 import csv
 import threading
@@ -15,25 +15,73 @@ from asr_ablations import SAMPLE_RATE
 from asr_ablations.data.batch import Batch
 from asr_ablations.runs.layout import UTILISATION
 from asr_ablations.runs.metrics_files import COLUMNS
+from asr_ablations.tools.machine import device_clock
 from asr_ablations.training.checkpoints import AtomicCheckpointIO
 from asr_ablations.training.contracts import Decoder
 from asr_ablations.training.task import task_of
 from asr_verdicts.files import Json
 
 
+class Throughput(pl.Callback):
+    """Logs train/epoch_seconds, train/audio_hours_per_second and train/learning_rate.
+
+    The seconds of an epoch end with its last batch, and do not include the validation. Padding does not count as audio.
+    """
+
+    def __init__(self) -> None:
+        self.audio_hours = self.train_seconds = 0.0
+        self._samples = 0
+        self._started = 0.0
+        self.first_step = 0.0  # time.time() at the end of this process's first step
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._samples = 0
+        self._started = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: Batch, batch_idx: int
+    ) -> None:
+        self.first_step = self.first_step or time.time()
+        self._samples += int(batch.lengths.sum())
+        if trainer.is_last_batch:
+            seconds = device_clock(pl_module.device) - self._started
+            hours = self._samples * trainer.world_size / SAMPLE_RATE / 3600
+            self.audio_hours += hours
+            self.train_seconds += seconds
+            pl_module.log("train/audio_hours_per_second", hours / seconds, on_step=False, on_epoch=True, batch_size=1)
+            pl_module.log("train/epoch_seconds", seconds, on_step=False, on_epoch=True, batch_size=1)
+            rate = trainer.optimizers[0].param_groups[0]["lr"]
+            pl_module.log("train/learning_rate", rate, on_step=False, on_epoch=True, batch_size=1)
+
+    def state_dict(self) -> dict[str, float]:
+        return {"audio_hours": self.audio_hours, "train_seconds": self.train_seconds, "samples": self._samples,
+                "seconds": time.perf_counter() - self._started}  # fmt: skip
+
+    def load_state_dict(self, state_dict: dict[str, float]) -> None:
+        self.audio_hours, self.train_seconds = state_dict["audio_hours"], state_dict["train_seconds"]
+        # if the run continues in the middle of an epoch, on_train_epoch_start is not called again
+        self._samples, self._started = int(state_dict["samples"]), time.perf_counter() - state_dict["seconds"]
+
+    @property
+    def rate(self) -> float:
+        """Return the hours of audio trained per second, over all epochs."""
+        return self.audio_hours / self.train_seconds if self.train_seconds else 0.0
+
+
 class Utilisation(pl.Callback):
-    """Writes utilisation.csv into `folder` every `interval` seconds, from a separate thread.
+    """Appends a sample to utilisation.csv in `folder` every `interval` seconds, from the start of training to `close`.
+
+    In the phase train, a sample names the part of the step that the host has reached: data (between two batches),
+    forward, backward or update. The device may be behind. A resumed run continues the table.
 
     phases: seconds in each of setup, train, validate, decode, checkpoint and evaluate, from the construction of this
-    object to `close`; validate and evaluate do not include decode. Samples begin with training; a resumed run continues
-    the table. In the phase train they name the host's part of the step (the device may be behind): data (between two
-    batches), forward, backward or update.
+      object to `close`. validate and evaluate do not include decode.
 
     Logs for each epoch:
-    - train/waiting_percent: the share (%) of training time between a batch's end and the next batch's start, including
-      Lightning's accounting and loggers. It is an upper bound for a GPU, which may be busy meanwhile.
+    - train/waiting_percent: share (%) of the training time between the end of a batch and the start of the next one.
+      It includes the time of Lightning and the loggers. It is an upper bound for a GPU, which may be busy meanwhile.
     - time/seconds, with the validation: wall time since training began.
-    - time/audio_hours, with the validation: audio trained on so far, without padding.
+    - time/audio_hours, with the validation: hours of audio trained on so far, without padding.
     """
 
     def __init__(self, folder: Path, interval: float) -> None:
@@ -63,7 +111,7 @@ class Utilisation(pl.Callback):
             self._enter(outer)
 
     def close(self) -> None:
-        """End the thread and the last phase."""
+        """End the last phase and the thread that takes samples."""
         self._enter(self._phase)
         self._stop.set()
         if self._sampler is not None:
@@ -75,9 +123,8 @@ class Utilisation(pl.Callback):
         if not trainer.is_global_zero:
             return
         device, count = trainer.strategy.root_device, trainer.num_devices
-        on_gpu = [device.index or 0] if count == 1 else range(count)
-        indices = on_gpu if device.type == "cuda" else ()
-        self._sampler = threading.Thread(target=self._sample, args=(indices,), daemon=True, name="utilisation")
+        gpus = () if device.type == "cpu" else range(count) if count > 1 else [device.index or 0]
+        self._sampler = threading.Thread(target=self._sample, args=(gpus,), daemon=True, name="utilisation")
         self._sampler.start()
 
     def on_train_end(self, *_: object) -> None:
@@ -127,7 +174,7 @@ class Utilisation(pl.Callback):
             self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
     def _enter(self, phase: str) -> str:
-        """End the current phase and start `phase`; return the name of the ended phase."""
+        """End the current phase and begin `phase`. Return the name of the ended phase."""
         ended, now = self._phase, time.perf_counter()
         self.phases[ended] = self.phases.get(ended, 0.0) + now - self._since
         self._phase, self._since = phase, now
@@ -135,16 +182,14 @@ class Utilisation(pl.Callback):
 
     def _sample(self, gpus: Sequence[int]) -> None:
         host = Host()
+        host.read()  # starts the counters
         with self.path.open("a", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, COLUMNS)
             if not file.tell():
                 table.writeheader()
-            last = time.perf_counter()
-            host.read(1)  # starts the counters
             while not self._stop.wait(self.interval):
-                now, phase, part = time.perf_counter(), self._phase, self._part  # reading the counters takes a while
-                counters: dict[str, float | str | None] = {**host.read(now - last), **read_gpus(gpus)}
-                last = now
+                now, phase, part = time.perf_counter(), self._phase, self._part  # before the slow reading of counters
+                counters: dict[str, float | str | None] = {**host.read(), **read_gpus(gpus)}
                 row = {key: round(value, 3) if isinstance(value, float) else value for key, value in counters.items()}
                 trained = {"seconds": round(now - self._began, 3), "audio_hours": round(self.audio_hours, 6)}
                 table.writerow({**trained, "phase": phase, "part": part if phase == "train" else "", **row})
@@ -152,7 +197,7 @@ class Utilisation(pl.Callback):
 
 
 class TimedDecoder:
-    """Wraps `decoder` and counts its time as the phase `decode`; all other attributes are the decoder's."""
+    """Counts the time of a decoder as the phase `decode`. All other attributes are the decoder's."""
 
     def __init__(self, decoder: Decoder, utilisation: Utilisation) -> None:
         self._decoder, self._utilisation = decoder, utilisation
@@ -168,56 +213,48 @@ class TimedDecoder:
 
 
 class Host:
-    """Processor, memory and disk use of this process and its children, which read audio."""
+    """Counters of the processor, memory and disk use of this process and its children, which read audio."""
 
     CHILDREN_EVERY = 10
-    """Readings between two searches for new children, which visit every process of the machine."""
+    """Readings between two searches for new children. A search visits every process of the machine."""
 
     def __init__(self) -> None:
         self._processes = [psutil.Process()]
-        self._cores = psutil.cpu_count() or 1
         self._readings = 0
-        self._before: dict[tuple[int, str], float] = {}
+        self._bytes_read: dict[psutil.Process, int] = {}
 
-    def read(self, seconds: float) -> dict[str, float | None]:
-        """Return means over the `seconds` since the last reading, and the current memory.
+    def read(self) -> dict[str, float | None]:
+        """Return means since the previous reading, and the current memory.
 
-        cpu_percent: 100 is all cores. host_memory_gib: resident memory; shared pages count in each process.
-        disk_read_mib: data from the disk, not from the page cache; None if the system does not report it.
+        cpu_percent: processor time; 100 means that all cores are busy.
+        host_memory_gib: resident memory; shared pages count in each process.
+        disk_read_mib: data read from the disk and not from the page cache; None if the system does not report it.
         """
         if self._readings % self.CHILDREN_EVERY == 0:
-            self._processes = [self._processes[0], *self._processes[0].children(recursive=True)]
+            previous = {process: process for process in self._processes}  # these objects remember their last counters
+            own = self._processes[0]
+            self._processes = [previous.get(process, process) for process in (own, *own.children(recursive=True))]
         self._readings += 1
-        busy, resident, read = 0.0, 0, None
+        percent, resident, read = 0.0, 0, None
         for process in self._processes:
-            try:
-                with process.oneshot():
-                    times = process.cpu_times()
-                    busy += self._added(process, "busy", times.user + times.system)
-                    resident += process.memory_info().rss
-                    with suppress(AttributeError, psutil.AccessDenied):
-                        # macOS has no such counter, and a container may hide it
-                        read = (read or 0) + self._added(process, "read", process.io_counters().read_bytes)
-            except psutil.Error:  # the process has ended
-                continue
-        percent = 100 * busy / max(seconds, 1e-6) / self._cores
+            with suppress(psutil.Error), process.oneshot():  # an error means that the process has ended
+                percent += process.cpu_percent()
+                resident += process.memory_info().rss
+                with suppress(AttributeError, psutil.AccessDenied):  # macOS or a container may lack this counter
+                    total = process.io_counters().read_bytes
+                    read = (read or 0) + total - self._bytes_read.get(process, total)
+                    self._bytes_read[process] = total
         return {
-            "cpu_percent": min(100.0, percent),
+            "cpu_percent": min(100.0, percent / (psutil.cpu_count() or 1)),
             "host_memory_gib": resident / 2**30,
             "disk_read_mib": None if read is None else read / 2**20,
         }
 
-    def _added(self, process: psutil.Process, counter: str, now: float) -> float:
-        """Return the increase of a process's counter since the last reading."""
-        before = self._before.get((process.pid, counter), now)
-        self._before[process.pid, counter] = now
-        return now - before
-
 
 def read_gpus(indices: Sequence[int]) -> dict[str, float | str | None]:
-    """Return the percentage of time in which a kernel ran, mean and per GPU, and total memory and power.
+    """Return the GPUs' counters: percentages of time in which a kernel ran, and total memory and power.
 
-    indices: of torch. A counter that a GPU or its driver lacks is None.
+    indices: torch's numbers of the GPUs. A counter is None if a GPU or its driver does not provide it.
     """
     percents = _read_each(torch.cuda.utilization, indices)
     memory = _read_each(torch.cuda.device_memory_used, indices)
@@ -233,5 +270,5 @@ def read_gpus(indices: Sequence[int]) -> dict[str, float | str | None]:
 def _read_each(counter: Callable[[int], int], indices: Sequence[int]) -> list[int]:
     try:
         return [counter(index) for index in indices]
-    except Exception:  # whatever a driver does, training continues
+    except Exception:  # a driver may raise anything, and training should continue
         return []

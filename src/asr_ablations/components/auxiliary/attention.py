@@ -1,0 +1,80 @@
+"""A decoder with attention that is trained together with CTC (Watanabe et al. 2017)."""
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, pad
+
+from asr_ablations.components.auxiliary.head import Head, mean_per_label, padded_labels
+from asr_ablations.components.model.convolution import MOST_LAYERS
+from asr_ablations.data.batch import Batch
+from asr_ablations.tools.checks import number, whole
+from asr_ablations.tools.masks import valid_frames
+from asr_verdicts.errors import choices
+
+
+class AttentionDecoder(Head):
+    """Computes the cross-entropy of each label given the labels before it and the output of `layer`.
+
+    It is in nats per label, averaged over utterances. The blank, index 0, marks begin and end of a transcript; the end
+    counts in the sum, but not as a label. Positions are sinusoids (Vaswani et al. 2017), and feed-forward layers have
+    4 · D units.
+
+    - layers, heads: layers of the Transformer decoder, and attention heads of each
+    - smoothing: share of each target that all V outputs divide equally
+
+    Raises UsageError for values out of range.
+    """
+
+    name = "attention"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        features: int,
+        outputs: int,
+        *,
+        layer: str,
+        weight: float,
+        layers: int,
+        heads: int,
+        smoothing: float,
+        dropout: float,
+    ) -> None:
+        super().__init__(model, features, layer=layer, weight=weight)
+        whole("auxiliary.layers", layers, 1, MOST_LAYERS)
+        if self.size % whole("auxiliary.heads", heads, 1):
+            raise choices("auxiliary.heads", heads, f"a divisor of {self.size}, the size of {layer}")
+        self.smoothing = number("auxiliary.smoothing", smoothing, least=0, below=1)
+        self.embed = nn.Embedding(outputs, self.size)
+        self.norm = nn.LayerNorm(self.size)
+        self.layers = nn.ModuleList(
+            nn.TransformerDecoderLayer(self.size, heads, 4 * self.size, dropout, batch_first=True, norm_first=True)
+            for _ in range(layers)
+        )
+        self.output = nn.Linear(self.size, outputs)
+
+    def forward(self, activations: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
+        device = activations.device
+        written = pad(padded_labels(batch), (0, 1))  # (B, L + 1), the blank behind each transcript is its end
+        x = self.embed(pad(written[:, :-1], (1, 0)))
+        x = x + _sinusoids(x.shape[1], self.size, device).to(x.dtype)
+        future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=device).triu(1)
+        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # an empty row would give 0 / 0
+        activations = self.norm(activations)
+        for layer in self.layers:
+            x = layer(x, activations, tgt_mask=future, memory_key_padding_mask=padding)
+        logits = self.output(x)
+        with torch.autocast(device.type, enabled=False):
+            nats = cross_entropy(
+                logits.float().transpose(1, 2), written, reduction="none", label_smoothing=self.smoothing
+            )
+            valid = valid_frames(batch.target_lengths + 1, nats.shape[1], device)
+            return mean_per_label(nats.masked_fill(~valid, 0.0).sum(dim=1), batch)
+
+
+def _sinusoids(positions: int, size: int, device: torch.device) -> torch.Tensor:
+    """Return the encoding (positions, size) of Vaswani et al. 2017: sines in even places, cosines in odd ones."""
+    place = torch.arange(size, device=device)
+    rates = 10_000.0 ** (-(place // 2 * 2) / size)
+    angles = torch.arange(positions, device=device)[:, None] * rates
+    return torch.where(place % 2 == 0, angles.sin(), angles.cos())

@@ -1,0 +1,131 @@
+"""Descriptions of a run's data, without torch: hashes, counts, and the overlap of held-out sets with training."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asr_ablations.data.audio import AVERAGED
+from asr_ablations.data.corpus import Corpus
+from asr_ablations.data.index import ROUNDING
+from asr_ablations.data.utterances import Utterance, Utterances
+from asr_verdicts.files import Json
+from asr_verdicts.terminal import harmless
+
+if TYPE_CHECKING:
+    from asr_ablations.data.utterance_selection import Screened
+
+
+def content_hash(utterances: Sequence[Utterance]) -> str:
+    """Return a SHA-256 over ids, speakers, units, times, channels, texts and audio files, whatever paths and order."""
+    columns = Utterances.convert(utterances)
+    strings = [columns.strings(name) for name in ("id", "speaker", "text", "content", "unit")]
+    numbers = [columns.column(name).tolist() for name in ("offset", "duration", "channel")]
+    lines = [
+        (f"{id_}\t{speaker}\t{offset}\t{duration}\t{text}\t{content}{unit and chr(9)}{unit}"
+         + ("" if channel == AVERAGED else f"\tchannel {channel}")).encode()
+        for id_, speaker, text, content, unit, offset, duration, channel in zip(*strings, *numbers, strict=True)
+    ]  # fmt: skip
+    return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
+
+
+def fingerprint(corpus: Corpus) -> str:
+    """Return a hash (16 hexadecimal digits) of all utterances in a prepared corpus, including unused ones."""
+    hashes = {name: content_hash(corpus.read_set(name)) for name in corpus.sets()}
+    return hashlib.sha256(json.dumps(sorted(hashes.items())).encode()).hexdigest()[:16]
+
+
+def training_counts(training: Utterances, others: Iterable[Utterances]) -> dict[str, int]:
+    """Count how often each word of the other sets occurs in the training set."""
+    words_asked = {word for other in others for word in _count_words(other)}
+    counts = _count_words(training)
+    return {word: counts[word] for word in sorted(words_asked)}
+
+
+def _count_words(utterances: Utterances) -> Counter[str]:
+    return Counter(word for text in utterances.strings("text") for word in text.split())
+
+
+def describe_set(screened: "Screened", shared: dict[str, int] | None = None) -> Json:
+    """Return the counts and the hash of the utterances of a set that are used, and the ids of the others by reason.
+
+    - shared: overlap with training, as from `in_training`; None for the training set
+    - speakers: number of speakers, or 0 if the speaker of any utterance is unknown
+    - units: number of independent draws, such as voices; by default the speakers
+    """
+    utterances = screened.kept
+    speakers = set(utterances.strings("speaker"))
+    words = _count_words(utterances)
+    units = {unit or speaker for unit, speaker in zip(*map(utterances.strings, ("unit", "speaker")), strict=True)}
+    return {
+        "utterances": len(utterances),
+        "hours": sum(utterances.column("duration").tolist()) / 3600,
+        "speakers": 0 if "" in speakers else len(speakers),
+        "units": len(units),
+        "words": words.total(),
+        "vocabulary": len(words),
+        "sha256": content_hash(utterances),
+        "left_out": {reason: sorted(u.id for u in group) for reason, group in sorted(screened.left_out.items())},
+        "infeasible": screened.infeasible,
+        "in_training": shared,
+    }
+
+
+def in_training(held_out: Utterances, training: Utterances) -> dict[str, int]:
+    """Count the utterances (by audio), speakers, and sentences (utterances by text) that a set shares with training."""
+    speakers = (set(held_out.strings("speaker")) - {""}).intersection(training.strings("speaker"))
+    sentences = set(held_out.strings("text")).intersection(training.strings("text"))
+    return {
+        "utterances": int(shares_audio(held_out, training).sum()),
+        "speakers": len(speakers),
+        "sentences": sum(text in sentences for text in held_out.strings("text")),
+    }
+
+
+def shares_audio(utterances: Utterances, others: Utterances) -> np.ndarray:
+    """Return whether the audio of each utterance (N,) also occurs in `others`.
+
+    Two utterances share audio if their files have the same bytes, their times overlap by more than ROUNDING, and they
+    have a channel in common.
+    """
+    parts: dict[str, list[tuple[float, float, int]]] = {content: [] for content, *_ in _parts(utterances)}
+    for content, begin, end, channel in _parts(others):
+        if content in parts:
+            parts[content].append((begin, end, channel))
+    shared = []
+    for content, begin, end, channel in _parts(utterances):
+        slack = min(ROUNDING, (end - begin) / 2)
+        shared.append(
+            any(
+                start < end - slack and stop > begin + slack and (heard == channel or AVERAGED in (heard, channel))
+                for start, stop, heard in parts[content]
+            )
+        )
+    return np.array(shared, np.bool_)
+
+
+def _parts(utterances: Utterances) -> Iterator[tuple[str, float, float, int]]:
+    """Yield the hash of each utterance's file (its path if there is no hash), start and end in seconds, and channel."""
+    strings = [utterances.strings(name) for name in ("content", "audio")]
+    numbers = [utterances.column(name).tolist() for name in ("offset", "duration", "channel")]
+    for content, path, begin, seconds, channel in zip(*strings, *numbers, strict=True):
+        yield content or path, begin, begin + seconds, channel
+
+
+def warnings_of(sets: Mapping[str, Utterances], shared: Mapping[str, dict[str, int]], corpus: Corpus) -> Iterator[str]:
+    """Yield a warning for each kind of overlap that makes error rates on a held-out set too optimistic."""
+    for name, counts in shared.items():
+        size, speakers = len(sets[name]), len(set(sets[name].strings("speaker")) - {""})
+        if counts["utterances"]:
+            yield f"{counts['utterances']} of {size} utterances of {harmless(name)} are also in training"
+        if counts["speakers"]:
+            meaning = ": intervals are for these speakers" if name in corpus.test else ""
+            yield f"{counts['speakers']} of {speakers} speakers of {harmless(name)} are in training{meaning}"
+    steering = Utterances.join([sets[name] for name in corpus.validation])
+    for name in corpus.test:
+        if count := int(shares_audio(sets[name], steering).sum()):
+            shared_audio = f"{count} of {len(sets[name])} utterances of {harmless(name)} are also in validation"
+            yield f"{shared_audio}, which steers training: error rates on it are too optimistic"

@@ -1,0 +1,71 @@
+"""The auxiliary loss of a model: a module named `auxiliary` that only training calls."""
+
+import copy
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from asr_ablations.data.batch import Batch
+from asr_ablations.training.contracts import Auxiliary
+
+AUXILIARY = "auxiliary"
+"""Name of the module within the model, so that optimizer, init, averaging and checkpoints contain its weights."""
+
+
+def auxiliary_of(model: object) -> Auxiliary | None:
+    """Return the auxiliary loss of a model, or None if it has none."""
+    return cast(Auxiliary | None, getattr(model, AUXILIARY, None))
+
+
+def without_auxiliary(model: object) -> nn.Module:
+    """Copy a model without its auxiliary loss. The copy recognises speech as the model does."""
+    copied = copy.deepcopy(cast(nn.Module, model))
+    copied._modules.pop(AUXILIARY, None)
+    return copied
+
+
+def count_parameters(model: object) -> int:
+    """Count the parameters that recognition uses, so without those of the auxiliary loss."""
+    return sum(p.numel() for name, p in cast(nn.Module, model).named_parameters() if not is_auxiliary(name))
+
+
+def is_auxiliary(name: str) -> bool:
+    """Return whether a parameter or layer of this name belongs to the auxiliary loss."""
+    return name.partition(".")[0] == AUXILIARY
+
+
+class Activations:
+    """Keeps the output of the auxiliary's layer within the context; without an auxiliary it does nothing.
+
+    The hook and the output are gone after the context, so that no step keeps memory of an earlier one and evaluation
+    collects nothing.
+    """
+
+    def __init__(self, model: object) -> None:
+        self.model, self.auxiliary = cast(nn.Module, model), auxiliary_of(model)
+        self._output: torch.Tensor | None = None
+
+    def __enter__(self) -> "Activations":
+        if self.auxiliary is not None:
+            layer = self.model.get_submodule(self.auxiliary.layer)
+            self._hook = layer.register_forward_hook(self._keep)
+        return self
+
+    def _keep(self, _module: nn.Module, _inputs: object, output: torch.Tensor) -> None:
+        self._output = output
+
+    def __exit__(self, *_: Any) -> None:
+        if self.auxiliary is not None:
+            self._hook.remove()
+
+    def loss(self, lengths: torch.Tensor, batch: Batch) -> torch.Tensor | None:
+        """Return the auxiliary loss () in nats, or None without one and while pretraining leaves its layer out.
+
+        lengths: number of output frames (B,).
+        """
+        output, self._output = self._output, None
+        if self.auxiliary is None or output is None:
+            return None
+        weight = next(cast(nn.Module, self.auxiliary).parameters())
+        return self.auxiliary(output.to(weight.dtype), lengths, batch)

@@ -1,0 +1,296 @@
+"""Hydra's plugins: launchers, which run arms in processes, on Ray or on Slurm, and sweepers, which list the arms."""
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from asr_ablations.tools.errors import require
+from asr_verdicts.errors import UsageError, choices
+
+if TYPE_CHECKING:  # Hydra imports every plugin whenever a command starts, so heavy modules are imported at a launch
+    from asr_ablations.sweep.arm import FrozenArm, State
+    from asr_ablations.sweep.runner import Places
+    from asr_ablations.sweep.this_machine import Slots
+
+OPTIONS: dict[str, Any] = {
+    "jobs": None,  # number of arms that run at a time; by default one per GPU, or without GPUs one per core
+    "per_gpu": 1,  # number of arms that share a GPU; auto: as many as fit into its memory
+    "timeout": None,  # minutes after which an arm is killed; null: no limit
+    "show": None,  # function that gets the run folders and prints the results; by default one line per arm
+    "fail_fast": False,  # true: stop all arms when one fails
+}
+RAY_OPTIONS = {
+    **OPTIONS,
+    "address": None,  # auto, or host:port of a cluster; by default RAY_ADDRESS, or else a local Ray
+    "cpus": 1,  # CPUs per rank of an arm, with one thread on each
+    "retries": 3,  # times that an arm is restarted after its worker or machine was lost
+}
+SLURM_OPTIONS = {
+    **{name: value for name, value in OPTIONS.items() if name not in ("per_gpu", "timeout")},  # Slurm has its own
+    # options of sbatch with the same names, except that memory is sbatch's --mem, for example 32G
+    **dict.fromkeys(("partition", "account", "qos", "constraint", "memory")),
+    "cpus": 1,  # CPUs per rank of an arm, with one thread on each
+    # time limit of a job, which is queued again when it reaches the limit. null: the partition's limit; plan: an
+    "minutes": None,  # estimate from a few measured steps
+    "sbatch": [],  # further options of sbatch, for example [--exclude=node7]
+    "detach": False,  # true: queue the arms and exit; the same command attaches to them again
+}
+DECLARING = (".ArmsSweeper", ".BasicSweeper", ".VerdictSweeper")
+"""Sweepers that declare all arms, or the rule that adds runs, beforehand. With others, results decide the next arms."""
+
+
+def store(group: str, name: str, cls: type, **options: Any) -> None:
+    """Register a plugin with Hydra under a group and a name. options: its arguments, with their defaults."""
+    node = {"_target_": f"{cls.__module__}.{cls.__name__}", **options}
+    ConfigStore.instance().store(group=group, name=name, node=node, provider="asr_ablations")
+
+
+class ComposingLauncher(Launcher):
+    """Base class of launchers: composes the configs of the arms."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context, self.config, self.started = hydra_context, config, time.time()
+        self.task_function, self.script = task_function, Path(sys.argv[0]).resolve()
+
+    def compose(self, arms: Sequence[Sequence[str]], first: int) -> list[DictConfig]:
+        """Compose the config of each arm from its overrides. first: Hydra's job number of the first arm."""
+        from asr_ablations.config.compose import compose_arm
+
+        return [compose_arm(self.hydra_context, self.config, words, first + i) for i, words in enumerate(arms)]
+
+
+class ProcessesLauncher(ComposingLauncher):
+    """Composes and freezes all arms first, then runs each in a separate process. OPTIONS lists the arguments.
+
+    placing: the options that decide how many arms run at a time, and where.
+    """
+
+    def __init__(self, *, show: str | None, fail_fast: bool, timeout: float | None = None, **placing: Any) -> None:
+        self.show, self.fail_fast, self.timeout, self.placing = show, fail_fast, timeout, placing
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        if not initial_job_idx:  # a search launches several batches
+            announce_sweep(len(job_overrides))
+        from asr_ablations.sweep import launch
+        from asr_ablations.sweep.preflight import is_training, print_differences, refuse_plan_of_runs
+
+        configs = self.compose(job_overrides, initial_job_idx)
+        refuse_plan_of_runs(configs)
+        arms = launch.freeze(configs, list(self.config.hydra.overrides.task))
+        if not self.metadata()["search"] and all(map(is_training, configs)):
+            print_differences(configs)
+            if equal := len(arms) - len({arm.id for arm in arms}):
+                print(f"{equal} of {len(arms)} runs are equal to another run, and share its result")
+        if configs[0].get("plan"):
+            from asr_ablations.sweep.plan import show_plan
+
+            slots = self.slots(arms)
+            show_plan(arms, slots.jobs, slots.threads(len(arms)))
+            if (runs := self.config.hydra.sweeper.get("n_trials")) is not None:
+                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results decide the others")
+                raise SystemExit(0)  # the sweeper would wait for results
+            return []
+        # an arm without a result raises here: its end is printed already, and a failed JobReturn would repeat it
+        return [
+            JobReturn(list(state.arm.overrides), cfg, status=JobStatus.COMPLETED, _return_value=launch.objective(state))
+            for state, cfg in zip(self.run(arms), configs, strict=True)
+        ]
+
+    def run(self, arms: "Sequence[FrozenArm]") -> "list[State]":
+        """Run frozen arms, and wait until all have ended."""
+        from asr_ablations.sweep import launch
+
+        return launch.run(
+            arms, self.metadata(), self.places, timeout=self.timeout, show=self.show, fail_fast=self.fail_fast
+        )
+
+    def slots(self, arms: "Sequence[FrozenArm]") -> "Slots":
+        """Return the slots of this machine. It also measures arms that will run on other machines."""
+        from asr_ablations.sweep.this_machine import machine_slots
+
+        return machine_slots(self.placing["jobs"], self.placing.get("per_gpu", 1), arms)
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        """Return the places where these arms run."""
+        from asr_ablations.sweep.this_machine import Machine
+
+        return Machine(self.script, arms, self.slots(arms))
+
+    def metadata(self) -> dict[str, object]:
+        """Describe for the manifest how the sweep was started, so that the same command can be typed again."""
+        from asr_ablations.tools.machine import iso
+
+        hydra = self.config.hydra
+        sources = {source.provider: source.path for source in hydra.runtime.config_sources}
+        typed = dict(override.split("=", 1) for override in hydra.overrides.task if "=" in override)
+        params = hydra.sweeper.get("params") or {}
+        return {
+            "started": iso(self.started),
+            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "config_name": hydra.job.config_name,
+            "config_folders": [path for provider, path in sources.items() if provider in ("main", "command-line")],
+            "overrides": list(hydra.overrides.task),
+            # values that the sweep varies, as typed on the command line or else as written in its file
+            "space": {str(key): typed.get(key, str(value)) for key, value in params.items()},
+            "search": not str(hydra.sweeper.get("_target_")).endswith(DECLARING),
+        }
+
+
+def announce_sweep(runs: int) -> None:
+    """Print the number of runs before imports and composing, which take seconds."""
+    print(f"composes and checks {runs} runs", flush=True)
+
+
+class RayLauncher(ProcessesLauncher):
+    """Freezes the arms like its base class, and lets Ray choose a machine for each. RAY_OPTIONS lists the arguments."""
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        require("ray", "hydra/launcher=ray", "ray")
+        address = self.placing["address"] or os.environ.get("RAY_ADDRESS") or None
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads these variables when it is imported
+        if address is None:
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # a local Ray stays on the loopback address
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            # otherwise Ray would store a token in the home folder
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        from asr_ablations.sweep.cluster import Cluster
+
+        return Cluster(self.script, arms, **{**self.placing, "address": address})
+
+
+class SlurmLauncher(ProcessesLauncher):
+    """Freezes the arms like its base class, and queues them as a job array. SLURM_OPTIONS lists the arguments."""
+
+    def places(self, arms: "Sequence[FrozenArm]") -> "Places":
+        from asr_ablations.sweep.slurm import Slurm
+
+        return Slurm(self.script, arms, **self.placing)
+
+
+class TogetherLauncher(ComposingLauncher):
+    """Calls the task once, with the configs of all arms."""
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        arms = self.compose(job_overrides, initial_job_idx)
+        return [
+            JobReturn(overrides, arm, status=JobStatus.COMPLETED, _return_value=value)
+            for overrides, arm, value in zip(job_overrides, arms, self.task_function(arms), strict=True)
+        ]
+
+
+class ArmsSweeper(BasicSweeper):
+    """Runs every combination of values, each with every arm of the list if the config has one."""
+
+    def get_job_batch(self) -> Sequence[Sequence[str]]:
+        assert self.config is not None
+        assert self.hydra_context is not None
+        return add_arms(self.hydra_context, self.config, super().get_job_batch())
+
+
+def add_arms(context: HydraContext, config: DictConfig, batch: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Combine the overrides in `batch` with every listed arm. Raise UsageError for a wrong list, or without runs."""
+    if not batch:
+        raise UsageError("a key of -m has no values: there is nothing to run")
+    if "arms" not in config or (config.arms is None and not any(word.startswith("arms=") for word in batch[0])):
+        return batch
+    from asr_ablations.config.compose import compose_arm
+    from asr_ablations.sweep.arm import list_arms
+
+    return list_arms(batch, partial(compose_arm, context, config, number=0))
+
+
+QUIET = "asr_ablations.sweep.until.ablation.print_nothing"
+
+
+class VerdictSweeper(BasicSweeper):
+    """Adds seeds to the arms of a sweep, round by round, as the keys of `until` demand, with any launcher.
+
+    The seeds named in the sweep are used first; the plan adds others as needed.
+    """
+
+    def sweep(self, arguments: list[str]) -> Any:
+        assert self.config is not None
+        assert self.hydra_context is not None
+        launcher = self.launcher
+        if not isinstance(launcher, ProcessesLauncher):
+            raise UsageError("until=verdict: expected hydra/launcher=processes, ray or slurm")
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        overrides = parser.parse_overrides([*self._parse_config(), *arguments])
+        (combinations,) = self.split_arguments(overrides, None)
+        batch = add_arms(self.hydra_context, self.config, combinations)
+        announce_sweep(len(batch))
+        from asr_ablations.sweep.until.ablation import run_until
+
+        launcher.show = launcher.show or QUIET
+        compose = partial(launcher.compose, first=0)
+        run_until(batch, lambda words: compose([words])[0], launcher.run, launcher.slots, launcher.metadata())
+
+
+DIRECTIONS = ("minimize", "maximize")
+
+
+class SearchSweeper(BasicSweeper):
+    """Proposes n_trials runs from a search space, and runs n_jobs of them at a time, with any launcher.
+
+    params: the search space, which the command line overrides. A value is choice(…), range(…), interval(…),
+        int(interval(…)), tag(log, …) of one of these, or a fixed value.
+    sampler: hydra/sweeper/sampler=tpe, random or qmc, or another of Optuna's samplers by its `kind`.
+    direction: minimize or maximize the result of a run, which is its best WER on the first validation set.
+    """
+
+    def __init__(self, *, direction: str, n_trials: int, n_jobs: int, sampler: Any, params: DictConfig | None) -> None:
+        super().__init__(max_batch_size=None, params=dict(params or {}))
+        self.direction, self.trials, self.at_once, self.sampler = direction, n_trials, n_jobs, sampler
+
+    def sweep(self, arguments: list[str]) -> Any:
+        from asr_ablations.sweep.search import build_space, search
+
+        assert self.hydra_context is not None
+        assert self.launcher is not None
+        if self.direction not in DIRECTIONS:
+            raise choices("hydra.sweeper.direction", self.direction, DIRECTIONS)
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        overrides = parser.parse_overrides([*self._parse_config(), *arguments])
+        return search(
+            build_space(list({override.get_key_element(): override for override in overrides}.values())),
+            self.sampler,
+            self.launcher.launch,
+            trials=self.trials,
+            at_once=self.at_once,
+            maximise=self.direction == "maximize",
+        )
+
+
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "tpe": {"kind": "TPESampler", "seed": None, "n_startup_trials": 10},  # Bergstra et al. 2011
+    "random": {"kind": "RandomSampler", "seed": None},
+    "qmc": {"kind": "QMCSampler", "seed": None, "scramble": True},  # Sobol points, which fill the space evenly
+}
+for _name, _options in SAMPLERS.items():
+    _node = {"_target_": "asr_ablations.sweep.search.build_sampler", **_options}
+    ConfigStore.instance().store(group="hydra/sweeper/sampler", name=_name, node=_node, provider="asr_ablations")
+# Hydra's default launcher, "basic", runs all arms in one process, where seeds, environment and memory leak from one arm
+# into the next. Ours takes that name as well, so that every config uses it, including users' sweep files. Only a
+# primary config could choose a launcher by another name. The same holds for the sweeper.
+for _name in ("processes", "basic"):
+    store("hydra/launcher", _name, ProcessesLauncher, **OPTIONS)
+store("hydra/launcher", "ray", RayLauncher, **RAY_OPTIONS)
+store("hydra/launcher", "slurm", SlurmLauncher, **SLURM_OPTIONS)
+store("hydra/launcher", "together", TogetherLauncher)
+store("hydra/sweeper", "basic", ArmsSweeper, max_batch_size=None, params=None)
+store("hydra/sweeper", "verdict", VerdictSweeper, max_batch_size=None, params=None)
+_search = {"direction": "minimize", "n_trials": 20, "n_jobs": 2, "params": None}
+store("hydra/sweeper", "optuna", SearchSweeper, defaults=[{"sampler": "tpe"}], **_search)

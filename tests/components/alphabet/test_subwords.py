@@ -1,0 +1,121 @@
+"""Pieces of words: SentencePiece's own encodings, and every search behind them."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from asr_ablations.components.alphabet.subwords import Pieces, SentencePiece
+from asr_ablations.data.alphabet import Alphabet, Letters, shortest_path
+from asr_ablations.data.word_times import align
+from asr_verdicts.errors import UsageError
+from tests.components.alphabet.test_alphabet_contract import corpus
+from tests.helpers.small_models import decoder
+from tests.helpers.support import component
+
+sentencepiece = pytest.importorskip("sentencepiece")
+
+TEXTS = ["the old town went there", "then john went to the town", "a tool to the tooth", "she reads the red letter"]
+VOCABULARY = sorted({word for text in TEXTS for word in text.split()})
+LETTERS = Letters("abcdefghijklmnopqrstuvwxyz '")
+
+
+def pieces(type_: str, size: int = 20) -> Pieces:
+    result = SentencePiece(type=type_, size=size)(corpus(*TEXTS))
+    assert result.outputs == size
+    return result
+
+
+@pytest.fixture(params=["unigram", "bpe"])
+def alphabet(request: pytest.FixtureRequest) -> Pieces:
+    return pieces(request.param)
+
+
+def test_texts_have_the_labels_that_sentencepiece_gives_them(alphabet: Pieces) -> None:
+    """Read by its own processor from the checkpoint's state."""
+    restored = component("alphabet", "bpe").restore(alphabet.state())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=restored.model)
+    for text in [*TEXTS, "", "she went"]:
+        assert restored.encode(text) == processor.encode(text)
+        assert processor.decode(restored.encode(text)) == restored.decode(restored.encode(text)) == text
+
+
+def test_equal_neighbours_need_a_frame_more() -> None:
+    """With the letters as the only pieces, as counted by hand: ▁ t o o t h, and a blank within the double letter."""
+    letters = sorted(set("".join(TEXTS)) - {" "})
+    result = pieces("bpe", len(letters) + 2)  # the blank and the mark of a word's start
+    assert sorted(result.symbols) == sorted([*letters, "▁"])
+    assert shortest_path(result.encode("tooth")) == 1 + 5 + 1
+
+
+@pytest.mark.parametrize(("size", "type_"), [(5, "bpe"), (5, "unigram"), (5000, "bpe"), (5000, "unigram")])
+def test_a_size_that_the_text_does_not_allow_is_refused_in_a_line(size: int, type_: str) -> None:
+    with pytest.raises(UsageError, match=rf"^alphabet\.size={size}: expected (at most|more than) .*\d+.*$"):
+        pieces(type_, size)
+
+
+@pytest.mark.parametrize(("option", "value"), [("type", "word"), ("size", 2), ("size", "many")])
+def test_other_values_are_refused(option: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"alphabet.{option}={value}: expected"):
+        SentencePiece(**{"type": "bpe", "size": 20, option: value})
+
+
+def test_a_damaged_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="damaged"):
+        Pieces(b"no model")
+
+
+def spoken(alphabet: Alphabet, texts: list[str], sure: float = 0.97) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities (B, T, V) of a model that has learned these texts: a blank after each label."""
+    rows = []
+    for text in texts:
+        best = list(itertools.chain.from_iterable((label, 0) for label in alphabet.encode(text)))
+        row = np.full((len(best), alphabet.outputs), (1 - sure) / (alphabet.outputs - 1))
+        row[np.arange(len(best)), best] = sure
+        rows.append(torch.from_numpy(np.log(row)).float())
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
+
+
+@pytest.fixture(scope="module")
+def word_list(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("words") / "words.txt"
+    file.write_text("\n".join(VOCABULARY))
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def word_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """All words are alike; KenLM wants a bigram."""
+    file = tmp_path_factory.mktemp("lm") / "lm.arpa"
+    lines = [f"{-np.log10(len(VOCABULARY) + 2):.4f}\t{word}\t0" for word in ["</s>", "<unk>", *VOCABULARY]]
+    header = f"\\data\\\nngram 1={len(VOCABULARY) + 3}\nngram 2=1\n\n\\1-grams:\n-99\t<s>\t0\n"
+    file.write_text(header + "\n".join(lines) + "\n\n\\2-grams:\n-1\tthe the\n\n\\end\\\n")
+    return str(file)
+
+
+@pytest.mark.parametrize("name", ["greedy", "beam", "lexicon", "beam_lm"])
+def test_every_search_reads_what_it_reads_with_letters(
+    name: str, alphabet: Pieces, word_list: str, word_model: str
+) -> None:
+    options = {"lexicon": {"words": word_list}, "beam_lm": {"lm": word_model}}.get(name, {})
+    texts = [*TEXTS, "", "the tooth", *VOCABULARY]
+    assert decoder(name, LETTERS, **options)(*spoken(LETTERS, texts)) == texts
+    assert decoder(name, alphabet, **options)(*spoken(alphabet, texts)) == texts
+
+
+def test_a_search_over_letters_refuses_pieces(alphabet: Pieces) -> None:
+    with pytest.raises(UsageError, match="needs an alphabet of letters"):
+        decoder("beam_charlm", alphabet, lm=None)
+
+
+def test_words_are_where_their_labels_are(alphabet: Pieces) -> None:
+    text = TEXTS[0]
+    log_probs, _ = spoken(alphabet, [text])
+    words = align(log_probs[0], text, alphabet, step=0.02, offset=1.0)
+    counts = [len(alphabet.encode(word)) for word in text.split()]
+    starts = [1.0 + 0.02 * 2 * sum(counts[:place]) for place in range(len(counts))]
+    assert [word.word for word in words] == text.split()
+    assert [word.start for word in words] == pytest.approx(starts)
+    assert all(word.confidence == pytest.approx(0.97, abs=1e-3) for word in words)

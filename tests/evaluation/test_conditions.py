@@ -1,0 +1,300 @@
+"""Other corpora, and recordings heard under conditions."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from omegaconf import DictConfig
+
+from asr_ablations.comparison.folders import compare_folders
+from asr_ablations.components.condition.telephone import Telephone
+from asr_ablations.config.build import build
+from asr_ablations.data.rooms import read_response, reverberate, simulate_response
+from asr_ablations.evaluation.evaluate import evaluate
+from asr_ablations.evaluation.request import check_requests
+from asr_ablations.evaluation.sets import build_conditions
+from asr_ablations.tools.random_streams import generator
+from asr_verdicts.design import Options
+from asr_verdicts.errors import UsageError
+from asr_verdicts.table_columns import rate_rows
+from tests.evaluation.test_evaluate import record_as_a_run
+from tests.helpers.support import composed_by_hydra, group_options
+from tests.helpers.trained_runs import write_trained
+
+SECONDS = np.arange(16000) / 16000
+SPEECH = (6000 * np.sin(2 * np.pi * 300 * SECONDS) * np.sin(2 * np.pi * 2 * SECONDS) ** 2).astype(np.int16)
+NEEDS_FOLDER = ("recorded_noise10", "measured_reverb")
+
+
+def request(run: Path, *overrides: str) -> DictConfig:
+    words = (f"run={run}", "processes=1", "overrides=[]", *overrides)
+    cfg = composed_by_hydra(words, "evaluation")
+    check_requests(cfg)
+    return cfg
+
+
+@pytest.fixture(scope="module")
+def sounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of noise, which also does as one of impulse responses."""
+    folder = tmp_path_factory.mktemp("sounds")
+    drawn = np.random.default_rng(0)
+    for name in "ab":
+        fading = drawn.standard_normal(8000) * 0.2 * np.exp(-np.arange(8000) / 1500)
+        soundfile.write(folder / f"{name}.wav", fading, 16000)
+    return folder
+
+
+def chosen(name: str, sounds: Path, *overrides: str) -> Any:
+    folder = [f"condition.{name}.folder={sounds}"] if name in NEEDS_FOLDER else []
+    (condition,) = build_conditions(request(Path("x"), f"conditions=[{name}]", *folder, *overrides))
+    return condition
+
+
+def heard(condition: Any, id_: str = "a", samples: np.ndarray = SPEECH) -> np.ndarray:
+    before = samples.copy()
+    result = condition.condition(samples, id_, generator(condition.seed, "condition", id_))
+    assert np.array_equal(samples, before), "a cache may hold these samples"
+    return result
+
+
+CHANGING = [name for name in group_options("condition") if name != "clean"]
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_condition_keeps_length_and_type_and_changes_what_is_heard(name: str, sounds: Path) -> None:
+    condition = chosen(name, sounds)
+    for samples in (SPEECH, SPEECH[:0], SPEECH[4000:4001], np.zeros(300, np.int16)):
+        result = heard(condition, samples=samples)
+        assert (result.shape, result.dtype) == (samples.shape, np.int16)
+    assert not np.array_equal(heard(condition), SPEECH)
+    assert np.array_equal(heard(condition), heard(chosen(name, sounds)))
+    if name != "telephone":
+        reseeded = chosen(name, sounds, "condition_seed=1")
+        assert any(not np.array_equal(heard(condition), heard(condition, id_)) for id_ in "bcdef")
+        assert any(not np.array_equal(heard(condition, id_), heard(reseeded, id_)) for id_ in "abcdef")
+
+
+def test_clean_is_the_plain_recording(sounds: Path) -> None:
+    assert chosen("clean", sounds) is None
+    node = composed_by_hydra(("conditions=clean",), "evaluation").condition.clean
+    assert build(node)(SPEECH, "a", np.random.default_rng()) is SPEECH
+
+
+@pytest.mark.parametrize("name", ["noise10", "recorded_noise10"])
+@pytest.mark.parametrize("snr", [0, 10, 20])
+def test_noise_has_its_ratio(name: str, snr: int, sounds: Path) -> None:
+    added = heard(chosen(name, sounds, f"condition.{name}.snr={snr}")).astype(float) - SPEECH
+    assert 10 * np.log10(np.square(SPEECH.astype(float)).mean() / np.square(added).mean()) == pytest.approx(
+        snr, abs=0.1
+    )
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2])
+def test_the_noise_falls_with_frequency(exponent: int, sounds: Path) -> None:
+    """By 3 dB per octave and unit of the exponent: the power of 500 to 1000 Hz over that of 2000 to 4000 Hz."""
+    condition = chosen("noise10", sounds, f"condition.noise10.exponent={exponent}")
+    powers = np.zeros(8001)
+    for id_ in "abcdefgh":
+        powers += np.square(np.abs(np.fft.rfft(heard(condition, id_).astype(float) - SPEECH)))
+    ratio = 10 * np.log10(powers[500:1000].mean() / powers[2000:4000].mean())
+    assert ratio == pytest.approx(20 * np.log10(2) * exponent, abs=0.5)
+
+
+def test_a_simulated_room_has_its_decay_and_its_direct_sound() -> None:
+    """Against Schroeder's integral: from 5 to 35 dB below the reverberation's energy in half the time T60."""
+    response = simulate_response(0.5, 3.0, np.random.default_rng(0))
+    tail = np.square(response[1:])
+    assert 10 * np.log10(response[0] ** 2 / tail.sum()) == pytest.approx(3.0)
+    left = 10 * np.log10(tail[::-1].cumsum()[::-1] / tail.sum())
+    begin, end = (int(np.argmax(left < level)) for level in (-5, -35))
+    assert (end - begin) / 16000 == pytest.approx(0.25, rel=0.05)
+
+
+def test_reverberation_is_a_convolution_as_loud_as_before() -> None:
+    response = simulate_response(0.2, 0.0, np.random.default_rng(1))
+    expected = np.convolve(SPEECH.astype(float), response)[: len(SPEECH)]
+    expected *= np.sqrt(np.square(SPEECH.astype(float)).mean() / np.square(expected).mean())
+    assert np.abs(reverberate(SPEECH, response) - expected).max() <= 0.51
+
+
+def test_a_measured_response_begins_with_its_direct_sound(tmp_path: Path) -> None:
+    written = np.array([0, 0, 0.01, 0.5, 0.25, -0.125])
+    soundfile.write(tmp_path / "room.wav", written, 16000)
+    response = read_response(tmp_path / "room.wav")
+    np.testing.assert_allclose(response / response[0], [1, 0.5, -0.25], atol=1e-3)
+
+
+def test_a_telephone_lets_its_band_through_and_rounds_to_its_levels() -> None:
+    line = Telephone(low=300, high=3400, levels=256, mu=255)
+    gains = {}
+    for frequency in (60, 1000, 6000):
+        tone = (8000 * np.sin(2 * np.pi * frequency * SECONDS)).astype(np.int16)
+        result = line(tone, "a", np.random.default_rng()).astype(float)
+        gains[frequency] = 10 * np.log10(np.square(result).mean() / np.square(tone.astype(float)).mean())
+    assert gains[1000] == pytest.approx(0, abs=0.3)
+    assert max(gains[60], gains[6000]) < -30
+    coarse = Telephone(low=300, high=3400, levels=3, mu=255)(SPEECH, "a", np.random.default_rng())
+    assert len(np.unique(coarse[::2])) < len(np.unique(line(SPEECH, "a", np.random.default_rng())[::2]))
+
+
+WRONG = [
+    (["conditions=[hiss]"], "condition.*hiss: expected clean"),
+    (["+condition@condition.noise10=noise10"], "condition.noise10: expected it among conditions"),
+    (["conditions=[noise10]", "condition.noise10.snr=loud"], "condition.noise10.snr=loud: expected a number"),
+    (["conditions=[reverb]", "condition.reverb.decay=0"], "condition.reverb.decay=0: expected a number above 0"),
+    (["conditions=[telephone]", "condition.telephone.low=3400"], "condition.telephone.low=3400"),
+    (["conditions=[recorded_noise10]"], "condition.recorded_noise10.folder=None: expected a folder"),
+    (["conditions=[measured_reverb]"], "condition.measured_reverb.folder=None: expected a folder"),
+    (["condition_seed=-1"], "condition_seed=-1: expected a whole number"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "message"), WRONG)
+def test_a_wrong_condition_is_one_line(overrides: list[str], message: str) -> None:
+    from hydra.errors import HydraException
+
+    with pytest.raises((UsageError, HydraException), match=message if "hiss" not in message else "hiss"):
+        build_conditions(request(Path("x"), *overrides))
+
+
+KEYS = [
+    ("noise10", "snr", 5), ("noise10", "exponent", 1), ("recorded_noise10", "snr", 5), ("reverb", "decay", 0.5),
+    ("reverb", "direct_ratio", 3), ("telephone", "low", 200), ("telephone", "high", 3000), ("telephone", "levels", 64),
+    ("telephone", "mu", 100),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "key", "value"), KEYS)
+def test_every_option_changes_what_is_heard_and_the_key(name: str, key: str, value: float, sounds: Path) -> None:
+    written, changed = chosen(name, sounds), chosen(name, sounds, f"condition.{name}.{key}={value}")
+    assert written.key == chosen(name, sounds).key != changed.key
+    assert not np.array_equal(heard(written), heard(changed))
+
+
+@pytest.mark.parametrize("name", NEEDS_FOLDER)
+def test_a_folder_is_its_content(name: str, sounds: Path, tmp_path: Path) -> None:
+    for file in sounds.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    assert chosen(name, sounds).key == chosen(name, tmp_path).key
+    soundfile.write(tmp_path / "a.wav", np.ones(900) * 0.1, 16000)
+    assert chosen(name, sounds).key != chosen(name, tmp_path).key
+
+
+def test_the_key_is_of_seed_and_source(sounds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = chosen("noise10", sounds).key
+    assert chosen("noise10", sounds, "condition_seed=1").key != before
+    monkeypatch.setattr("asr_ablations.evaluation.sets.hash_targets", lambda names: dict.fromkeys(names, "other"))
+    assert chosen("noise10", sounds).key != before
+
+
+def test_another_process_hears_the_same() -> None:
+    code = (
+        "import numpy, hashlib; from asr_ablations.components.condition.noise10 import GeneratedNoise;"
+        "from asr_ablations.tools.random_streams import generator;"
+        "noise, samples = GeneratedNoise(snr=10.0, exponent=1.0), numpy.arange(999, dtype='i2');"
+        "x = noise(samples, 'a', generator(0, 'condition', 'a'));"
+        "print(hashlib.sha256(x.tobytes()).hexdigest())"
+    )
+    told = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)}
+    assert len(told) == 1
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> list[Path]:
+    outputs = tmp_path_factory.mktemp("heard")
+    written = [write_trained(outputs, tiny_corpus, f"rnn={rnn}") for rnn in ("lstm", "gru")]
+    for run in written:
+        record_as_a_run(run)
+    return written
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory, tiny_corpus: Path) -> Path:
+    """Three utterances, one of them with a character that the run's alphabet lacks."""
+    folder = tmp_path_factory.mktemp("made") / "other"
+    folder.mkdir()
+    files = sorted((tiny_corpus / "dev").rglob("*.flac"))[:3]
+    texts = ["A Cab", "BAD", "bed 7"]
+    lines = [
+        json.dumps({"audio_filepath": str(file), "text": text, "speaker": f"s{place}"})
+        for place, (file, text) in enumerate(zip(files, texts, strict=True))
+    ]
+    (folder / "talk.jsonl").write_text("\n".join(lines))
+    return folder / "talk.jsonl"
+
+
+def evaluated(run: Path, *overrides: str) -> dict[str, Any]:
+    ((evaluation,),) = evaluate([request(run, *overrides)])
+    content: dict[str, Any] = json.loads((run / "evaluations" / f"{evaluation.name}.json").read_text())
+    return content
+
+
+def test_sets_in_conditions_are_compared_across_runs(runs: list[Path], tmp_path: Path) -> None:
+    for run in runs:
+        evaluated(run, "sets=[test]")
+        record = evaluated(run, "sets=[test]", "conditions=[noise10]")
+        assert record["test_sets"] == [*record["sets"]] == ["test/noise10"]
+        assert record["condition"]["noise10"]["snr"] == 10
+    comparison = compare_folders([run / "evaluations" for run in runs], Options())
+    assert {arm.name for arm in comparison.arms} == {"rnn=lstm", "rnn=gru"}
+    assert {row["set"] for row in rate_rows(comparison)} == {"test", "test/noise10"}
+    evaluated(runs[1], "sets=[test]", "conditions=[noise10]", "condition.noise10.snr=0")
+    (runs[1] / "evaluations" / f"{_first_in_noise(runs[1])}.json").unlink()
+    with pytest.raises(UsageError, match=r"condition.noise10.snr"):
+        compare_folders([run / "evaluations" for run in runs], Options())
+
+
+def _first_in_noise(run: Path) -> str:
+    files = [file for file in (run / "evaluations").glob("*.json") if '"noise10"' in file.read_text()]
+    return min(files, key=lambda file: file.stat().st_mtime_ns).stem
+
+
+def test_a_manifest_in_two_conditions(runs: list[Path], manifest: Path, caplog: pytest.LogCaptureFixture) -> None:
+    record = evaluated(runs[0], f"corpora=[{manifest}]", "conditions=[clean,telephone]")
+    assert [*record["sets"]] == ["other/talk", "other/talk/telephone"] == record["test_sets"]
+    assert record["sets"]["other/talk"]["utterances"] == 2
+    ((reason, ids),) = record["left_out"]["other/talk"].items()
+    assert reason == "characters outside the alphabet"
+    assert len(ids) == 1
+    assert any(f"1 of 3 utterances of talk are left out, {reason}: {ids[0]}" in line for line in caplog.messages)
+    names = [Path(name).name for name in record["log_probs"]]
+    assert names[0].startswith("other+talk-")
+    assert names[1].startswith("other+talk+telephone-")
+    rows = [np.load(runs[0] / "logprobs" / name) for name in names]
+    assert rows[0].shape == rows[1].shape
+    assert not np.array_equal(*rows)
+
+
+def test_an_utterance_is_heard_alike_alone_and_among_others(runs: list[Path], manifest: Path) -> None:
+    """Each utterance as a manifest of its own, in another order."""
+    whole = evaluated(runs[0], f"corpora=[{manifest}]", "conditions=[noise10]")
+    lines = manifest.read_text().splitlines()[:2]
+    (manifest.parent / "talk2.jsonl").write_text(lines[1])
+    alone = evaluated(runs[0], f"corpora=[{manifest.parent}/talk2.jsonl]", "conditions=[noise10]")
+    rows = [np.load(runs[0] / "logprobs" / record["log_probs"][0]).astype(float) for record in (whole, alone)]
+    np.testing.assert_allclose(rows[0][-len(rows[1]) :], rows[1], atol=5e-3)
+
+
+def test_a_corpus_by_name_has_its_own_sets(runs: list[Path], tiny_corpus: Path) -> None:
+    run = runs[0]
+    with pytest.raises(UsageError, match=r"corpora=an4: expected the corpus with its folder, such as an4:<folder>"):
+        evaluate([request(run, "corpora=[an4]")])
+    with pytest.raises(UsageError, match=r"corpora=nowhere: expected an4, .*or a manifest"):
+        evaluate([request(run, "corpora=[nowhere]")])
+    with pytest.raises(UsageError, match=r"sets=dev: expected mls/test"):
+        evaluate([request(run, "corpora=[mls:/x]", "sets=[dev]")])
+    with pytest.raises(UsageError, match="/nowhere"):
+        evaluate([request(run, "corpora=[librispeech:/nowhere]")])
+
+
+def test_weights_are_not_tuned_on_another_corpus_of_the_same_recordings(runs: list[Path], manifest: Path) -> None:
+    from tests.helpers.small_models import bigrams
+
+    words = ["decoder=beam_lm", f"decoder.lm={bigrams('heard.arpa', ['a', 'cab'])}", "tune.trials=2"]
+    with pytest.raises(UsageError, match="shares utterances with the test set other/talk"):
+        evaluate([request(runs[0], f"corpora=[{manifest}]", *words)])
