@@ -267,8 +267,8 @@ def test_every_option_composes_resolves_and_passes(group: str, name: str) -> Non
     assert target.startswith((home, "torch.optim.")), f"{target} lies in the folder of its group"
 
 
-ADDED = {"recipe"}
-"""Groups that no config chooses from: a command adds one, with +."""
+ADDED = {"recipe", "condition"}
+"""Groups that no config chooses from: a command adds their options."""
 
 
 def test_every_folder_of_conf_is_a_group_that_a_config_chooses_from() -> None:

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from asr_ablations.runs.folder import Run
 from asr_ablations.runs.identity import identity, short_name
 from asr_ablations.runs.layout import STANDING, SWEEP
+from asr_ablations.runs.lease import LeaseHeldError, owner
 from asr_ablations.runs.records import damage
 from asr_ablations.runs.sweep_history import PlannedRun, planned_run
 from asr_verdicts.config import MACHINE_KEYS
@@ -235,8 +236,8 @@ def _fail_while(run: Run, expected: str) -> None:
 
 
 def test_what_a_killed_attempt_has_left_half_written_is_removed(cfg: DictConfig) -> None:
-    with Run(cfg) as run:
-        run.checkpoints.mkdir()
+    run = Run(cfg)
+    run.checkpoints.mkdir(parents=True)
     half = [run.folder / ".summary.json.4711", run.checkpoints / ".last.ckpt.4711", run.folder / ".rows.npy.12.npy"]
     kept = [run.folder / ".hidden", run.checkpoints / "last.ckpt", run.folder / "notes.12"]
     for path in (*half, *kept):
@@ -272,6 +273,18 @@ def test_a_run_knows_what_became_of_it(cfg: DictConfig) -> None:
         pass
     assert again.status() == "done"
     assert len(json.loads((run.folder / "environment.json").read_text())["resumed"]) == 1
+
+
+def test_a_run_that_another_process_has_just_ended_does_not_run_again(cfg: DictConfig) -> None:
+    late = Run(cfg)
+    assert late.status() is None
+    with Run(cfg) as run:
+        pass
+    before = {path.name: path.read_text() for path in run.folder.glob("*.*")}
+    with pytest.raises(LeaseHeldError, match="another process has just ended it"), late:
+        pass
+    assert {path.name: path.read_text() for path in run.folder.glob("*.*")} == before
+    assert owner(run.folder) is None
 
 
 def test_a_folder_of_another_content_is_refused_with_the_difference(cfg: DictConfig) -> None:

@@ -17,7 +17,18 @@ from asr_ablations.runs.environment import environment
 from asr_ablations.runs.identity import BEHAVIOUR, content, derived_keys, identity, short_name
 from asr_ablations.runs.lease import LEASE_HELD_EXIT_CODE, Lease, LeaseHeldError, owner
 from asr_ablations.runs.reader import Status, read_config, read_environment
-from asr_ablations.runs.status import DONE, FAILED, PRUNED, RUNNING, Diverged, Pruned, reason, status_of
+from asr_ablations.runs.status import (
+    DONE,
+    FAILED,
+    PRUNED,
+    RESULTS,
+    RUNNING,
+    Diverged,
+    Pruned,
+    fate_of,
+    reason,
+    status_of,
+)
 from asr_ablations.tools.errors import stop_before
 from asr_ablations.tools.files import free_name, remove_temporary
 from asr_ablations.tools.machine import iso, rank
@@ -82,6 +93,9 @@ class Run:
         if rank():
             return self
         self._lease.take()
+        if fate_of(self.folder).state in RESULTS:  # since this process looked
+            self._lease.release()
+            raise LeaseHeldError(f"{self.folder.name}: another process has just ended it")
         self.folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.folder, self.checkpoints):
             remove_temporary(folder)

@@ -32,6 +32,7 @@ from asr_ablations.sweep.preflight import find_differences, format_differences
 from asr_ablations.sweep.this_machine import Slots
 from asr_ablations.sweep.until.planning import ArmConfigs, Planned, forecast, make_plan, never_trained
 from asr_ablations.tools.files import typed
+from asr_verdicts.arms import Arm
 from asr_verdicts.config import differences
 from asr_verdicts.files import folder_name, write_json
 from asr_verdicts.metrics import format_interval
@@ -111,8 +112,7 @@ def run_until(
     print_plan(frozen.notes, reused=frozen is not new)
     planned = replace(planned, plan=replace(planned.plan, made=frozen.made, seen=frozen.seen, notes=frozen.notes))
     keep_declaration(folder, firsts[0])
-    run_rounds(planned, folder, as_trained, start, metadata, wanted)
-    planned_runs, _ = planned_arms(planned.plan, load([folder]))
+    planned_runs = run_rounds(planned, folder, as_trained, start, metadata, wanted)
     course = follow(planned.plan, planned_runs, planned.questions)
     verdicts = [replace(verdict, sentence=write_sentence(verdict, planned_runs, "")) for verdict in course.verdicts]
     print_end(verdicts, course, planned, folder)
@@ -162,8 +162,11 @@ def _count_seen_runs(folder: Path) -> int:
 
 def run_rounds(
     planned: Planned, folder: Path, compose: Compose, start: Start, metadata: dict[str, object], wanted: UntilVerdict
-) -> None:
-    """Add runs until the plan has ended. Raise ArmsFailedError if runs that a look needs fail in all attempts."""
+) -> list[Arm]:
+    """Add runs until the plan has ended, and return its arms with their runs.
+
+    Raise ArmsFailedError if runs that a look needs fail in all attempts.
+    """
     plan, printed = planned.plan, 0
     while True:
         records = load([folder]) if any(folder.glob("*/status.json")) else Records([])
@@ -175,7 +178,7 @@ def run_rounds(
         if course.looks:  # written to the sweep's folder, because the folders of runs may belong to other sweeps, too
             write_json(folder / STANDING, standing(plan, course))
         if course.ended:
-            return
+            return planned_runs
         # ordered by seed, so that all arms have the same seeds if the sweep is stopped early
         missing = [
             compose([*arm.overrides, f"seed={seed}"])
