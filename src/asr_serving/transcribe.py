@@ -15,10 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from asr_ablations import SAMPLE_RATE
-from asr_ablations.config.build import build
 from asr_ablations.config.compose import look_up_in
 from asr_ablations.data.audio import duration, header, read
 from asr_ablations.tools.files import CONF
+from asr_ablations.training.assembly import build_decoder
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.trained_model import load_run
 from asr_serving.recogniser import Piece, Recogniser, Word
@@ -292,7 +292,7 @@ def load_recogniser(cfg: DictConfig) -> Recogniser:
     silence_lightning()
     trained = load_run(str(cfg.run), cfg.checkpoint)
     OmegaConf.update(trained.cfg, "gpus", cfg.gpus)
-    decoder = build(cfg.decoder)(trained.task.alphabet)
+    decoder = build_decoder(cfg.decoder, trained.task.alphabet)
     return Recogniser(trained, decoder, longest=cfg.longest, batch_seconds=cfg.batch_seconds)
 
 

@@ -41,7 +41,7 @@ from asr_ablations.runs.layout import EVALUATIONS, TIMING
 from asr_ablations.tools.files import sha256
 from asr_ablations.tools.typed_json import as_json
 from asr_ablations.training.assembly import device_count, trainer
-from asr_ablations.training.contracts import Decoder
+from asr_ablations.training.contracts import Decoder, RescoringDecoder
 from asr_ablations.training.lightning_warnings import silence_lightning
 from asr_ablations.training.trained_model import Trained, load_run
 from asr_verdicts.config import SHA256
@@ -143,7 +143,10 @@ def _load_arms(requests: Sequence[DictConfig]) -> list[DecodingArm]:
             available = list(dict.fromkeys(["train", *own, *sets]))
             activated = _choose("activations.sets", cfg.activations.sets, available) or list(sets)
             apart = separate(trained) if cfg.corpora or cfg.conditions else trained
-            arms.append(DecodingArm(number, cfg, apart, sets, activated, build(cfg.decoder)(trained.task.alphabet)))
+            decoder = build(cfg.decoder)(trained.task.alphabet)
+            if isinstance(decoder, RescoringDecoder):
+                decoder.attach(trained.task.model)
+            arms.append(DecodingArm(number, cfg, apart, sets, activated, decoder))
     return arms
 
 
@@ -162,7 +165,8 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     """
     tuned_on = find_tuning_set(arm.cfg, arm.decoder, arm.trained.data, arm.sets) if arm.cfg.tune.trials else None
     names = list(dict.fromkeys([*arm.sets, *([tuned_on] if tuned_on else [])]))
-    log_probs = {name: log_probs_of(arm.trained, name) for name in names}
+    rescores = isinstance(arm.decoder, RescoringDecoder)
+    log_probs = {name: log_probs_of(arm.trained, name, rescores) for name in names}
     # a beam search is slow if the model is unsure
     searches = getattr(arm.decoder, "searches", False)
     if searches and arm.cfg.untrained == "skip" and _is_untrained(arm, list(log_probs.values())):
@@ -199,9 +203,12 @@ def _evaluate(number: int, arm: DecodingArm, pool: Pool, bar: Progress) -> Evalu
     return Evaluation(arm.trained.folder, name, content, times)
 
 
-def log_probs_of(trained: Trained, name: str) -> LogProbs:
-    """Return the log-probabilities of a set from the run's folder, computed on the run's device if they are missing."""
-    return stored_log_probs(trained, name, *_forward_pass(trained))
+def log_probs_of(trained: Trained, name: str, with_activations: bool = False) -> LogProbs:
+    """Return the log-probabilities of a set from the run's folder, computed on the run's device if they are missing.
+
+    with_activations: whether the outputs of the auxiliary's layer are also needed.
+    """
+    return stored_log_probs(trained, name, *_forward_pass(trained), with_activations)
 
 
 def _forward_pass(trained: Trained) -> tuple[torch.device, Precision]:

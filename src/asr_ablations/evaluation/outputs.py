@@ -27,7 +27,7 @@ from asr_ablations.runs.identity import content
 from asr_ablations.runs.layout import ACTIVATIONS, LOG_PROBS
 from asr_ablations.runs.reader import LogProbsRecord, UnreadableFileError, read_record
 from asr_ablations.tools.content_keys import content_key, hash_file, hash_targets, library_versions
-from asr_ablations.training.auxiliary import is_auxiliary
+from asr_ablations.training.auxiliary import Activations, is_auxiliary
 from asr_ablations.training.trained_model import Trained
 from asr_verdicts.errors import UsageError, choices
 from asr_verdicts.files import whole_file, write_json
@@ -52,6 +52,7 @@ class LogProbs:
     - file: .npy file with an array (frames of all utterances, V) in float16, in nats
     - lengths: number of frames of each utterance (N,)
     - seconds: duration of the forward pass on `device`
+    - activations: .npy file with the outputs (frames, D) of the auxiliary's layer in float16; None if not needed
     """
 
     name: str
@@ -60,6 +61,7 @@ class LogProbs:
     lengths: list[int]
     seconds: float
     device: str
+    activations: Path | None = None
 
     @property
     def audio_seconds(self) -> float:
@@ -88,20 +90,24 @@ def open_rows(file: Path) -> np.ndarray:
     return rows
 
 
-def stored_log_probs(trained: Trained, name: str, device: torch.device, precision: Precision) -> LogProbs:
+def stored_log_probs(
+    trained: Trained, name: str, device: torch.device, precision: Precision, with_activations: bool = False
+) -> LogProbs:
     """Return the log-probabilities of a set from the run's folder, and compute them first if they are missing.
 
-    Raises UsageError if different utterances have the same id.
+    with_activations: whether the outputs of the auxiliary's layer are stored with them. Raises UsageError if different
+    utterances have the same id.
     """
     speech = read_set(trained, name)
     utterances = unique_utterances(name, speech.utterances)
     key = log_probs_key(trained, utterances, device, getattr(speech.store, "condition_key", None))
     file = trained.folder / LOG_PROBS / f"{name.replace('/', '+')}-{key}.npy"
-    if (index := _read_stored(file, len(utterances))) is None:
+    activations = file.with_suffix(".activations.npy") if with_activations else None
+    if (index := _read_stored(file, activations, len(utterances))) is None:
         file.parent.mkdir(exist_ok=True)
-        _compute(trained, name, utterances, file, device, precision)
+        _compute(trained, name, utterances, file, activations, device, precision)
         index = read_record(file.with_suffix(".json"), LogProbsRecord)
-    return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device)
+    return LogProbs(name, file, utterances, index.lengths, index.seconds, index.device, activations)
 
 
 def read_set(trained: Trained, name: str) -> Speech:
@@ -142,14 +148,21 @@ def log_probs_key(
     )
 
 
-def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
-    """Return the record of stored log-probabilities. Returns None if they are missing, or damaged (with a warning)."""
+def _read_stored(file: Path, activations: Path | None, utterances: int) -> LogProbsRecord | None:
+    """Return the record of stored log-probabilities. Returns None if they are missing, or damaged (with a warning).
+
+    activations: file that must contain the same number of frames, if any.
+    """
     try:
         index = read_record(file.with_suffix(".json"), LogProbsRecord)
         rows, frames = open_rows(file), sum(index.lengths)
-        if (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
+        if activations is not None and len(open_rows(activations)) != frames:
+            fault = f"{activations.name} does not have {frames} frames"
+        elif (len(index.lengths), rows.shape[:-1], rows.dtype) == (utterances, (frames,), np.float16):
             return index
-        fault = f"{rows.shape} values of {rows.dtype}, recorded as {frames} frames of {len(index.lengths)} utterances"
+        else:
+            described = f"{rows.shape} values of {rows.dtype}"
+            fault = f"{described}, recorded as {frames} frames of {len(index.lengths)} utterances"
     except FileNotFoundError:
         return None
     except UnreadableFileError as error:
@@ -161,18 +174,31 @@ def _read_stored(file: Path, utterances: int) -> LogProbsRecord | None:
 
 
 def _compute(
-    trained: Trained, name: str, utterances: list[Utterance], file: Path, device: torch.device, precision: Precision
+    trained: Trained,
+    name: str,
+    utterances: list[Utterance],
+    file: Path,
+    activations: Path | None,
+    device: torch.device,
+    precision: Precision,
 ) -> None:
-    """Compute the log-probabilities of a set, and write them with a JSON file that describes them."""
+    """Compute the log-probabilities of a set, and write them with a JSON file that describes them.
+
+    activations: file for the outputs of the auxiliary's layer; None writes none.
+    """
     started = time.perf_counter()
     trained.data.pinned = device.type == "cuda"
     task, loader = trained.task.to(device), trained.data.evaluation_dataloader(name)
     by_id: dict[str, np.ndarray] = {}
+    layer_by_id: dict[str, np.ndarray] = {}
     for batch in track(loader, f"log-probabilities of {name}", transient=True, disable=not sys.stdout.isatty()):
-        with torch.inference_mode(), precision():
+        with torch.inference_mode(), precision(), Activations(task.model) as kept:
             log_probs, lengths = task(batch.to(device))
         for id_, row, length in zip(batch.ids, log_probs.cpu().numpy(), lengths.tolist(), strict=True):
             by_id[id_] = halved(row[:length])
+        if activations is not None and (outputs := kept.take()) is not None:
+            for id_, output, length in zip(batch.ids, outputs.half().cpu().numpy(), lengths.tolist(), strict=True):
+                layer_by_id[id_] = output[:length]
     rows = np.concatenate([by_id[utterance.id] for utterance in utterances])
     description = {
         "set": name,
@@ -185,6 +211,9 @@ def _compute(
         "ids": [utterance.id for utterance in utterances],
         "lengths": [len(by_id[utterance.id]) for utterance in utterances],
     }
+    if activations is not None:
+        with whole_file(activations, ending=".npy") as temporary:
+            np.save(temporary, np.concatenate([layer_by_id[utterance.id] for utterance in utterances]))
     with whole_file(file, ending=".npy") as temporary:  # gets its final name only after the JSON file is written
         np.save(temporary, rows)
         write_json(file.with_suffix(".json"), description)

@@ -24,7 +24,7 @@ from asr_ablations.evaluation.outputs import LogProbs, open_rows
 from asr_ablations.tools.checks import whole
 from asr_ablations.tools.machine import cores
 from asr_ablations.tools.signals import end_with, start_of
-from asr_ablations.training.contracts import Decoder
+from asr_ablations.training.contracts import Decoder, RescoringDecoder
 from asr_verdicts.errors import UsageError
 
 _decoders: list[Decoder] = []  # the decoders of this process, which forked processes inherit
@@ -67,7 +67,7 @@ class Pool:
         started = time.perf_counter()
         # decoders in the processes keep the weights of earlier calls, so every call sets all of them
         weights = {key: getattr(_decoders[decoder], key) for key in getattr(_decoders[decoder], "tuned", ())}
-        task = functools.partial(_decode, decoder, {**weights, **(values or {})}, log_probs.file)
+        task = functools.partial(_decode, decoder, {**weights, **(values or {})}, log_probs.file, log_probs.activations)
         spans = log_probs.spans
         size = max(1, min(16, len(spans) // (4 * self.processes)))
         texts, core_seconds = [], 0.0
@@ -104,14 +104,26 @@ def _set_up(parent: int, started: float) -> None:
     torch.set_num_threads(1)  # with more, torch would wait for threads that do not exist after a fork
 
 
-def _decode(number: int, weights: Mapping[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:
-    """Decode the frames in `span` (begin and end) of a file, and return the text and the CPU seconds used."""
+def _decode(
+    number: int, weights: Mapping[str, float], file: Path, activations: Path | None, span: tuple[int, int]
+) -> tuple[str, float]:
+    """Decode the frames in `span` (begin and end) of a file, and return the text and the CPU seconds used.
+
+    activations: file with the activations of the same frames, for a RescoringDecoder.
+    """
     started = time.process_time()
     decoder = _decoders[number]
     vars(decoder).update(weights)
-    row = torch.from_numpy(_rows(file)[slice(*span)].astype(np.float32))
+    row = _read_span(file, span)
+    if activations is not None:
+        assert isinstance(decoder, RescoringDecoder)
+        return decoder.rescore(row, _read_span(activations, span)), time.process_time() - started
     (text,) = decoder(row[None], torch.tensor([len(row)]))
     return text, time.process_time() - started
+
+
+def _read_span(file: Path, span: tuple[int, int]) -> torch.Tensor:
+    return torch.from_numpy(_rows(file)[slice(*span)].astype(np.float32))
 
 
 _rows = functools.lru_cache(maxsize=64)(open_rows)

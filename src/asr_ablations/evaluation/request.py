@@ -16,7 +16,7 @@ from asr_ablations.tools.errors import require
 from asr_ablations.tools.files import typed
 from asr_verdicts.errors import UsageError, choices
 
-SPACES = ("alpha", "beta", "prune_beams")
+SPACES = ("alpha", "beta", "weight", "prune_beams")
 """Keys under `tune` that are ranges to search."""
 WIDEST = 1000  # largest absolute value within these ranges
 

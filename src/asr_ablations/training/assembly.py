@@ -25,15 +25,17 @@ from asr_ablations.data.datamodule import SpeechData
 from asr_ablations.native import extension as native
 from asr_ablations.tools.machine import rank
 from asr_ablations.tools.random_streams import stream
-from asr_ablations.training.auxiliary import AUXILIARY
+from asr_ablations.training.auxiliary import add_auxiliary
 from asr_ablations.training.contracts import (
     AcousticModel,
     Checkpoint,
     CuttingOrder,
+    Decoder,
     Features,
     FrameLoss,
     Loss,
     OptimizerFactory,
+    RescoringDecoder,
     TrainingCallbacks,
 )
 from asr_ablations.training.precision import MASTER, SCALED, set_tf32, trainer_options
@@ -51,6 +53,14 @@ WAYS = ("fused", "foreach", "capturable", "differentiable")
 """Options of an optimizer that change how it computes a step, but not the result."""
 
 
+def build_decoder(node: DictConfig, alphabet: Alphabet) -> Decoder:
+    """Build a decoder that needs nothing but log-probabilities. Raise UsageError for another one."""
+    decoder: Decoder = build(node)(alphabet)
+    if isinstance(decoder, RescoringDecoder):
+        raise UsageError(f"decoder: {type(decoder).__name__} rescores texts: expected it in src/evaluate.py only")
+    return decoder
+
+
 def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) -> tuple[CTCTask, SpeechData]:
     """Build the task and the data. `alphabet` replaces the config's. Initial weights depend on seed and model only."""
     alphabet = alphabet or build(cfg.alphabet)(corpus)
@@ -65,7 +75,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
     assert isinstance(model, nn.Module)
     if (auxiliary := _build_optional(cfg.auxiliary)) is not None:
         with torch.random.fork_rng([]):  # so that the model's own weights are those without an auxiliary
-            model.add_module(AUXILIARY, auxiliary(model, features.size, alphabet.outputs))
+            add_auxiliary(model, auxiliary(model, features.size, alphabet.outputs))
     build(cfg.init)(model)
     callbacks = build_callbacks(cfg)
     # refuses wrong values before the corpus is prepared; the optimizer itself is built when device and steps are known
@@ -76,7 +86,7 @@ def assemble(cfg: DictConfig, corpus: Corpus, alphabet: Alphabet | None = None) 
         model=model,
         features=features,
         augment=augment,
-        decoder=build(cfg.decoder)(alphabet),
+        decoder=build_decoder(cfg.decoder, alphabet),
         optimizer=partial(build_optimizer, build(cfg.optimizer), scaled=cfg.precision in SCALED),
         schedule=build(cfg.schedule),
         gradient=build(cfg.gradient),

@@ -1,4 +1,4 @@
-"""The auxiliary loss of a model: a module named `auxiliary` that only training calls."""
+"""The auxiliary loss of a model: a module named `auxiliary` that only training calls, or one named `conditioning`."""
 
 import copy
 from typing import Any, cast
@@ -11,11 +11,21 @@ from asr_ablations.training.contracts import Auxiliary
 
 AUXILIARY = "auxiliary"
 """Name of the module within the model, so that optimizer, init, averaging and checkpoints contain its weights."""
+CONDITIONING = "conditioning"
+"""Name of the module if it also conditions the model's later layers. It is then part of recognition."""
 
 
 def auxiliary_of(model: object) -> Auxiliary | None:
     """Return the auxiliary loss of a model, or None if it has none."""
-    return cast(Auxiliary | None, getattr(model, AUXILIARY, None))
+    return cast(Auxiliary | None, getattr(model, AUXILIARY, getattr(model, CONDITIONING, None)))
+
+
+def add_auxiliary(model: nn.Module, auxiliary: nn.Module) -> None:
+    """Add an auxiliary loss to a model. If it conditions the model, its `condition` changes its layer's output."""
+    condition = getattr(auxiliary, "condition", None)
+    model.add_module(AUXILIARY if condition is None else CONDITIONING, auxiliary)
+    if condition is not None:
+        model.get_submodule(cast(Auxiliary, auxiliary).layer).register_forward_hook(condition)
 
 
 def without_auxiliary(model: object) -> nn.Module:
@@ -31,8 +41,13 @@ def count_parameters(model: object) -> int:
 
 
 def is_auxiliary(name: str) -> bool:
-    """Return whether a parameter or layer of this name belongs to the auxiliary loss."""
+    """Return whether only the auxiliary loss uses the parameter or layer of this name."""
     return name.partition(".")[0] == AUXILIARY
+
+
+def is_head(name: str) -> bool:
+    """Return whether the parameter or layer of this name belongs to an auxiliary loss, even if it conditions layers."""
+    return name.partition(".")[0] in (AUXILIARY, CONDITIONING)
 
 
 class Activations:
@@ -49,7 +64,7 @@ class Activations:
     def __enter__(self) -> "Activations":
         if self.auxiliary is not None:
             layer = self.model.get_submodule(self.auxiliary.layer)
-            self._hook = layer.register_forward_hook(self._keep)
+            self._hook = layer.register_forward_hook(self._keep, prepend=True)  # before the layer is conditioned
         return self
 
     def _keep(self, _module: nn.Module, _inputs: object, output: torch.Tensor) -> None:
@@ -59,12 +74,17 @@ class Activations:
         if self.auxiliary is not None:
             self._hook.remove()
 
+    def take(self) -> torch.Tensor | None:
+        """Return the layer's latest output (B, T', D) and forget it. Return None if there is no such layer."""
+        output, self._output = self._output, None
+        return output
+
     def loss(self, lengths: torch.Tensor, batch: Batch) -> torch.Tensor | None:
         """Return the auxiliary loss () in nats, or None without one and while pretraining leaves its layer out.
 
         lengths: number of output frames (B,).
         """
-        output, self._output = self._output, None
+        output = self.take()
         if self.auxiliary is None or output is None:
             return None
         weight = next(cast(nn.Module, self.auxiliary).parameters())

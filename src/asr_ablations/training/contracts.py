@@ -126,6 +126,17 @@ class Decoder(Protocol):
         """(log_probs (B, T, V) in nats, lengths (B,)) → B texts, with a single space between words and no others."""
 
 
+@runtime_checkable
+class RescoringDecoder(Decoder, Protocol):
+    """A decoder that also reads the layer of the model's auxiliary loss. Only evaluations can use it."""
+
+    def attach(self, model: nn.Module) -> None:
+        """Copy the auxiliary loss of a trained model. Raise UsageError if the model has another one or none."""
+
+    def rescore(self, log_probs: torch.Tensor, activations: torch.Tensor) -> str:
+        """(log_probs (T, V) in nats, activations (T, D) of the auxiliary's layer) → the text of one utterance."""
+
+
 class Condition(Protocol):
     """condition: alters the recordings that an evaluation decodes. Random draws come from `rng` alone.
 

@@ -19,7 +19,7 @@ from asr_ablations.runs.reader import first_line, read_checkpoint, read_config
 from asr_ablations.runs.status import why_unfinished
 from asr_ablations.tools.files import sha256
 from asr_ablations.training.assembly import assemble
-from asr_ablations.training.auxiliary import is_auxiliary
+from asr_ablations.training.auxiliary import is_auxiliary, is_head
 from asr_ablations.training.checkpoints import FOR_TRAINING_ONLY
 from asr_ablations.training.contracts import Checkpoint
 from asr_ablations.training.task import CTCTask
@@ -131,8 +131,8 @@ def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | 
     if problems := _compare(chosen, _choose_parts(given, parts)):
         hint = "" if parts else " (weights_parts=[…] takes the parts that fit)"
         raise UsageError(f"{file}: does not fit this model: {problems}{hint}")
-    last = next((key for key in reversed(model) if not is_auxiliary(key)), "").rpartition(".")[0]
-    if any(key.startswith(f"{last}.") or is_auxiliary(key) for key in chosen):
+    last = next((key for key in reversed(model) if not is_head(key)), "").rpartition(".")[0]
+    if any(key.startswith(f"{last}.") or is_head(key) for key in chosen):
         try:
             task.alphabet.check_state(checkpoint.get("alphabet"))
         except ValueError as error:
