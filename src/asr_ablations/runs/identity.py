@@ -102,7 +102,7 @@ def derived_keys(config: Config) -> dict[str, list[str]]:
 
 @functools.cache
 def _read_references() -> dict[str, list[str]]:
-    """Return the derived keys in conf/ with their sources: interpolated keys, and groups whose options set other keys."""
+    """Return the derived keys in conf/ with their sources: interpolated keys, and groups whose options set the key."""
     references: dict[str, list[str]] = {}
     for path in sorted(CONF.rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
@@ -121,7 +121,7 @@ def _read_references() -> dict[str, list[str]]:
 
 
 def weights_file(path: str) -> Path:
-    """Return the checkpoint for a value of `weights`, a run folder or .ckpt file. Raises UsageError if it is missing."""
+    """Return the checkpoint for a value of `weights`: a run folder or .ckpt file. Raises UsageError if missing."""
     given = expanded(path, "weights")
     file = last_checkpoint(given) if given.is_dir() else given
     if not file.is_file():

@@ -154,7 +154,7 @@ def planned_run(folder: Path, config: Config) -> PlannedRun | None:
 
 
 def arm_content(config: Config, belongs: Iterable[str]) -> Config:
-    """Return the part of a resolved config that determines an arm's results. belongs: dotted keys that vary with the seed."""
+    """Return the part of a resolved config that determines an arm's results. belongs: keys that vary with the seed."""
     content = copy.deepcopy(determining(config))
     for key in belongs:
         node, (*parents, last) = content, key.split(".")
