@@ -58,7 +58,7 @@ def load_original(folder: Path) -> Record:
 
 
 def announce(original: Record, repository: Path, *, trust: bool) -> None:
-    """Print which code --checkout will run. Unless `trust`, refuse run folders of other users or machines."""
+    """Print which code --checkout will run. Raise UsageError for an untrusted run of another user or machine."""
     commit, diff = _read_code(original.environment.code)
     # --numstat lists the changed files, with quoted names, and does not apply the changes
     listed = _git(repository, "apply", "--numstat", "-", text=diff)[0] if diff else ""
@@ -147,7 +147,7 @@ def format_request(original: Record, home: Path) -> str:
     }
     if not original.environment.hardware.gpus and cfg.get("gpus") == "auto":
         machine["gpus"] = 0  # this machine may have GPUs although the original's machine had none
-    for key in machine.keys() & cfg.keys():  # configs of earlier versions may lack some keys
+    for key in machine.keys() & cfg.keys():  # configs of other versions may lack some keys
         cfg[key] = machine[key]
     make_absolute(cfg)
     return OmegaConf.to_yaml(cfg)
@@ -288,7 +288,7 @@ TRUSTED_VARIABLES = ("ASR_ABLATIONS_DATA", "XDG_CACHE_HOME", "HOME", "WANDB_PROJ
 
 @contextmanager
 def restrict_environment() -> Iterator[None]:
-    """Let ${oc.env:…} read only TRUSTED_VARIABLES, because a stranger's config could copy others."""
+    """Let ${oc.env:…} read only TRUSTED_VARIABLES, because a stranger's config could copy other variables."""
 
     def read_variable(name: str, *default: str | None) -> str | None:
         if name not in TRUSTED_VARIABLES:

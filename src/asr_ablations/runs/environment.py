@@ -50,7 +50,7 @@ def environment() -> Environment:
 
 
 def hardware() -> Hardware:
-    """Return the processor, its cores, the GPUs and their links, PyTorch's thread count, and the native library."""
+    """Return the processor, its cores, the GPUs and their links, PyTorch's threads, and the native library in use."""
     import torch
 
     gpus, processor = gpu_names(), platform.processor()
@@ -73,7 +73,7 @@ def hardware() -> Hardware:
 def code() -> Code:
     """Return the commit, the uncommitted changes, and a hash of each source file.
 
-    File names are relative to the package asr_ablations; those of the other package begin with asr_verdicts.
+    File names are relative to the package asr_ablations, or begin with the name of the package asr_verdicts.
     """
     verdicts = Path(asr_verdicts.__file__).parent
     named = {str(path.relative_to(PACKAGE)): path for path in [*PACKAGE.rglob("*.py"), *native.SOURCES]}
@@ -143,7 +143,7 @@ def topology() -> tuple[list[str], dict[str, str]]:
 
 
 def buses(answer: str) -> list[str]:
-    """Return each GPU's bus, such as `PCIe 3 x16 at 00000000:06:00.0`, or only its address if the link is hidden."""
+    """Return each GPU's bus, such as `PCIe 3 x16 at 00000000:06:00.0`, or only its address if the link is unknown."""
     rows = [re.split(r",\s*", line) for line in answer.splitlines()]
     return [f"PCIe {row[1]} x{row[2]} at {row[0]}" if row[1].isdecimal() else row[0] for row in rows]
 

@@ -39,7 +39,7 @@ from asr_verdicts.files import folder_name, write, write_json
 
 
 class Run:
-    """A run in its folder, as a context manager that holds the lease and records the status.
+    """A run and its folder, as a context manager that holds the lease and records the status.
 
     The status is running, then done, pruned, or failed with a reason. Only rank 0 writes files.
     fingerprint: a hash of the data; "" if unknown.
@@ -50,7 +50,7 @@ class Run:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
-        # found by id, because the same run may have overrides in another order or with other keys for the machine
+        # found by id, because the folder name depends on the order of overrides and on keys for the machine
         existing = (path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir())
         self.folder = next(existing, sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
         self.name = self.folder.name.removesuffix(f"-{self.id}")

@@ -17,7 +17,7 @@ LOSSES = "losses.csv"  # exact training loss of every step, and the gradient nor
 TRANSCRIPTS = "transcripts.csv"  # transcripts of training utterances, every few batches
 UTILISATION = "utilisation.csv"  # utilisation of CPU, memory and GPUs, sampled over time
 PROFILE, TRACE = "profile.txt", "profile.json"  # operation times in a few steps: a table, and a trace
-PROGRESS = "progress.json"  # latest epoch, loss and WER, for the live table of a sweep
+PROGRESS = "progress.json"  # latest epoch, loss and WER, for a sweep's live table
 UTTERANCES = "utterances.csv"  # reference, hypothesis and error counts of every utterance of the final evaluation
 SUMMARY = "summary.json"  # final error rates, sizes and times
 OUTPUT_LOG = "output.log"  # output of an arm's process
@@ -37,11 +37,11 @@ ALONE = "single"  # sweep name of runs outside a sweep
 SWEEP = "sweep.json"  # the manifest: the latest launch, the arms of all launches, and the runs of each launch
 ARMS = "arms"  # frozen configs of the arms, as <run folder>.yaml
 COMPARISON = "comparison"
-LOOKS = "looks.json"  # all looks of comparisons at the results; also next to a run's evaluations
+LOOKS = "looks.json"  # all looks that comparisons took at the results; also next to a run's evaluations
 STANDING = "verdict.json"  # state of each arm of a planned sweep after its latest look, with intervals
 LEASES = ".leases"  # lease files, one for each run in progress
 
-# in the folder of a reproduction
+# in a reproduction's folder
 REQUEST, REPRODUCTION = "request.yaml", "reproduction.json"
 
 
@@ -56,10 +56,10 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the folders of started runs directly in this folder, sorted by name."""
+    """Return the run folders directly below a sweep folder, sorted by name. Only started runs count."""
     return sorted(path.parent for path in folder.glob(f"*/{STATUS}"))
 
 
 def frozen_config(folder: Path) -> Path:
-    """Return the path of the arm's frozen config, given its run folder."""
+    """Return the path of an arm's frozen config. folder: the arm's run folder."""
     return folder.parent / ARMS / f"{folder.name}.yaml"

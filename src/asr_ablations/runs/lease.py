@@ -36,7 +36,7 @@ LEASE_HELD_EXIT_CODE = 75
 
 
 class LeaseHeldError(Exception):
-    """Another process holds the lease of this run."""
+    """Another process holds the run's lease."""
 
 
 class Lease:
@@ -78,7 +78,7 @@ class Lease:
         except BaseException as error:
             self._forget()
             if isinstance(error, FileExistsError):
-                raise LeaseHeldError(f"{self._name}: another process was faster") from None
+                raise LeaseHeldError(f"{self._name}: another process took the lease first") from None
             raise
         finally:
             temporary.unlink(missing_ok=True)
@@ -142,11 +142,11 @@ def _describe(lease: Path) -> str | None:
                 return None
             description = f"process {int(holder['pid'])} on {holder['host']} is working on it"
             is_here = bool(holder["locked"]) and holder["boot"] == _read_boot()
-        except (ValueError, KeyError, TypeError):  # power failures leave empty files
+        except (ValueError, KeyError, TypeError):  # a power failure may leave an empty file
             description, is_here = "its lease cannot be read but is recent", False
         alive = _is_locked(lease) if is_here else _has_heartbeat(lease)
     except FileNotFoundError:
-        return "another process was faster"
+        return "another process took the lease first"
     return description if alive else None
 
 

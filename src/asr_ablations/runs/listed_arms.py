@@ -152,7 +152,7 @@ def find_extra_keys(
 
 
 def collect_listed_keys(configs: Mapping[str, Config]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the keys that each arm's name mentions, and the keys that any arm changes. configs: one for each arm."""
+    """Return the keys that each arm's name mentions, and all keys that arms change. configs: one config per arm."""
     lists = {name: read_arms(config.get(LIST)) for name, config in configs.items()}
     named = {
         name: [

@@ -14,7 +14,7 @@ FIGURES = ("loss", "wer", "cer", "cer_longer")
 
 
 def keep_batches(path: Path, batches: int) -> None:
-    """Remove a table's rows whose column `batches` exceeds `batches`. A table without rows is deleted."""
+    """Remove a table's rows with more than this number in the column `batches`. A table without rows is deleted."""
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -69,7 +69,7 @@ def by_second(samples: Sequence[Json]) -> list[Json]:
 
 
 def _join(group: list[Json]) -> Json:
-    """Combine samples into one: the mean percentages and power, the total disk reads, and the last other values."""
+    """Combine samples into one: the mean percentages and power, the total disk reads, and the last value of other columns."""
     means = {key: _mean([sample[key] for sample in group]) for key in MEANS}
     read = [sample["disk_read_mib"] for sample in group if sample["disk_read_mib"] is not None]
     each = [_mean(percents) for percents in zip(*(sample["gpu_percents"] for sample in group), strict=False)]

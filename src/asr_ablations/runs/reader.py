@@ -321,7 +321,7 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
-    except NotADirectoryError as error:  # the "folder" is a hypothesis file
+    except NotADirectoryError as error:  # the parent is a hypothesis file
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
     except (OSError, ValueError, KeyError, csv.Error, yaml.YAMLError, RecursionError) as error:
         raise UnreadableFileError(path, getattr(error, "strerror", None) or error) from error

@@ -1,4 +1,4 @@
-"""Read runs from their folders as records for comparisons, and find damaged or edited files."""
+"""Load run folders as records for comparisons, and find damaged or edited files."""
 
 import csv
 import os
@@ -61,7 +61,7 @@ def list_edits(run: Record) -> list[str]:
     lines, recorded = [], run.environment
     if recorded.id and recorded.data_fingerprint is not None and recorded.behaviour == BEHAVIOUR:
         lines += [EDITED] if identity_of(determining(run.config), recorded.data_fingerprint) != recorded.id else []
-    typed = run.config.get("overrides")  # split into lines like the file, because values may contain line breaks
+    typed = run.config.get("overrides")  # split like the overrides file, as values may have line breaks
     if typed is not None and [line for word in typed for line in word.split("\n") if line] != run.overrides:
         lines.append(RENAMED)
     return lines
@@ -140,7 +140,7 @@ def _read(folder: Path, ended: Fate, manifest: _Manifest) -> Record:
     diverged = ended.state == "diverged"
     try:
         config, overrides, environment = read_config(folder), read_overrides(folder), read_environment(folder)
-        if folder.is_symlink():  # a run of another sweep, whose config may declare another ablation
+        if folder.is_symlink():  # a run of another sweep, whose own config may declare another ablation
             with suppress(FileNotFoundError, UnreadableFileError):
                 config = read_recorded(layout.frozen_config(folder))
             overrides = [str(line) for line in config.get("overrides") or overrides]
@@ -294,7 +294,7 @@ def _describe_decoder(evaluation: EvaluationRecord) -> Config:
     files = {key: f"{file['name']} {file['sha256'][:8]}" for key, file in evaluation.files.items()}
     if (tuning := evaluation.tuning) is None:
         return {**evaluation.decoder, **files}
-    how = f"tuned on {tuning['set']} in {tuning['trials']} trials"  # equal for all seeds of an arm, unlike the values
+    how = f"tuned on {tuning['set']} in {tuning['trials']} trials"  # equal for all seeds of an arm, unlike the tuned values
     return {**evaluation.decoder, **files, **dict.fromkeys(tuning["chosen"], how)}
 
 

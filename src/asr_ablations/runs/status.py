@@ -17,7 +17,7 @@ RESULTS = ("done", "diverged")
 
 
 class Pruned(Exception):  # noqa: N818
-    """A run was stopped early because it is worse than other runs. The same command can continue it later."""
+    """A run was stopped early because it is worse than other runs. The run can be continued later."""
 
 
 class Diverged(Exception):  # noqa: N818
@@ -62,7 +62,7 @@ def fate_of(folder: Path) -> Fate:
 
 
 def fate(status: Status | None, folder: Path) -> Fate:
-    """Return a run's state. If its status is still running, its lease shows whether the run's process is alive."""
+    """Return a run's state. If its recorded status is "running", its lease shows whether the process is alive."""
     if status is None:
         return Fate("missing", "did not start")
     name, why = status.status, status.reason or "no reason given"
@@ -85,7 +85,7 @@ def why_unfinished(folder: Path) -> str | None:
 
 
 def reason(error: BaseException) -> str:
-    """Return in one line why a run ended. It begins with "out of memory" if memory was short, as library texts vary."""
+    """Return in one line why a run ended. Lack of memory is always called "out of memory", because libraries differ."""
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         return str(error) or "interrupted"
     message = " ".join(f"{type(error).__name__}: {error}".split())

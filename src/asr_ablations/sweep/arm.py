@@ -148,7 +148,7 @@ def list_arms(batch: Sequence[Words], compose: Compose) -> list[list[str]]:
     names: dict[str, str] = {}
     for arm in arms:
         if both := [key for key in arm.keys if key in varied]:
-            raise UsageError(f"{LIST}: {both[0]} is also varied outside the list; expected it in one of them")
+            raise UsageError(f"{LIST}: {both[0]} is also varied outside the list; expected it in only one place")
         try:
             composed = content(compose(_together(batch[0], arm)))
         except MissingConfigException:

@@ -180,7 +180,7 @@ class Worker:
             process.stop()
         while (code := process.exit_code()) is None:
             time.sleep(POLL)
-        process.kill()  # also ends other processes in its session
+        process.kill()  # also ends processes that the arm has started
         if (code < 0 or code in STOPPED_EXIT_CODES) and not self._stopped:
             time.sleep(GOING_DOWN)
         return code

@@ -52,7 +52,7 @@ def _declared(cfg: DictConfig) -> object:
 
 
 def keep_declaration(sweep: Path, cfg: DictConfig) -> None:
-    """Record an arm's declaration in the manifest, which a launch whose plan has ended would not do otherwise."""
+    """Record an arm's declaration in the manifest, because a launch with an ended plan does not write a manifest."""
     if (declared := _declared(cfg)) is not None:
         with _lock(sweep):
             write_json(sweep / SWEEP, {**_read_manifest(sweep), ABLATION: declared})

@@ -181,7 +181,7 @@ def _total(costs: Sequence[Cost], arms: int, jobs: int) -> str:
 
 
 def memory_warning(costs: Sequence[Cost], jobs: int, free: int | None) -> str | None:
-    """Return a warning if `jobs` arms on a CPU at a time may need more than `free` bytes of memory, else None."""
+    """Return a warning if `jobs` simultaneous arms on a CPU may need more than `free` bytes of memory, else None."""
     together = [*accumulate(sorted((cost.memory for cost in costs if not cost.gpus), reverse=True)[:jobs])]
     if free is None or not together or together[-1] <= free:
         return None

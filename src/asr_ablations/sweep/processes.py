@@ -45,8 +45,8 @@ def context() -> ForkServerContext:
 
 
 def start_process(process: BaseProcess) -> None:
-    """Start a process, after its server if no server is running. Raise MemoryError if the server has ended."""
-    resource_tracker.ensure_running()  # otherwise the server would start this tracker, which unblocks signals
+    """Start a process, and before it the fork server if necessary. Raise MemoryError if the server has ended."""
+    resource_tracker.ensure_running()  # otherwise the fork server would start it, which unblocks signals
     try:
         with held_back():
             process.start()
@@ -84,7 +84,7 @@ def _send_result(
     os.environ[LAUNCHER] = launcher
     follow_launcher()
     with suppress(BrokenPipeError, KeyboardInterrupt):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # the server blocks these signals
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # the fork server blocks these signals
         try:
             connection.send(function(argument))
         except Exception as error:

@@ -145,7 +145,7 @@ class Runner:
             exit_code = process.exit_code()
             if exit_code is None:
                 continue
-            process.kill()  # also ends other processes in its session
+            process.kill()  # also ends processes that the arm has started
             del self._running[index]
             self.places.free(state.arm)
             state.finish(exit_code, self._kill_reasons.get(index, process.failure))

@@ -98,7 +98,7 @@ class Slurm(Places):
         self._looked = -math.inf
 
     def start(self, arm: FrozenArm) -> "SlurmArm":
-        """Attach to an arm's task if it is queued or running. Otherwise queue the arm, with others of the same size."""
+        """Attach to an arm's task if it is queued or running. Otherwise queue the arm and others of the same size."""
         self._to_start.pop(arm.id, None)
         if (task := self._find_task(arm)) is None:
             alike = [

@@ -40,7 +40,7 @@ class Slots:
     taken: dict[object, list[str]] = field(default_factory=dict)
 
     def free_gpus(self, gpus: int | None, ranks: int = 1) -> list[str] | None:
-        """Return the least loaded GPUs for an arm, or None if it must wait. gpus: how many; None for one per rank."""
+        """Return the least loaded GPUs for an arm, or None if it must wait. gpus: number; None means one per rank."""
         gpus = min(ranks, len(self.gpus)) if gpus is None else gpus
         if len(self.taken) >= self.jobs:
             return None
@@ -144,8 +144,8 @@ Started: TypeAlias = tuple[int, Callable[[], int | None]]
 class ArmProcess:
     """A running arm, in a process forked from a server that has loaded torch, or in a new interpreter.
 
-    The process leads its own session, which lets it and its children be stopped together. settings: environment
-    variables. threads: threads of all ranks together. fork: false starts an interpreter, as do several ranks.
+    The process leads its own session, in which it and its children can be stopped together. settings: environment
+    variables. threads: threads of all ranks together. fork: whether to fork; several ranks always get an interpreter.
     """
 
     begun = True
@@ -157,7 +157,7 @@ class ArmProcess:
     ) -> None:
         self.started = time.monotonic()
         arm.folder.mkdir(parents=True, exist_ok=True)
-        # a forked process inherits the server's environment, in which WANDB_MODE may be older
+        # a forked process inherits the server's environment, which may contain an old WANDB_MODE
         wandb = {key: value for key, value in os.environ.items() if key == "WANDB_MODE"}
         settings = {**settings, **wandb, LAUNCHER: announce_launcher(), LAUNCHED: repr(time.time())}
         start = _fork if fork and arm.ranks == 1 else _start_interpreter
@@ -197,7 +197,7 @@ def _fork(script: Path, arm: FrozenArm, settings: Mapping[str, str], threads: in
 def _run(script: str, config: str, log: str, settings: dict[str, str], threads: int | None) -> None:
     """Run an arm in this forked process, with its output in the arm's log."""
     os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # the server blocks these signals
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # the fork server blocks these signals
     sys.stdout.flush()
     with open(log, "ab") as file:
         for stream in (1, 2):
@@ -205,7 +205,7 @@ def _run(script: str, config: str, log: str, settings: dict[str, str], threads: 
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
     os.environ.update(settings)
-    # a forked process ends without running W&B's finalizers, which remove its temporary folders
+    # a forked process ends without running W&B's finalizers, which would remove W&B's temporary folders
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         tempfile.tempdir = folder
         main(script, config, threads)

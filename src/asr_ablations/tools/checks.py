@@ -1,4 +1,4 @@
-"""Checks of values from a config or the command line. They raise UsageError for a wrong value."""
+"""Check values from a config or the command line, and raise UsageError for wrong values."""
 
 import math
 import sys
@@ -44,7 +44,7 @@ def number(
 
 
 def path_or_none(name: str, value: object) -> str | None:
-    """Return the value if it is None or a path."""
+    """Return the value if it is None or a path. Raise UsageError otherwise."""
     return None if value is None else a_path(name, value)
 
 
@@ -83,7 +83,7 @@ def check_auto_or_one(name: str, value: object) -> None:
 
 
 def switch(name: str, value: object) -> bool:
-    """Return the value if it is true or false."""
+    """Return the value if it is true or false. Raise UsageError otherwise."""
     if isinstance(value, bool):
         return value
     raise choices(name, value, "true or false")

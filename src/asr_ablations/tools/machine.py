@@ -33,7 +33,7 @@ def name_the_user() -> None:
 
 
 FILES, FILES_OF_A_WORKER = 64, 32
-"""Number of open files, pipes and sockets that a run needs, and number that each of its data workers needs."""
+"""Number of open files, pipes and sockets that a run needs, and the number that each data worker needs."""
 
 
 def allow_files(workers: int) -> None:
@@ -155,7 +155,7 @@ def _set_thresholds(mapped: int, *trimmed: int) -> None:
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, without opening CUDA: forked processes could then not use CUDA."""
+    """Return the GPUs that this process may use. CUDA stays closed, because forked processes could not use it then."""
     if (names := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
     return _ask_driver(lambda nvml: [str(number) for number in range(nvml.nvmlDeviceGetCount())])

@@ -159,9 +159,9 @@ class Help:
             options = {group: ", ".join(file.stem for file in self._files(group)) for group in sorted(self.groups)}
             parts += [_wrap(f"{group}: ", names) for group, names in options.items() if names]
             group = "norm" if "norm" in self.groups else min(self.groups)
-            parts += ["", f"--help <group>   explains its options and their keys, such as --help {group}"]
+            parts += ["", f"--help <group>   explains its options and their keys, for example --help {group}"]
         key = "precision" if "precision" in self.plain else min(self.plain)
-        parts += [f"--help keys      explains the plain keys; --help <key> explains one of them, such as --help {key}"]
+        parts += [f"--help keys      explains the plain keys; --help <key> explains one key, for example --help {key}"]
         return "\n".join([*parts, "", words.get("footer", "").strip()]).rstrip()
 
     def explain(self, topic: str) -> str:

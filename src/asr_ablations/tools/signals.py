@@ -24,7 +24,7 @@ def held_back() -> contextlib.AbstractContextManager[None]:
     """Return a context manager in which this process and the processes that it starts do not receive stop signals.
 
     `timeout` and a closed terminal signal the whole process group. If the server that forks the arms ended first, the
-    arms would count as dead, and Ctrl-C during its imports would print a traceback. It still ends with this process.
+    arms would count as dead, and Ctrl-C during the server's imports would print a traceback.
     """
     return _mask(signal.SIG_BLOCK)
 

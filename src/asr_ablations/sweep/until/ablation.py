@@ -250,7 +250,7 @@ def take_over(arm: FrozenArm) -> Path | None:
 
 
 def _is_same(other: Path, arm: FrozenArm) -> bool:
-    """Return whether a run has a result and the arm's config. Runs of a search do not count: it selects lucky runs."""
+    """Return whether a run has a result and the arm's config, and is not from a search, which selects lucky runs."""
     try:
         environment = read_environment(other)
         return (
