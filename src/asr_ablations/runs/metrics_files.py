@@ -69,7 +69,7 @@ def by_second(samples: Sequence[Json]) -> list[Json]:
 
 
 def _join(group: list[Json]) -> Json:
-    """Combine samples into one: the mean percentages and power, the total disk reads, and the last value of other columns."""
+    """Combine samples into one: mean percentages and power, total disk reads, and the last value of other columns."""
     means = {key: _mean([sample[key] for sample in group]) for key in MEANS}
     read = [sample["disk_read_mib"] for sample in group if sample["disk_read_mib"] is not None]
     each = [_mean(percents) for percents in zip(*(sample["gpu_percents"] for sample in group), strict=False)]

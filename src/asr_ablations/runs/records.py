@@ -294,7 +294,7 @@ def _describe_decoder(evaluation: EvaluationRecord) -> Config:
     files = {key: f"{file['name']} {file['sha256'][:8]}" for key, file in evaluation.files.items()}
     if (tuning := evaluation.tuning) is None:
         return {**evaluation.decoder, **files}
-    how = f"tuned on {tuning['set']} in {tuning['trials']} trials"  # equal for all seeds of an arm, unlike the tuned values
+    how = f"tuned on {tuning['set']} in {tuning['trials']} trials"  # this note is equal for all seeds of an arm
     return {**evaluation.decoder, **files, **dict.fromkeys(tuning["chosen"], how)}
 
 

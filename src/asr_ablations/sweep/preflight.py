@@ -38,7 +38,7 @@ from asr_verdicts.metrics import find_metric
 
 
 def refuse_plan_of_runs(configs: Sequence[DictConfig]) -> None:
-    """Raise UsageError for until=verdict or a list of arms in runs whose sweeper, if any, ignores both."""
+    """Raise UsageError if configs have until=verdict or a list of arms, but no sweeper that handles them."""
     for cfg in configs:
         check_arm_of_list(cfg)
     if configs[0].get("until") is not None:
