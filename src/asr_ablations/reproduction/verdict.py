@@ -348,7 +348,7 @@ def noise_line(name: str, noise: SeedTolerance) -> str:
 
 def cause_line(cause: Cause) -> str:
     """Format a cause in one line. Long values such as hashes are truncated; reproduction.json has the full values."""
-    if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # without the file's hashes
+    if cause.kind == "code" and ("/" in cause.what or cause.what.endswith(".py")):  # do not print the file's hashes
         fate = "is new" if cause.original is None else "is gone" if cause.reproduction is None else "has changed"
         return f"code: {cause.what} {fate}"
     texts = (value if isinstance(value, str) else json.dumps(value) for value in (cause.original, cause.reproduction))

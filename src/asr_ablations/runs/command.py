@@ -18,7 +18,7 @@ from asr_verdicts.terminal import forgive_characters, harmless
 def prepare_command() -> None:
     ignore_signals_at_exit()
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # the stream is closed; the next opened file would get its number
+        if getattr(sys, name) is None:  # the stream is closed, and the next opened file would receive its output
             stream = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)

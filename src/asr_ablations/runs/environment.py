@@ -1,4 +1,4 @@
-"""Record the environment of a run: versions, hardware, command and code."""
+"""Record a run's environment: versions, hardware, command and code."""
 
 import hashlib
 import itertools

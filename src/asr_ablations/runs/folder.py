@@ -50,7 +50,7 @@ class Run:
         self.cfg, self.fingerprint = cfg, fingerprint
         self.id = identity(cfg, fingerprint)
         sweep = Path(str(cfg.outputs)) / folder_name(str(cfg.sweep))
-        # found by id, because the folder name depends on the order of overrides and on keys for the machine
+        # found by id, because the folder name depends on the order of overrides and on machine settings
         existing = (path for path in sorted(sweep.glob(f"*-{self.id}")) if path.is_dir())
         self.folder = next(existing, sweep / f"{short_name(_list_overrides(cfg), constant)}-{self.id}")
         self.name = self.folder.name.removesuffix(f"-{self.id}")

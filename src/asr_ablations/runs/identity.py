@@ -46,7 +46,7 @@ def _normalise_numbers(value: Any) -> Any:
 
 
 def of_the_experiment(overrides: Iterable[str]) -> list[str]:
-    """Return the overrides that affect the experiment, leaving out keys for the machine and for file locations."""
+    """Return the overrides that affect the experiment, without machine settings and file locations."""
     keys = (*(key for key in MACHINE_KEYS if key != "weights"), *(f"data.{key}" for key in WHEREABOUTS), "cache.root")
     machine = (*(f"{key}{mark}" for key in keys for mark in "=.@"), "hydra")
     return [override for override in overrides if not override.lstrip("+~").startswith(machine)]
@@ -139,7 +139,7 @@ RECORDS = (CONFIG, ENVIRONMENT, OVERRIDES, STATUS, "lm.json")
 
 
 def sha256_of(path: object) -> str | None:
-    """Resolve ${sha256_of:…} to the SHA-256 of a file, a run, or a folder without hidden files and RECORDS.
+    """Resolve ${sha256_of:…} to the SHA-256 of a file, a run, or a folder (except hidden files and RECORDS).
 
     The hash of a run covers its last checkpoint and its config. The result is None if the file is missing, because the
     code that reads the file reports the error.

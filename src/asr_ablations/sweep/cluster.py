@@ -41,7 +41,7 @@ STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class Cluster(Places):
-    """Runs arms on Ray. The first arm starts a local Ray or connects to a cluster, until the command ends.
+    """Runs arms on Ray. The first arm opens a local Ray or a cluster connection, which the command's end closes.
 
     address: address of the cluster; None starts a local Ray. jobs: maximum number of arms at a time; None allows as
     many as fit. per_gpu: number of arms that share a GPU. cpus: number of CPUs and threads of each rank. retries:

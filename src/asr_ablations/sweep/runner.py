@@ -152,7 +152,7 @@ class Runner:
             if state.status == ELSEWHERE:
                 state.not_before = time.monotonic() + RETRY
                 if self._stopping_since is not None:
-                    state.status = STOPPED  # the sweep does not try it again
+                    state.status = STOPPED  # the sweep does not try the arm again
             elif state.status == FAILED and self.fail_fast:
                 self._stop_all("hydra.launcher.fail_fast: an arm failed")
 
