@@ -142,7 +142,7 @@ def _warn_of_confounds(configs: Sequence[DictConfig]) -> list[str]:
     if not factor or runs[0].config.get(LIST) or not (beyond := confounds(runs, factor, differing(runs))):
         return []
     keys, allowed = ", ".join(beyond), " ".join(f"--allow {key}" for key in beyond)
-    return [f"warning: ablation.factor={', '.join(factor)}: the arms also differ in {keys}: `compare` needs {allowed}"]
+    return [f"warning: ablation.factor={', '.join(factor)}: the arms differ in {keys}, too: `compare` needs {allowed}"]
 
 
 def format_differences(differences: Sequence[ArmDifference]) -> list[str]:
