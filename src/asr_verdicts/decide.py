@@ -82,8 +82,8 @@ def _partner_warnings(questions: Sequence[Question], samples: SetSamples, set_: 
         for arm in question.weights:
             alone = [seed for seed in samples.models[arm] if seed not in common]
             if alone:
-                lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner"
-                warnings[f"{lacking}: compared on {len(common)} common seeds of {' and '.join(question.weights)}"] = None
+                lacking = f"{set_}: seed {', '.join(alone)} of {arm} has no partner: compared on"
+                warnings[f"{lacking} {len(common)} common seeds of {' and '.join(question.weights)}"] = None
     return list(warnings)
 
 
@@ -96,7 +96,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
         samples = measure_set(arms, baseline, name, metric)
     terms = _select_samples(question, samples)
     arms = [arm for arm in arms if arm.name in terms]
-    # if each seed has its own test speakers, a high error rate may be due to them, so only diverged runs count as failed
+    # if each seed has its own test speakers, they may cause a high error rate, so only diverged runs count as failed
     rule = DIVERGED if samples.replicates and family.rule.kind == "median" else family.rule
     failed = {arm.name: len(rule.failed(arm, name, metric)) for arm in arms}
     paired = family.paired or _are_paired(question, samples, terms)

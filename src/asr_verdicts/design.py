@@ -153,7 +153,7 @@ def differing_beyond_seeds(runs: Sequence[ConfiguredRun]) -> Differing:
 def find_or_check_factor(
     runs: Sequence[ConfiguredRun], declared: Declaration, allow: Sequence[str]
 ) -> tuple[Differing, list[str], Differing]:
-    """Return all differing keys, the factor, and the confounds. Raises ConfoundedError unless all confounds are allowed."""
+    """Return the differing keys, the factor, and the confounds. Raises ConfoundedError unless `allow` covers these."""
     differ = differing_beyond_seeds(runs)
     factor = declared.factor or find_factor(runs, differ, allow)
     beyond = confounds(runs, factor, differ)

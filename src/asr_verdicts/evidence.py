@@ -59,7 +59,7 @@ UNDECLARED = Evidence(ANYTIME, "the number of seeds was not declared before the 
 
 
 def evidence_of_systems(records: Records, seeds: int | None, *, looks: bool) -> Evidence:
-    """Return the evidence for systems that are given by their hypotheses.
+    """Choose the test for systems that are given by their hypotheses.
 
     - seeds: number of seeds per arm, if it was fixed before any result was seen
     - looks: whether seeds are added after looking at results

@@ -29,7 +29,7 @@ class FailureRule:
 
     @classmethod
     def parse(cls, value: object) -> "FailureRule":
-        """Parse `ablation.failed`: diverged, {median: 1.5}, or {rate: 50} (in percent). Raises UsageError if invalid."""
+        """Parse `ablation.failed`: diverged, {median: 1.5}, or {rate: 50} (percent). Raises UsageError if invalid."""
         if value is None:
             return cls()
         if value == "diverged":
