@@ -40,7 +40,7 @@ class Evidence:
     """The statistical test of a comparison, and the reason for choosing it, in words.
 
     - look: number of times that the results have been looked at, including this time
-    - complete: whether all declared or planned runs have ended
+    - complete: whether no further runs are expected
     """
 
     procedure: Procedure
@@ -51,7 +51,7 @@ class Evidence:
 
     @property
     def describing(self) -> Procedure:
-        """The test on test sets without planned looks (interim analyses): anytime-valid if another set has them."""
+        """The test for sets without planned looks (interim analyses): the anytime-valid test if another set has looks."""
         return ANYTIME if isinstance(self.procedure, GroupSequential) else self.procedure
 
 

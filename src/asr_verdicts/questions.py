@@ -86,9 +86,9 @@ class _Crossed:
         return [(first, second, of_second), (second, first, of_first)]
 
     def _differences(self, kind: str, factor: str, shares: dict[str, float], within: str) -> list[Question]:
-        """Return a question for each choice of a factor against its reference level.
+        """Return a question for each level of a factor, except the reference level, with which it is compared.
 
-        shares: weight of each level of the other factor, over which is averaged
+        shares: weight of each level of the other factor in the average
         """
         reference, *others = self.levels[self.factors.index(factor)]
         return [
@@ -107,9 +107,9 @@ class _Crossed:
         ]
 
     def _interactions(self) -> list[Question]:
-        """Return the questions on interactions of the first factor with the second.
+        """Return the questions about interactions between the two factors.
 
-        Each is the effect of a choice at another level of the second factor, minus its effect at the reference level.
+        An interaction is a choice's effect at some level of the second factor, minus its effect at the reference level.
         """
         (first, second), (of_first, of_second) = self.factors, self.levels
         return [
