@@ -52,7 +52,7 @@ class Result:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """The verdict on each question and test set, those on the primary test set first."""
+        """The verdicts on all questions and test sets. Verdicts on the primary test set come first."""
         return self.comparison.verdicts
 
     @property
@@ -79,7 +79,7 @@ class Result:
         return self.table().frame()
 
     def save(self, folder: Path_) -> list[Path]:
-        """Write the report files, with figures if matplotlib is installed, into a folder, and return their paths."""
+        """Write the report files into a folder, with figures if matplotlib is installed, and return their paths."""
         into = Path(folder)
         written = write_texts(report_verdicts(self.comparison), into)
         try:

@@ -67,10 +67,10 @@ class Choice(Generic[AnyRun]):
 def group(
     runs: Sequence[AnyRun], factor: Sequence[str], differing: Sequence[str], explained: Sequence[str] = ()
 ) -> list[Choice[AnyRun]]:
-    """Group runs that have equal values of all differing keys, and sort the groups by their first runs.
+    """Group runs with equal values of all differing keys. The groups are in the order of their first runs.
 
     - factor: config keys or groups under test
-    - differing: config keys that differ between runs
+    - differing: config keys that differ between runs; data hashes among them are ignored
     - explained: differing keys that the names of the groups do not mention
     """
     by_content: dict[str, list[AnyRun]] = {}
@@ -120,7 +120,7 @@ def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record],
     warnings = []
     if confirming and len(confirming) < len(runs):
         chosen = ", ".join(str(run.seed) for run in runs if run.searched)
-        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so it is not evidence: left out")
+        warnings.append(f"{name}, seed {chosen}: a search chose the arm by this run, so the run is left out")
     seeds: dict[int, Record] = {}
     for run in confirming or runs:
         if run.seed in seeds:
@@ -183,9 +183,9 @@ def choice_of(run: ConfiguredRun, root: str) -> str:
 def shared_start(arm: Arm) -> str:
     """Return a warning if all seeds of an arm were trained from the same checkpoint, else "".
 
-    The seeds then vary only the fine-tuning, although the checkpoints of two arms also differ by chance. In a
-    simulation with five seeds per arm, equal arms were therefore called different in 41 % of sweeps
-    (`make campaign PARTS=verdicts`).
+    The variation between such seeds only covers fine-tuning, although the checkpoints of two arms also differ by
+    chance. In a simulation with five seeds per arm, a difference between equal arms was therefore claimed in 41 % of
+    sweeps (`make campaign PARTS=verdicts`).
     """
     starts = {run.config.get("weights_sha256") for run in arm.results}
     if len(arm.results) < 2 or len(starts) > 1 or None in starts:

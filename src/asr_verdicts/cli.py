@@ -54,11 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def add_answer_options(parser: argparse.ArgumentParser, out: str) -> None:
     """Add the command-line options that all comparisons share. out: default of --out, described for its help text."""
-    parser.add_argument("--baseline", help="arm that the others are compared to (default: as declared, or the first)")
+    parser.add_argument("--baseline", help="arm to which the others are compared (default: as declared, or the first)")
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric of the verdicts: wer, cer, cer_longer or loss (default: as declared, or wer)",
+        help="metric to compare: wer, cer, cer_longer or loss (default: as declared, or wer)",
     )
     parser.add_argument("--set", metavar="NAME", help="test set that decides (default: as declared, or the first)")
     parser.add_argument("--full", action="store_true", help="print all tables, not only the answer")
@@ -79,7 +79,7 @@ def add_text_options(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--normalise", "--normalize", default="none", metavar="HOW", help=f"normalise all texts: {', '.join(NAMES)}"
     )
-    group.add_argument("--language", default="", metavar="CODE", help="language of the texts: in tr, I becomes ı")
+    group.add_argument("--language", default="", metavar="CODE", help="language code of the texts; for tr, I becomes ı")
     group.add_argument("--drop", default="", metavar="WORD,…", help="words to remove from all texts: '<unk>,[noise]'")
     group.add_argument("--missing", default="refuse", metavar="HOW", help=f"if ids differ: {', '.join(MISSING)}")
     group.add_argument("--seeds", type=int, metavar="N", help="seeds per arm, if fixed before any result was seen")

@@ -12,7 +12,7 @@ MACHINE_KEYS = (
     *("pruning", "until", "arms", "arm", "weights"),
 )  # keys that do not change a run's result, such as names and machine settings; they are not part of its identity
 
-WHEREABOUTS = ("root", "download")  # keys under `data` that locate a corpus; the data fingerprint identifies it
+WHEREABOUTS = ("root", "download")  # keys under `data` that only locate a corpus, which has a fingerprint
 
 SHA256 = "_sha256"  # suffix of keys for file hashes: `folder_sha256` is the hash of `folder`
 
@@ -50,7 +50,7 @@ def determining(whole: Config) -> Config:
         for key, value in whole.items()
         if key not in MACHINE_KEYS
     }
-    if "gpus" in content:  # which GPUs are used only affects rounding, but the number of ranks changes the batch
+    if "gpus" in content:  # the choice of GPUs only affects rounding, but the number of ranks changes the batch
         content["ranks"] = ranks(content)
         del content["gpus"]
     return content
@@ -76,7 +76,7 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:
-    """Return (dotted key, first value, second value) for each difference between two configs, None if missing."""
+    """Return (dotted key, first value, second value) for each difference. A missing value is None."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted({*first, *second}, key=str)
         return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]

@@ -43,7 +43,7 @@ MISSING = object()
 
 
 def differing(runs: Sequence[ConfiguredRun]) -> Differing:
-    """Return the keys in `content` that differ between runs, with their distinct values."""
+    """Return the config keys and data hashes that differ between runs, with their distinct values."""
     contents = [run.content for run in runs]
     values = {key: _distinct_values(contents, key) for key in dict.fromkeys(key for keys in contents for key in keys)}
     hashed = all(any(within(key, [FINGERPRINT]) for key in keys) for keys in contents)
@@ -108,7 +108,7 @@ def replicated(runs: Sequence[ConfiguredRun]) -> list[str]:
 
 
 def _changes_with_seed(runs: Sequence[ConfiguredRun], key: str) -> bool:
-    """Return whether a key has one value per seed, shared by all runs with this seed and by no other run."""
+    """Return whether a key has the same value in all runs with the same seed, and a different value for each seed."""
     seeds: dict[int, set[str]] = {}
     for run in runs:
         seeds.setdefault(int(run.config["seed"]), set()).add(value_text(run.content.get(key, MISSING)))
@@ -125,8 +125,8 @@ def _set_differently(runs: Sequence[ConfiguredRun], key: str) -> bool:
 def references(runs: Sequence[ConfiguredRun]) -> References:
     """Return the derived keys that the runs recorded, with the keys that determine them.
 
-    If a run recorded none, SET_BY_CHOICES is added, and a key such as model.dropout counts as derived from the
-    top-level key of the same name (dropout) if both are equal in all runs.
+    If a run did not record its derived keys, SET_BY_CHOICES is added, and a key such as model.dropout counts as derived
+    from the top-level key of the same name (dropout) if both are equal in all runs.
     """
     recorded = [run.derived for run in runs]
     sources = {**SET_BY_CHOICES, **_same_named_keys(runs)} if None in recorded else {}

@@ -133,7 +133,7 @@ def _measure(question: Question, family: Family, samples: SetSamples, name: str,
 
 
 def _select_samples(question: Question, samples: SetSamples) -> dict[str, Sample]:
-    """Return the sample of each arm in a question, with only the replicates that all arms have if there are several."""
+    """Return the sample of each arm in a question. If all arms share two or more replicates, use only these."""
     terms = {arm: samples.samples[arm] for arm in question.weights}
     common = samples.common_replicates(question.weights)
     if not samples.replicates or len(common) < 2:
@@ -153,7 +153,7 @@ def _decide_trimming(terms: Mapping[str, Sample], failed: Mapping[str, int], fam
 
 
 def _measure_superiority(question: Question, terms: Mapping[str, Sample]) -> float | None:
-    """Return the share of pairs of runs in which the arm beats the baseline; ties count half. None for effects."""
+    """Return the share of pairs of runs in which the arm beats the baseline (ties: 1/2); None for crossed factors."""
     if question.kind != "arm":
         return None
     ours, base = (terms[arm].rates for arm in question.weights)
@@ -230,7 +230,7 @@ def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
         }
         in_points, relative = by_scale.get("points"), by_scale.get("relative")
         if relative and in_points and contrast.scale is POINTS and math.isinf(in_points.low):
-            relative = Range(relative.value, -math.inf, math.inf)  # infinite like the interval in points, which decides
+            relative = Range(relative.value, -math.inf, math.inf)  # the interval in points decides, and is infinite
         few = _infinity_reason(contrast, contrast.estimate, by_scale[family.scale.name], family.procedure)
         shown = replace(
             held,
@@ -312,7 +312,7 @@ def _correct_pairs(measured: Sequence[Verdict]) -> list[float]:
 
 
 def _test_pairs(question: Question, samples: SetSamples, metric: str) -> float:
-    """Return the p-value of the matched-pairs test (MAPSSWE); nan if the question is not about two arms with texts.
+    """Return the p-value of the matched-pairs test (MAPSSWE); nan unless two arms with transcripts are compared.
 
     For character error rates, each utterance is one segment.
     """

@@ -180,7 +180,7 @@ def _first_named(arms: Sequence[Arm]) -> Arm:
 def _chosen_afterwards(
     options: Options, declared: Declaration, default: str, arms: Sequence[Arm], baseline: Arm
 ) -> tuple[list[str], int]:
-    """Return warnings about options that replace declared choices, and the fewest comparisons to correct for.
+    """Return warnings about options that replace declared choices, and the minimum number of comparisons.
 
     If --baseline selects another arm than `default`, verdicts are corrected for comparisons between all pairs of arms.
     """
@@ -188,8 +188,8 @@ def _chosen_afterwards(
     if options.baseline is not None and find_baseline(default, arms) is not baseline:
         size = len(arms) * (len(arms) - 1) // 2
         warnings.append(
-            f"the baseline {baseline.name} was chosen by --baseline, in place of {default}: verdicts are corrected "
-            "over all pairs of arms"
+            f"the baseline {baseline.name} was chosen by --baseline instead of {default}: verdicts are corrected "
+            "for all pairs of arms"
         )
     for name, given, original in (
         ("metric", options.metric, declared.metric or "wer"),
@@ -197,6 +197,6 @@ def _chosen_afterwards(
     ):
         if given is not None and original is not None and given != original:
             warnings.append(
-                f"the {name} {given} was chosen by --{name}, in place of {original}: its verdicts are exploratory"
+                f"the {name} {given} was chosen by --{name} instead of {original}: its verdicts are exploratory"
             )
     return warnings, size

@@ -41,9 +41,9 @@ class Errors:
 
     @property
     def over_longer(self) -> "Errors":
-        """The same errors, with the length of the longer of reference and hypothesis as total.
+        """The same errors, but `total` is the length of the reference or the hypothesis, whichever is longer.
 
-        Baunsgaard2020 §4.1.1, equation 3. The hypothesis is longer than the reference by insertions minus deletions.
+        This is equation 3 of Baunsgaard2020 §4.1.1. Insertions minus deletions is the difference of the lengths.
         """
         return replace(self, total=self.total + max(0, self.insertions - self.deletions))
 
@@ -51,10 +51,10 @@ class Errors:
 def count_errors(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Errors:
     """Count errors in the alignment with the fewest errors and, among equals, the fewest substitutions.
 
-    sclite also avoids substitutions: they cost 4, and deletions and insertions 3. A single weighted distance gives the
-    numbers of errors and substitutions, because each error costs `unit`, and a substitution costs 1 more. Insertions
-    minus deletions is the difference of the lengths. If there is at most one error more than this difference, the
-    number of errors determines all counts, and the faster unweighted distance is enough.
+    NIST's sclite also avoids substitutions: they cost 4, while deletions and insertions cost 3. Here, each error costs
+    `unit`, and a substitution costs 1 more, so one weighted distance gives both numbers. Insertions minus deletions is
+    the difference of the lengths. If there is at most one error more than this difference, the number of errors
+    determines all counts, and the faster unweighted distance is enough.
     """
     errors = Levenshtein.distance(reference, hypothesis)
     substitutions = errors - abs(len(reference) - len(hypothesis))
@@ -113,7 +113,7 @@ def sum_errors(errors: Iterable[Errors]) -> Errors:
     return sum(errors, start=Errors(0, 0, 0, 0))
 
 
-# an aligned reference word, None for an insertion, and hypothesis word, None for a deletion
+# two aligned words: of the reference (None for an insertion) and of the hypothesis (None for a deletion)
 Pair = tuple[str | None, str | None]
 Cost = tuple[int, int]  # number of errors, and number of substitutions among them
 

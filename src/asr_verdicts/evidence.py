@@ -51,7 +51,7 @@ class Evidence:
 
     @property
     def describing(self) -> Procedure:
-        """The test for sets without planned looks (interim analyses): the anytime-valid test if another set has looks."""
+        """The test for sets without planned looks (interim analyses): anytime-valid if another set has looks."""
         return ANYTIME if isinstance(self.procedure, GroupSequential) else self.procedure
 
 

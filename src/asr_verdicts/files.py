@@ -16,7 +16,7 @@ Json: TypeAlias = dict[str, Any]  # a JSON or YAML object, with values of any ty
 
 
 def slug(text: str) -> str:
-    """Replace characters that are unsafe in folder names or need quotes in Hydra overrides, such as =, by hyphens."""
+    """Replace characters by hyphens if they are unsafe in folder names or need quotes in Hydra overrides, as = does."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-.") or "run"
 
 
@@ -56,7 +56,7 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Add `path` to any OSError without a file name, such as the error for a full disk, raised in the block."""
+    """Add `path` to an OSError that the block raises without a file name, such as the error for a full disk."""
     try:
         yield
     except OSError as error:
@@ -68,7 +68,7 @@ def named(path: Path) -> Iterator[None]:
 def write(path: Path, text: str) -> None:
     """Write a text file in UTF-8 atomically."""
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # for surrogates in file names
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # names may have surrogates
 
 
 def write_json(path: Path, content: object) -> None:
@@ -88,5 +88,5 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether a path is a regular file, not a pipe or a device. Raises OSError if it cannot be read."""
+    """Return whether a path is a regular file, not a pipe or a device. Raises OSError if it cannot be accessed."""
     return stat.S_ISREG(path.stat().st_mode)

@@ -72,7 +72,7 @@ def _pairs(one: Arm, other: Arm) -> list[tuple[Record, Record]]:
     """Return pairs of finished runs with equal seeds, one from each arm. Runs without utterances are left out."""
     seeds = {run.seed: run for run in other.runs if run.utterances}
     pairs = [(run, seeds[run.seed]) for run in one.runs if run.seed in seeds and run.utterances]
-    # a run folder that belongs to both arms trivially has identical results
+    # if a run folder belongs to both arms, identical results mean nothing
     return [] if any(first.folder.resolve() == second.folder.resolve() for first, second in pairs) else pairs
 
 

@@ -78,8 +78,8 @@ WER = Metric("wer", "WER", "%", "points", 100, 2, is_rate=True)
 CER = Metric("cer", "CER", "%", "points", 100, 2, is_rate=True)
 # character errors divided by the length of the longer of reference and hypothesis (Baunsgaard2020 §4.1.1, equation 3)
 CER_LONGER = Metric("cer_longer", "CER (longer)", "%", "points", 100, 2, is_rate=True)
-# its unit depends on `reduction` of the loss component: by default nats per label (or per frame for frame labels),
-# averaged over utterances
+# the unit depends on the `reduction` of the loss: by default nats per label (or per frame for frame labels), averaged
+# over utterances
 LOSS = Metric("loss", "loss", "nats", "nats", 1, 4, is_rate=False)
 METRICS = {metric.name: metric for metric in (WER, CER, CER_LONGER, LOSS)}
 
@@ -122,7 +122,7 @@ def measured_sets(metric: Metric, runs: Sequence[Record]) -> list[str]:
 
 
 def validation_sets(runs: Sequence[Record]) -> list[str]:
-    """Return the sets that have results but are not test sets, because they were used to control training."""
+    """Return the sets that have results but are not test sets. They were used for validation during training."""
     tests = {str(name) for run in runs for name in run.summary.test_sets}
     return list(dict.fromkeys(str(name) for run in runs for name in run.summary.sets if name not in tests))
 

@@ -209,7 +209,7 @@ def follow_plan(design: Design, evidence: Evidence) -> tuple[Course, Evidence]:
     after = ", ".join(map(str, plan.looks))
     reason = f"after {after} seeds of each open arm, as planned before the first run"
     if plan.seen:
-        reason = f"{reason}; {plan.seen} of them had been compared before"
+        reason = f"{reason}; {plan.seen} runs had been compared before that"
     return course, Evidence(procedure, reason, number, complete=course.ended)
 
 

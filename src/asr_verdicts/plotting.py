@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from asr_verdicts.files import Json, named
 
-# mostly the colour-blind-safe palette of Okabe and Ito, without its light yellow
+# based on the colour-blind-safe palette of Okabe and Ito, without its light yellow
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#333333", "#999933")
 LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)), (0, (3, 4)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -28,7 +28,7 @@ HEIGHT = 58 / 25.4  # height of a row of panels, in inches
 ACROSS = 3  # largest number of panels in a row
 LETTER = 4.8  # mean width of a letter, in points
 FORMATS: dict[str, Json] = {
-    "png": {"dpi": 300},  # required by journals
+    "png": {"dpi": 300},  # resolution required by journals
     "svg": {"metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
 }  # options of Figure.savefig for each file format; dates would make equal figures differ

@@ -195,6 +195,6 @@ def _choose_utterances(arms: Sequence[Arm], baseline: Arm, rows: Mapping[int, Ro
             f"{len(common)} that all have"
         )
     if apart:
-        warnings.append(f"{set_}: {', '.join(apart)} has its own test set: its texts and speakers also differ")
+        warnings.append(f"{set_}: {', '.join(apart)} has its own test set, so texts and speakers also differ")
     keys = {arm.name: sorted(common) for arm in compared} | apart
     return _Tested(keys, set(apart), warnings)

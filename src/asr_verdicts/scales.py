@@ -10,7 +10,7 @@ MOST_LOG = 5.0  # logarithm of a ratio (about 150) from which the end of an inte
 
 
 class Points:
-    """The scale for differences in points of the metric."""
+    """The scale for absolute differences, shown in points of the metric."""
 
     name = "points"
 
@@ -31,7 +31,7 @@ class Points:
         return drawn - 1
 
     def fraction(self, value: float) -> float:
-        """Convert a difference on this scale to the metric's recorded unit, or to a fraction of the baseline's rate."""
+        """Convert a difference to the recorded metric's unit or, if relative, to a fraction of the baseline's rate."""
         return value
 
     def metric(self, metric: Metric) -> Metric:

@@ -13,7 +13,7 @@ from asr_verdicts.statistics.procedures import ALPHA
 from asr_verdicts.statistics.sample import SPEAKERS
 from asr_verdicts.verdict import EQUIVALENT, SHOWN, AtLook, Verdict
 
-# share of the speakers below which a sentence states their effective number, because the interval is too narrow
+# below this share of the speakers, a sentence states their effective number, because the interval is too narrow
 FEW = 0.4
 
 
@@ -249,7 +249,7 @@ def _describe_failures(verdict: Verdict) -> list[str]:
     counts = [(name, verdict.failed[name], verdict.seeds[name]) for name in verdict.question.weights]
     if not any(failed for _, failed, _ in counts):
         fewest = min(runs for _, _, runs in counts)
-        chance = f"{100 * (1 - 0.1) ** fewest:.0f} %"  # of no failure at this rate
+        chance = f"{100 * (1 - 0.1) ** fewest:.0f} %"  # chance that no run fails at this rate
         missing = f"No run failed, but {fewest} runs miss a failure rate of 10 % in {chance} of cases"
         return [missing] if verdict.outcome in EQUIVALENT else []
     (_, first, runs), (_, second, others) = counts

@@ -67,7 +67,7 @@ def waiting(title: str) -> AbstractContextManager[object]:
     return terminal.status(title) if terminal.is_terminal else nullcontext()
 
 
-PATIENCE = 20.0  # seconds between progress lines if stderr is not a terminal; shorter work prints none
+PATIENCE = 20.0  # seconds between progress lines if stderr is not a terminal; shorter tasks print none
 
 
 @contextmanager

@@ -18,8 +18,8 @@ MEANING = {
     "case": "words without regard to case",
     "punctuation": "words without regard to case and without punctuation, apostrophes within words kept",
     "whisper": "words after Whisper's English normalizer",
-}  # describes in reports which words are scored, for each normalisation
-Case = Callable[[str, str], str]  # converts a text in a language to lower case: `lower` or `fold`
+}  # description of the scored words in reports, for each normalisation
+Case = Callable[[str, str], str]  # converts (text, language) to the text in lower case: `lower` or `fold`
 APOSTROPHES = dict.fromkeys(map(ord, "\u2019\u2018\u201b\u2032\u02bb\u02bc\u05f3\uff07`´"), "'")
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -65,7 +65,7 @@ def decode(content: bytes, path: Path, number: int = 1) -> str:
 def clean(text: str) -> str:
     """Return the text in composed Unicode (NFC), with one kind of apostrophe and without invisible characters.
 
-    It is applied to all texts and ids that are read, to make strings equal if they look alike.
+    This function is applied to all texts and ids that are read, to make strings equal if they look alike.
     """
     if text.isascii():
         return text.translate(APOSTROPHES) if "`" in text else text
@@ -73,7 +73,7 @@ def clean(text: str) -> str:
 
 
 def spelled_on_disk(path: Path) -> Path:
-    """Return a path in the Unicode form that exists on the disk, because macOS decomposes file names (NFD).
+    """Return the path in the Unicode form (NFC or NFD) that exists on the disk. macOS decomposes file names (NFD).
 
     If the path exists in neither form, it is returned unchanged.
     """

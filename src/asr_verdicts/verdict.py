@@ -25,7 +25,7 @@ Outcome = Literal[
 ]
 """The outcomes of a question.
 
-- typical runs equivalent: equivalent except for failed runs, whose rates may differ between the arms
+- typical runs equivalent: trimmed means are equivalent, but failure rates may differ between the arms
 - not learned: neither arm has learned to transcribe
 - undecided: the evidence cannot decide the question, and the verdict's sentence gives the reason
 - open: the plan will add runs

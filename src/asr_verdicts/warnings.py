@@ -71,7 +71,7 @@ _CIRCUMSTANCES: tuple[tuple[str, Callable[[Environment], str], str], ...] = (
     ("code", _code, "which may change results"),
     ("versions", _versions, "which may change results"),
     ("hardware", _hardware, "so their times cannot be compared"),
-    ("native library", _native, "which changes rounding, and matrix products with precision=bf16 if one is none"),
+    ("native library", _native, "which changes rounding, and with precision=bf16 also products if one is none"),
 )  # name of a circumstance, function that reads it from an environment, and consequence of a difference
 
 
@@ -113,8 +113,8 @@ LIBRISPEECH = "On LibriSpeech's test-clean, seeds move the WER by 0.06 to 0.17 p
 def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> str:
     """Return a sentence on the variation between seeds in earlier sweeps if an arm has only one seed, else "".
 
-    If there are none on this test set, published logs are used for LibriSpeech. They do not apply to small corpora,
-    where seeds change the WER twenty to fifty times as much.
+    For LibriSpeech without earlier sweeps, published logs are used. Their numbers do not apply to small corpora, where
+    seeds change the WER twenty to fifty times as much.
     """
     metric = design.metric
     if not metric.is_rate or min(len(arm.results) for arm in arms) > 1:
@@ -132,7 +132,7 @@ def seed_noise_text(evidence: Evidence, arms: Sequence[Arm], design: Design) -> 
     return "No earlier sweep on this test set shows how much seeds vary"
 
 
-# largest number of seeds for which to warn, and factor by which their deviation must be below that of earlier sweeps
+# warn only about at most FEW seeds whose deviation is at most 1 / QUIET of the deviation in earlier sweeps
 FEW, QUIET = 5, 2.0
 
 
