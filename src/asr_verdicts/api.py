@@ -1,4 +1,4 @@
-"""The Python interface: compare speech recognition systems by their hypotheses."""
+"""The Python interface for comparing speech recognition systems by their hypotheses."""
 
 import html
 import re

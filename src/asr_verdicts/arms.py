@@ -130,7 +130,7 @@ def _keep_one_per_seed(name: str, runs: Sequence[Record]) -> tuple[list[Record],
 
 
 def find_baseline(name: str, arms: Sequence[AnArm]) -> AnArm:
-    """Return the arm that a user's name for the baseline matches (see find_arm). Raises UsageError if none does."""
+    """Return the arm that the user chose as the baseline (see find_arm). Raises UsageError if no arm matches."""
     baseline = find_arm(name, arms)
     if baseline is None:
         raise UsageError(f"baseline={name}: expected {' or '.join(arm.name for arm in arms)}")
@@ -216,7 +216,7 @@ Value = TypeVar("Value")
 
 
 def name_of(levels: Mapping[str, str]) -> str:
-    """Return the name of an arm from its choices, such as `rnn=lstm, dropout=0.1`, or the name that the user chose."""
+    """Return the name of an arm with these choices, such as `rnn=lstm, dropout=0.1`, or the name that the user chose."""
     return ", ".join(value if key in NAMED else f"{key}={value}" for key, value in levels.items()) or EVERYTHING
 
 

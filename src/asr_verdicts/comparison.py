@@ -70,7 +70,7 @@ class Comparison:
         return [run for arm in self.arms for run in arm.runs]
 
 
-REASONS = 3  # largest number of unfinished or diverged runs that an error lists; more are only counted
+REASONS = 3  # an error lists at most this many unfinished or diverged runs, and counts the others
 
 
 def compare(

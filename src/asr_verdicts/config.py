@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-Config: TypeAlias = dict[str, Any]  # a resolved config, or a part of one; the components define its keys
+Config: TypeAlias = dict[str, Any]  # a resolved config, or a part of one; its keys depend on the components
 
 MACHINE_KEYS = (
     *("sweep", "ablation", "overrides", "outputs", "logger", "workers", "progress", "hardware"),
     *("force", "plan", "threads", "checkpoint_minutes", "utilisation_seconds", "transcripts"),
     *("pruning", "until", "arms", "arm", "weights"),
-)  # keys that do not change a run's result, such as names and machine settings; they are not part of its identity
+)  # keys that change neither a run's result nor its identity, such as names and machine settings
 
 WHEREABOUTS = ("root", "download")  # keys under `data` that only locate a corpus, which has a fingerprint
 
@@ -42,7 +42,7 @@ def _by_content(key: str, value: Any) -> Any:
 def determining(whole: Config) -> Config:
     """Return the part of a resolved config that can change a run's result."""
     whole = by_content(whole)
-    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # paths, and the size of the cache
+    without = {"data": WHEREABOUTS, "cache": ("root", "gigabytes")}  # paths and cache size change no result
     content: Config = {
         key: {name: child for name, child in value.items() if name not in without[key]}
         if key in without and isinstance(value, dict)
@@ -76,7 +76,7 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def differences(first: object, second: object, prefix: str = "") -> list[tuple[str, object, object]]:
-    """Return (dotted key, first value, second value) for each difference. A missing value is None."""
+    """Return (dotted key, first value, second value) for each difference between configs. A missing value is None."""
     if isinstance(first, dict) and isinstance(second, dict):
         keys = sorted({*first, *second}, key=str)
         return [change for key in keys for change in differences(first.get(key), second.get(key), f"{prefix}{key}.")]

@@ -52,7 +52,7 @@ def differing(runs: Sequence[ConfiguredRun]) -> Differing:
 
 
 def _distinct_values(contents: Sequence[Mapping[str, object]], key: str) -> list[object]:
-    """Return the distinct values of a key, which need not be hashable, in the order of the runs."""
+    """Return the distinct values of a key, in the order of the runs. The values need not be hashable."""
     values: list[object] = []
     for content in contents:
         if (value := content.get(key, MISSING)) not in values:

@@ -211,7 +211,7 @@ def _are_paired(question: Question, samples: SetSamples, terms: Mapping[str, Sam
 
 
 def _decide(measured: Sequence[Verdict], family: Family) -> list[Verdict]:
-    """Set the outcomes of all questions that can be decided, corrected by Holm's procedure."""
+    """Decide all questions that have enough evidence, with Holm's correction for multiple testing."""
     open_ = [contrast for contrast in measured if contrast.estimate is not None and not contrast.reason]
     ps = [family.procedure.p(contrast.estimate) for contrast in open_ if contrast.estimate is not None]
     size = max(1, len(ps), family.size)

@@ -98,7 +98,7 @@ def _count(value: object) -> int:
 
 def total_errors(rows: Sequence[Mapping[str, object]], metric: str) -> Errors:
     """Add up the error counts of several rows of utterances.csv. metric: wer, cer or cer_longer."""
-    # uses map for speed, because a table of 20 seeds has a million counts
+    # map is faster than a loop, and a table of 20 seeds has a million counts
     total, substitutions, deletions, insertions = (
         _count(sum(map(itemgetter(column), rows))) for column in COLUMNS[metric]
     )
@@ -113,7 +113,7 @@ def sum_errors(errors: Iterable[Errors]) -> Errors:
     return sum(errors, start=Errors(0, 0, 0, 0))
 
 
-# two aligned words: of the reference (None for an insertion) and of the hypothesis (None for a deletion)
+# a reference word (None for an insertion) that is aligned with a hypothesis word (None for a deletion)
 Pair = tuple[str | None, str | None]
 Cost = tuple[int, int]  # number of errors, and number of substitutions among them
 
@@ -135,12 +135,12 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
 
 
 def _pair(cost: Cost, wrong: bool) -> Cost:
-    """Return the cost after pairing one more word of each sequence, which is a substitution if the words differ."""
+    """Return the cost of an alignment after pairing two more words. A pair of different words is a substitution."""
     return cost[0] + wrong, cost[1] + wrong
 
 
 def _skip(cost: Cost) -> Cost:
-    """Return the cost after one more deletion or insertion."""
+    """Return the cost of an alignment after one more deletion or insertion."""
     return cost[0] + 1, cost[1]
 
 

@@ -48,9 +48,10 @@ def whole_file(path: Path, ending: str = "") -> Iterator[Path]:
         with suppress(OSError):  # the folder may not exist
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is None and re.search(r"requested and \d+ written", str(error)):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error  # NumPy sets no errno
+            # NumPy reports a full disk without an errno
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary), temporary):
-            error.filename = str(path)  # the user knows only this path, and the error for a full disk has none
+            error.filename = str(path)  # the user does not know the temporary path
         raise
 
 
@@ -68,7 +69,8 @@ def named(path: Path) -> Iterator[None]:
 def write(path: Path, text: str) -> None:
     """Write a text file in UTF-8 atomically."""
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # names may have surrogates
+        # file names in the text may contain surrogates, which UTF-8 cannot encode
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path, content: object) -> None:

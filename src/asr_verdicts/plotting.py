@@ -138,7 +138,7 @@ def plain_numbers(axis: Axis, leading: Sequence[int]) -> None:
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """Draw one legend above all panels, with the labels of one of them."""
+    """Draw one legend above all panels of a figure, with the labelled lines of the panel `axes`."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         whole_legend(figure, handles, labels)
