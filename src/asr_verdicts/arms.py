@@ -216,7 +216,7 @@ Value = TypeVar("Value")
 
 
 def name_of(levels: Mapping[str, str]) -> str:
-    """Return the name of an arm with these choices, such as `rnn=lstm, dropout=0.1`, or the name that the user chose."""
+    """Return the name of an arm with these choices, such as `rnn=lstm, dropout=0.1`, or the name the user chose."""
     return ", ".join(value if key in NAMED else f"{key}={value}" for key, value in levels.items()) or EVERYTHING
 
 
