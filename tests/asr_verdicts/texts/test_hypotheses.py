@@ -261,7 +261,8 @@ def test_missing_ids_as_asked(missing: str, ids: list[str], deletions: int) -> N
 def test_copies_of_a_file_are_pointed_out() -> None:
     files = [Texts(name, "trn", {"a": entries.Entry("a", text)}) for name, text in (("p", "x"), ("q", "y"), ("r", "x"))]
     (warning,) = score("test", given(a="x"), files, Scoring()).warnings
-    assert warning == "test: p and r have the same hypotheses: not independent, and one run if of one system"
+    problem = "not independent, and counted once if they belong to one system"
+    assert warning == f"test: p and r have the same hypotheses: {problem}"
 
 
 def test_unknown_speakers_are_said_and_a_habit_is_proposed() -> None:
