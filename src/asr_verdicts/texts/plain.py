@@ -53,7 +53,7 @@ def read_lines(path: Path, lines: Lines, reading: Reading) -> Texts:
 
 
 def read_recogs(path: Path, lines: Lines, reading: Reading) -> Texts:
-    """Read icefall's recogs-<set>-<…>.txt. Each utterance has two lines, `id:<TAB>ref=['a', 'b']` and `id:<TAB>hyp=…`."""
+    """Read icefall's recogs-<set>-<…>.txt, with lines `id:<TAB>ref=['a', 'b']` and `id:<TAB>hyp=[…]` per utterance."""
     sides: dict[str, dict[str, list[tuple[int, str]]]] = {}
     for number, line in lines:
         if (match := RECOGS.match(line)) is None:
