@@ -105,7 +105,7 @@ def test_the_page_has_aligned_utterances_with_audio(tmp_path):
     ("arguments", "message"),
     [
         (["--references", "ref.trn"], "--references: no system is given"),
-        (["base=exp/*/nothing", "--references", "ref.trn"], "base=exp/*/nothing: no file fits the pattern"),
+        (["base=exp/*/nothing", "--references", "ref.trn"], "base=exp/*/nothing: no file matches the pattern"),
         (["base=absent", "--references", "ref.trn"], "absent: there is no such file"),
         (["base=exp", "--references", "ref.trn"], "exp: it is a folder"),
         (["base=", "--references", "ref.trn"], "base=: expected base=FILE"),

@@ -161,7 +161,7 @@ def contrast_estimate(
         return None
     fewest = min(len(sample.rates) for _, sample in used)
     if trimmed and fewest < FEWEST_TRIMMED:
-        raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one has {fewest}")
+        raise ValueError(f"trimmed means need {FEWEST_TRIMMED} runs of every arm; one arm has {fewest}")
     grain = _find_smallest_step([sample for _, sample in used])
     remaining = [kept_runs(sample) if trimmed else sample for _, sample in used]
     means = [float(sample.rates.mean()) for sample in remaining]
@@ -303,10 +303,10 @@ def _measure_speaker_noise(
 
     mass_of: samples whose errors determine the effective number of speakers, by default the samples in `terms`
 
-    The effective number of speakers is (Σ e)² / Σ e², where e is the number of errors of a speaker (Kish 1965). It
-    determines the degrees of freedom on the relative scale. In points, the number of all speakers does: if a few
-    speakers make most of the errors, false alarms are already rarer than declared, and no degrees of freedom make up
-    for speakers that were not sampled.
+    The effective number of speakers is (Σ e)² / Σ e², where e is a speaker's number of errors (Kish 1965). It determines
+    the degrees of freedom of a relative difference. A difference in points uses the number of all speakers, because its
+    false alarms are already rarer than declared if a few speakers make most of the errors. No degrees of freedom make
+    up for speakers that were not sampled.
     """
     means = [weight * sample.errors.mean(axis=0) for weight, sample in terms if sample.errors is not None]
     if len(means) < len(terms):

@@ -114,7 +114,7 @@ def unique(path: Path, entries: Sequence[tuple[int, Entry]], hint: str = "") -> 
     for number, entry in entries:
         if entry.id in by_id:
             where = f"{path}:{number}" if number else str(path)
-            first = f"is in line {places[entry.id]} already" if number else "occurs twice"
+            first = f"is already in line {places[entry.id]}" if number else "occurs twice"
             raise UsageError(f"{where}: the id {entry.id} {first}{hint}")
         by_id[entry.id], places[entry.id] = entry, number
     return by_id

@@ -37,7 +37,7 @@ def read_texts(path: Path, format_: str | None, reading: Reading, segments: Mapp
     lines = lines_of(path)
     name = format_ or recognise(path, lines)
     if name == "ctm" and reading.references:
-        raise UsageError(f"{path}: a CTM has no segments to score; expected an STM or texts as references")
+        raise UsageError(f"{path}: a CTM has no segments to score; expected an STM or transcripts as references")
     return in_segments(path, lines, segments) if name == "ctm" and segments else FORMATS[name](path, lines, reading)
 
 
@@ -63,5 +63,5 @@ def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
     if name in ("ctm", "stm") and path.suffix != f".{name}" and len(set(ids)) == len(ids) > 1:
         if or_else is not None:
             return "kaldi"
-        raise UsageError(f"{path}: it may be {name} or kaldi (id and words, all numbers); --format says which")
+        raise UsageError(f"{path}: it may be {name} or kaldi (an id and numbers as words); set --format")
     return name

@@ -185,7 +185,7 @@ def _match_case(file: Texts, spoken: Mapping[str, Entry], warnings: list[str]) -
     if not changed or len(renamed) < len(file.entries):
         return file
     warnings.append(
-        f"{file.source}: {some_of(changed)} differ from the references' ids in case alone, and count as the same ids"
+        f"{file.source}: {some_of(changed)} differ from the references' ids only in case, and count as the same ids"
     )
     return replace(file, entries=renamed)
 
@@ -210,8 +210,8 @@ def _choose_ids(
         if len(missing) == len(spoken):
             first, other = next(iter(spoken)), next(iter(file.entries))
             raise UsageError(
-                f"{file.source}: none of its ids is in the references: it has {other}, they have {first}; it was read "
-                f"as {file.format}"
+                f"{file.source}: none of its ids is in the references: the file has {other}, the references have "
+                f"{first}; read as {file.format}"
             )
         lacking = [
             f"{what} {some_of(ids)}"
@@ -306,7 +306,7 @@ def about_signs(file: Texts, rows: Sequence[UtteranceRow], spoken: Mapping[str, 
     composed, least = partial(normalize, "NFKC"), WORTH_A_WARNING
     shares = (
         ("marks such as <unk>", on_marks, MARKS_WORTH_A_WARNING, f"--drop '{names}' removes them"),
-        ("case and punctuation", total - _recount(wrong, bare), least, "--normalise punctuation scores words alone"),
+        ("case and punctuation", total - _recount(wrong, bare), least, "--normalise punctuation scores only the words"),
         (COMPATIBILITY, total - _recount(wrong, composed), least, "in NFKC they are equal"),
     )  # fmt: skip
     return [

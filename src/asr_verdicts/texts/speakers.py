@@ -27,7 +27,7 @@ def speakers_in(path: Path) -> dict[str, str]:
         if len(fields) != 2:
             raise UsageError(f"{path}:{number}: expected id and speaker, found {line[:60]!r}")
         if speakers.setdefault(fields[0], fields[1]) != fields[1]:
-            raise UsageError(f"{path}:{number}: {fields[0]} has the speaker {speakers[fields[0]]} already")
+            raise UsageError(f"{path}:{number}: {fields[0]} already has the speaker {speakers[fields[0]]}")
     return speakers
 
 
@@ -81,7 +81,7 @@ def speakers_and_units(
         return {id_: {"speaker": speakers[id_], "unit": ""} for id_ in ids}
     if len(unknown) < len(ids):
         warnings.append(
-            f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are drawn instead of speakers"
+            f"{set_}: {some_of(unknown)} of {len(ids)} have no speaker, so utterances are sampled instead of speakers"
         )
     elif len(ids) > 1:
         warnings.append(f"{set_}: speakers are unknown{_propose_pattern(ids)}")

@@ -78,7 +78,7 @@ def files_of(word: str, pattern: str) -> list[Path]:
         return [Path(pattern)]
     files = [Path(path) for path in glob.glob(pattern, recursive=True)]
     if not files:
-        raise UsageError(f"{word}: no file fits the pattern")
+        raise UsageError(f"{word}: no file matches the pattern")
     return sorted(files, key=_number_key)
 
 
@@ -200,7 +200,7 @@ def to_records(systems: Systems, references: Mapping[str, Texts], scoring: Scori
             earlier = rows.setdefault(name, [[] for _ in seeds])
             if len(earlier) != len(seeds):
                 counts = f"{len(earlier)} files of {sets[0] or DEFAULT_SET} and {len(seeds)} of {set_ or DEFAULT_SET}"
-                raise UsageError(f"{name}: {counts}; expected a file of each set per seed")
+                raise UsageError(f"{name}: {counts}; expected one file per set and seed")
             warnings += about_signs(first, seeds[0], of_set.spoken, scoring)
             rows[name] = [[*before, *new] for before, new in zip(earlier, seeds, strict=True)]
         texts = references.get(set_)

@@ -66,9 +66,9 @@ def read_csv(path: Path, lines: Lines, reading: Reading) -> Texts:
     (_, head), *rows = zip((number for number, _ in lines), fields, strict=True)
     for number, row in rows:
         if len(row) != len(head):
-            raise UsageError(f"{path}:{number}: {len(row)} fields, expected {len(head)} as in the head")
+            raise UsageError(f"{path}:{number}: {len(row)} fields, expected {len(head)} as in the header")
     if not rows:
-        raise UsageError(f"{path}: it has a head but no rows")
+        raise UsageError(f"{path}: it has a header but no rows")
     return _read_table(path, "csv", [(number, dict(zip(head, row, strict=True))) for number, row in rows], reading)
 
 
@@ -110,7 +110,7 @@ def _read_table(path: Path, format_: str, rows: Sequence[tuple[int, Mapping[str,
     for (number, row), id_ in zip(rows, _find_ids(path, rows, columns), strict=True):
         texts = {key: _read_text(path, number, columns[key], row.get(columns[key])) for key in columns if key in TEXTS}
         if texts[wanted] is None:
-            raise UsageError(f"{path}:{number}: {columns[wanted]}: a text is expected, found null")
+            raise UsageError(f"{path}:{number}: {columns[wanted]}: expected text, found null")
         audio = row.get(columns.get(AUDIO, ""))
         entry = Entry(
             id_,
@@ -174,7 +174,7 @@ def _find_ids(path: Path, rows: Sequence[tuple[int, Mapping[str, object]]], colu
     if ID in columns:
         ids = [str(value).strip() if (value := row.get(columns[ID])) is not None else "" for _, row in rows]
         if "" in ids:
-            raise UsageError(f"{path}:{rows[ids.index('')][0]}: an id is expected, found none")
+            raise UsageError(f"{path}:{rows[ids.index('')][0]}: expected an id, found none")
         return ids
     if AUDIO not in columns:
         return [str(place) for place in range(1, len(rows) + 1)]
@@ -192,7 +192,7 @@ def _read_text(path: Path, number: int, column: str, value: object) -> str | Non
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise UsageError(f"{path}:{number}: {column}: a text is expected, found {str(value)[:60]!r}")
+        raise UsageError(f"{path}:{number}: {column}: expected text, found {str(value)[:60]!r}")
     return str(value)
 
 
@@ -205,5 +205,5 @@ def _read_seconds(path: Path, number: int, row: Mapping[str, object], column: st
     except ValueError:
         seconds = math.nan
     if not seconds >= 0:
-        raise UsageError(f"{path}:{number}: {column}: seconds are expected, found {str(value)[:60]!r}")
+        raise UsageError(f"{path}:{number}: {column}: expected seconds, found {str(value)[:60]!r}")
     return seconds

@@ -119,5 +119,5 @@ def _parse_time(path: Path, number: int, text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise UsageError(f"{path}:{number}: seconds are expected, found {text[:60]!r}")
+        raise UsageError(f"{path}:{number}: expected seconds, found {text[:60]!r}")
     return seconds

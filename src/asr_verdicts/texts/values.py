@@ -27,7 +27,7 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
     if values and all(isinstance(item, str) for item in values) and not all(Path(item).is_file() for item in values):
         return [texts_of(values, name, format_)]
     if odd := [item for item in values if not isinstance(item, (str, Path, Mapping, Sequence))]:
-        raise UsageError(f"{name}: expected texts, or files; found {str(odd[0])[:60]!r}")
+        raise UsageError(f"{name}: expected transcripts or files, found {str(odd[0])[:60]!r}")
     seeds: list[Texts] = []
     for number, item in enumerate(values):
         if isinstance(item, (str, Path)):
@@ -35,7 +35,7 @@ def seeds_of(value: Hypotheses, name: str, format_: str | None, spoken: Texts | 
         else:
             seeds.append(texts_of(item, f"{name}, seed {number}", format_))
     if not seeds:
-        raise UsageError(f"{name}: expected texts, or files; found none")
+        raise UsageError(f"{name}: expected transcripts or files, found none")
     return seeds
 
 
@@ -46,9 +46,9 @@ def texts_of(value: Any, name: str, format_: str | None, references: bool = Fals
     by_id = value if isinstance(value, Mapping) else {str(place): text for place, text in enumerate(value, start=1)}
     for id_, text in by_id.items():
         if not isinstance(text, str):
-            raise UsageError(f"{name}: {id_}: a text is expected, found {str(text)[:60]!r}")
+            raise UsageError(f"{name}: {id_}: expected text, found {str(text)[:60]!r}")
     if not by_id:
-        raise UsageError(f"{name}: expected texts; found none")
+        raise UsageError(f"{name}: expected transcripts, found none")
     entries = [(0, Entry(str(id_), text)) for id_, text in by_id.items()]
     return Texts(name, "texts", unique(Path(name), entries))
 

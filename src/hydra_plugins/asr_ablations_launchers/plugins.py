@@ -100,10 +100,10 @@ class ProcessesLauncher(ComposingLauncher):
             slots = self.slots(arms)
             show_plan(arms, slots.jobs, slots.threads(len(arms)))
             if (runs := self.config.hydra.sweeper.get("n_trials")) is not None:
-                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results decide the others")
+                print(f"a search: these are the first {len(arms)} of its {runs} runs; their results choose the others")
                 raise SystemExit(0)  # exit, because the sweeper would wait for results
             return []
-        # objective() raises for a failed arm, because its error is already printed and a failed JobReturn repeats it
+        # objective() raises for a failed arm, because its error is printed and a failed JobReturn would repeat it
         return [
             JobReturn(list(state.arm.overrides), cfg, status=JobStatus.COMPLETED, _return_value=launch.objective(state))
             for state, cfg in zip(self.run(arms), configs, strict=True)
