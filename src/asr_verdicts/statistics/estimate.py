@@ -303,7 +303,7 @@ def _measure_speaker_noise(
 
     mass_of: samples whose errors determine the effective number of speakers, by default the samples in `terms`
 
-    The effective number of speakers is (Σ e)² / Σ e², where e is a speaker's number of errors (Kish 1965). It determines
+    If e is a speaker's number of errors, the effective number of speakers is (Σ e)² / Σ e² (Kish 1965). It determines
     the degrees of freedom of a relative difference. A difference in points uses the number of all speakers, because its
     false alarms are already rarer than declared if a few speakers make most of the errors. No degrees of freedom make
     up for speakers that were not sampled.

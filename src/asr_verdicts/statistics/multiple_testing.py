@@ -1,4 +1,4 @@
-"""Decide on several differences at once by Holm's procedure, and find the levels of intervals that agree."""
+"""Decide on several differences at once by Holm's procedure, with a level for each difference's interval."""
 
 import math
 from collections.abc import Sequence

@@ -69,7 +69,7 @@ def repetition(
     - equal_level: two-sided level of the interval that must lie within ± margin
 
     The prediction assumes that all true differences are equally likely: the measured difference is too large as often
-    as too small (Goodman 1992). If most true differences are small, a shown difference repeats less often.
+    as too small (Goodman 1992). If most true differences are small, shown differences are repeated less often.
     """
     procedure, seeds = procedure or FixedLength(), estimate.over_seeds
     if seeds is None or not seeds.variance or not estimate.standard_error:
@@ -82,7 +82,7 @@ def repetition(
     deviations = np.sqrt(2 * true)  # the measured and the repeated difference both deviate from the true one
 
     def beyond(bounds: Array, sign: int) -> float:
-        """Return the chance that the repeated difference exceeds `bounds` above 0 (sign 1) or below 0 (sign −1)."""
+        """Return the chance that the repeated difference is above `bounds` (sign 1) or below −`bounds` (sign −1)."""
         return float(np.mean(normal_above((bounds - sign * estimate.value) / deviations)))
 
     bounds, room = procedure.half_width(estimate, level) * errors, np.zeros_like(errors)

@@ -42,7 +42,7 @@ def read_texts(path: Path, format_: str | None, reading: Reading, segments: Mapp
 
 
 def recognise(path: Path, lines: Lines, or_else: str | None = None) -> str:
-    """Return the format of most lines. If ctm or stm may also be kaldi, `or_else` selects kaldi; else UsageError."""
+    """Return the format of most lines. If it is ambiguous, return kaldi if `or_else` is set, else raise UsageError."""
     first = lines[0][1].lstrip()
     if first[0] in "{[" and (first[0] == "{" or first[1:2] in ("{", "")):
         return "json"

@@ -1,4 +1,4 @@
-"""Score hypotheses against references: match ids, find speakers, and count errors in the same rows as a run's."""
+"""Score hypotheses against references: match ids, find speakers, and write errors to rows in a run's format."""
 
 import re
 from collections import Counter
@@ -165,7 +165,7 @@ def _collect_references(references: Texts | None, files: Sequence[Texts], warnin
     for file in files:
         for id_, entry in file.entries.items():
             if entry.reference is None:
-                raise UsageError(f"{file.source} ({file.format}): it holds no references; expected --references FILE")
+                raise UsageError(f"{file.source} ({file.format}): it has no references; expected --references FILE")
             first = spoken.setdefault(id_, entry)
             if _split_words(first.reference) != _split_words(entry.reference):
                 raise UsageError(

@@ -524,7 +524,7 @@ BAD_PAIRS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         {},
         "none of its ids is in the references: the file has b, the references have a; read as trn",
     ),
-    "no references": (None, [given(a="x")], {}, "it holds no references; expected --references FILE"),
+    "no references": (None, [given(a="x")], {}, "it has no references; expected --references FILE"),
     "a speaker that is not found": (
         given(a="x"),
         [given(a="x")],
