@@ -116,7 +116,7 @@ def export(cfg: DictConfig) -> Path:
         neighbour = file.with_suffix(ending)
         if neighbour.exists() and mark not in neighbour.read_text(encoding="utf-8", errors="replace"):
             raise UsageError(
-                f"{neighbour}: was not written by an export and is not replaced; move it, or choose another output"
+                f"{neighbour}: not written by an export, so it is not replaced; move it, or choose another output"
             )
     file.parent.mkdir(parents=True, exist_ok=True)
     description = metadata(trained, cfg.samples)
