@@ -558,7 +558,7 @@ def test_files_that_do_not_fit_together(case: str) -> None:
     ("scoring", "message"),
     [
         ({"normalise": "lower"}, "--normalise=lower: expected none, case, punctuation, whisper"),
-        ({"language": "turkish"}, "--language=turkish: expected the code of a language, as tr"),
+        ({"language": "turkish"}, "--language=turkish: expected a language code, such as tr"),
         ({"missing": "ignore"}, "--missing=ignore: expected refuse, empty, skip"),
         ({"speaker_of": "("}, "--speaker-of=(: not a regular expression"),
         ({"speaker_of": "a.*"}, "expected a group for the speaker"),
