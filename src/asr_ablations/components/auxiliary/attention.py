@@ -1,4 +1,4 @@
-"""A decoder with attention that is trained together with CTC (Watanabe et al. 2017)."""
+"""An attention decoder that is trained jointly with CTC (Watanabe et al. 2017)."""
 
 import torch
 from torch import nn
@@ -13,14 +13,14 @@ from asr_verdicts.errors import choices
 
 
 class AttentionDecoder(Head):
-    """Computes the cross-entropy of each label given the labels before it and the output of `layer`.
+    """Computes the loss of a Transformer decoder that predicts each label from earlier labels and a layer's output.
 
-    It is in nats per label, averaged over utterances. The blank, index 0, marks begin and end of a transcript; the end
-    counts in the sum, but not as a label. Positions are sinusoids (Vaswani et al. 2017), and feed-forward layers have
-    4 · D units.
+    The loss is the cross-entropy in nats per label, averaged over utterances. The blank (index 0) marks the start and
+    end of a transcript. The end is predicted, but not counted as a label. Positional encodings are sinusoidal (Vaswani
+    et al. 2017), and feed-forward layers have 4 · D units.
 
-    - layers, heads: layers of the Transformer decoder, and attention heads of each
-    - smoothing: share of each target that all V outputs divide equally
+    - layers, heads: number of decoder layers, and number of attention heads in each layer
+    - smoothing: label smoothing, the share of each target that is spread evenly over all V outputs
 
     Raises UsageError for values out of range.
     """
@@ -55,11 +55,11 @@ class AttentionDecoder(Head):
 
     def forward(self, activations: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         device = activations.device
-        written = pad(padded_labels(batch), (0, 1))  # (B, L + 1), the blank behind each transcript is its end
+        written = pad(padded_labels(batch), (0, 1))  # (B, L + 1), with a blank to mark the end
         x = self.embed(pad(written[:, :-1], (1, 0)))
         x = x + _sinusoids(x.shape[1], self.size, device).to(x.dtype)
         future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=device).triu(1)
-        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # an empty row would give 0 / 0
+        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # no frames would give 0 / 0
         activations = self.norm(activations)
         for layer in self.layers:
             x = layer(x, activations, tgt_mask=future, memory_key_padding_mask=padding)
@@ -73,7 +73,7 @@ class AttentionDecoder(Head):
 
 
 def _sinusoids(positions: int, size: int, device: torch.device) -> torch.Tensor:
-    """Return the encoding (positions, size) of Vaswani et al. 2017: sines in even places, cosines in odd ones."""
+    """Return positional encodings (positions, size), with sines in even and cosines in odd columns."""
     place = torch.arange(size, device=device)
     rates = 10_000.0 ** (-(place // 2 * 2) / size)
     angles = torch.arange(positions, device=device)[:, None] * rates

@@ -11,8 +11,8 @@ from asr_ablations.data.batch import Batch
 class InterCTC(Head):
     """Computes the CTC loss of a linear layer on the output of `layer`, in nats per label, averaged over utterances.
 
-    The model's later layers do not see the result: self-conditioning (Nozaki & Komatsu 2021) would make the linear
-    layer part of recognition.
+    The linear layer's output is not fed back into the model. With such self-conditioning (Nozaki & Komatsu 2021),
+    recognition would need the linear layer.
     """
 
     name = "inter_ctc"
