@@ -15,7 +15,7 @@ MOST_MASKS, MOST_WIDE = 1000, 10**6
 class SpecAugment(NoAugmentation):
     """Sets random frequency bands and time spans of normalised features (B, T, F) to 0, which is the mean of each bin.
 
-    Each utterance gets `frequency_masks` bands of up to `frequency_width` bins, and `time_masks` spans. A span has up to
+    Each utterance gets `frequency_masks` bands of up to `frequency_width` bins and `time_masks` spans. A span has up to
     `time_width` frames, but at most the share `time_share` of the utterance. The masks depend only on seed, epoch and
     utterance id. Raises UsageError for values out of range, and if `frequency_width` exceeds the number of bins.
     """

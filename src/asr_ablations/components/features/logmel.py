@@ -10,10 +10,10 @@ from asr_ablations.tools.matrix_products import linear
 
 
 class LogMel(nn.Module):
-    """Turns waveforms (B, S) and lengths (B,) in samples into log energies (B, T, bins) and lengths (B,) in frames.
+    """Converts waveforms (B, S) and lengths (B,) in samples to log energies (B, T, bins) and lengths (B,) in frames.
 
-    window and hop are in seconds, low and high in Hz. The values are those of Kaldi's fbank with dither 0 and samples
-    in -1..1. Raises ValueError for numbers of bins and for frequencies that the spectrum does not have.
+    window and hop are in seconds, low and high in Hz. The log energies equal Kaldi's fbank features with dither 0 for
+    samples in -1..1. Raises ValueError for more bins or higher frequencies than the spectrum allows.
     """
 
     filters: torch.Tensor
