@@ -53,7 +53,7 @@ class Folders(Corpus):
         self.prepare()
 
     def enter(self, folder: str) -> None:
-        """If splits are missing, replace the root by its subfolder `folder`, which unpacking an archive creates."""
+        """If splits are missing, replace the root by its subfolder `folder`, because archives contain such a folder."""
         if self.root is not None and self.missing() and (self.root / folder).is_dir():
             self.root = self.root / folder
 

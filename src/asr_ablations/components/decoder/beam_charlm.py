@@ -19,8 +19,8 @@ Prefixes = dict[str, list[float]]
 class BeamCharLM(LanguageModelBeam):
     """Decodes log_probs (B, T, V) in nats and lengths (B,) by maximising log P_ctc + α log P_lm + β · words.
 
-    lm: n-gram model over characters, in which language_models.model.SPACE represents the space. The parameters of
-    LanguageModelBeam apply without change.
+    lm: n-gram model over characters, in which language_models.model.SPACE represents the space. All further
+    parameters are passed to LanguageModelBeam.
     """
 
     def __init__(self, alphabet: Alphabet, *, lm: str | None, **search: Any) -> None:

@@ -12,7 +12,7 @@ class GrowLayers(Pretraining):
     """Trains the first `first` recurrent layers, and adds one layer every `epochs` epochs up to `layers` layers.
 
     All layers are built and initialised at the start. The optimizer skips parameters without a gradient, so layers that
-    are not yet in use keep their initial weights, except with penalty=l2. Adding a layer changes neither the weights nor
+    are not yet in use keep their initial weights, except with penalty=l2. Adding a layer does not change the weights or
     the optimizer state of other layers. Checkpoints contain the number of layers in use (`active_layers`).
 
     Raises ValueError if a count is below 1, `first` exceeds `layers`, or training would end before all layers are used.

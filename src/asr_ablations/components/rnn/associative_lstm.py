@@ -14,9 +14,9 @@ class AssociativeLSTM(nn.Module):
     """A unidirectional layer that maps x (B, T, D) to (B, T, H), with real parts before imaginary parts.
 
     The memory has `copies` traces, each a sum of element-wise products of a key and a value. Every copy permutes the
-    key differently, so retrieval noise differs between copies and partly cancels in their mean. The permutations are the
-    same in every layer and for every seed. torch lacks this cell, so a slow loop runs over the frames. Raises ValueError
-    if H is odd or `copies` is out of range.
+    key differently, so retrieval noise differs between copies and partly cancels in their mean. The permutations are
+    the same in every layer and for every seed. torch lacks this cell, so a slow loop runs over the frames. Raises
+    ValueError if H is odd or `copies` is out of range.
     """
 
     permutations: torch.Tensor
@@ -48,7 +48,7 @@ class AssociativeLSTM(nn.Module):
         return torch.stack(outputs, dim=1)
 
     def _step(self, sums: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the hidden state (B, H) and memory after a frame. sums (B, 9 H / 2): gates, keys, value before activation"""
+        """Return hidden state (B, H) and memory after a frame. sums (B, 9 H / 2): gates, keys, value before activation"""
         *gates, enter_key, leave_key, value = sums.split(self.sizes, dim=1)
         forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # shared by real and imaginary parts
         enter_key, leave_key, value = (bound(part.unflatten(1, (2, -1))) for part in (enter_key, leave_key, value))
