@@ -14,7 +14,7 @@ from asr_ablations.tools.random_streams import uniforms
 class MeasuredReverb(NoAugmentation):
     """Convolves a random share of the waveforms with room impulse responses from `folder` and its subfolders.
 
-    The random choices depend only on seed, epoch and utterance id. Raises UsageError if the folder contains no audio.
+    The random choices depend only on seed, epoch and utterance id. Raises UsageError if `folder` contains no audio.
     """
 
     changes_waveforms = True

@@ -59,7 +59,7 @@ class AttentionDecoder(Head):
         x = self.embed(pad(written[:, :-1], (1, 0)))
         x = x + _sinusoids(x.shape[1], self.size, device).to(x.dtype)
         future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=device).triu(1)
-        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # no frames would give 0 / 0
+        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # zero frames would give 0 / 0
         activations = self.norm(activations)
         for layer in self.layers:
             x = layer(x, activations, tgt_mask=future, memory_key_padding_mask=padding)

@@ -16,7 +16,7 @@ PROBE = 2, 400
 
 
 class Head(nn.Module):
-    """Base class of auxiliary losses on the output (B, T', D) of the model's layer `layer`. `size` is D.
+    """Base class of auxiliary losses on the output (B, T', D) of the model's layer `layer`, where D is `size`.
 
     Raises UsageError if the model has no such layer with one row per output frame, or if `weight` is not above 0.
     """
@@ -34,7 +34,7 @@ class Head(nn.Module):
 
 @torch.no_grad()
 def layer_sizes(model: nn.Module, features: int) -> dict[str, int]:
-    """Return D by layer name, for each layer whose output (B, T', D) has as many frames as the model's output."""
+    """Return the output size D by name for all layers whose output (B, T', D) has as many frames as the model's."""
     shapes: dict[str, torch.Size] = {}
 
     def keep(name: str, _module: nn.Module, _inputs: object, output: object) -> None:

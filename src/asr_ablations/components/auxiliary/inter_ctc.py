@@ -11,8 +11,8 @@ from asr_ablations.data.batch import Batch
 class InterCTC(Head):
     """Computes the CTC loss of a linear layer on the output of `layer`, in nats per label, averaged over utterances.
 
-    The linear layer's output is not fed back into the model. With such self-conditioning (Nozaki & Komatsu 2021),
-    recognition would need the linear layer.
+    The linear layer's output is not fed back into the model. Self-conditioning (Nozaki & Komatsu 2021) would feed it
+    back, but then recognition would also need the linear layer.
     """
 
     name = "inter_ctc"

@@ -34,7 +34,7 @@ class Kaldi(Paths):
 
 
 def read_directory(folder: Path, root: Path) -> tuple[list[Utterance], Callable[[Utterance], str]]:
-    """Return the utterances of a data directory, and a function from an utterance to the name of its recording.
+    """Return the utterances of a data directory, and a function that names an utterance's recording.
 
     Utterances with faults are included. root: folder to which audio paths are relative
     """

@@ -62,7 +62,7 @@ class Beam:
         self.search = self.build_search()
 
     def build_search(self, language_model: AbstractLanguageModel | None = None) -> BeamSearchDecoderCTC:
-        """Build the search, without pyctcdecode's build_alphabet, which would treat _ as blank and | as space."""
+        """Build the search without pyctcdecode's build_alphabet, because that would treat _ as blank and | as space."""
         symbols = SearchAlphabet(["", *self.alphabet.searched], not self.alphabet.spells)
         return BeamSearchDecoderCTC(symbols, language_model)
 

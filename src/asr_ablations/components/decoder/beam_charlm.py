@@ -13,7 +13,7 @@ from asr_verdicts.errors import UsageError
 
 NEVER = float("-inf")
 Prefixes = dict[str, list[float]]
-"""For each prefix, two values of log P_ctc in nats: over alignments that end in a blank, and in a symbol."""
+"""For each prefix, log P_ctc in nats of alignments that end in a blank, and of alignments that end in a symbol."""
 
 
 class BeamCharLM(LanguageModelBeam):

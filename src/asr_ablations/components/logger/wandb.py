@@ -45,7 +45,7 @@ ARTIFACTS = {"config": CONFIG, "utterances": UTTERANCES, "best": f"{CHECKPOINTS}
 """Files that can be uploaded, by their names in logger.artifacts."""
 STEP = "trainer/global_step"
 RECORDING = "recording"
-"""Name of the audio column, which is the last column of a table."""
+"""Name of the audio column, which is the last column of a table with audio."""
 
 
 def wandb_logger(
@@ -163,7 +163,7 @@ class RunLogger(WandbLogger):
         if step is None:
             self._results.append(partial(self.log_table, key, columns, data, recordings=recordings))
         rows: list[list[Any]] = [[*row] for row in data]
-        if self.audio and recordings:  # only for the first rows of each set; the first column is the set's name
+        if self.audio and recordings:  # only the first rows of each set (first column) get audio
             columns, counts = [*columns, RECORDING], Counter[str]()
             for row, recording in zip(rows, recordings, strict=True):
                 counts[row[0]] += 1
@@ -171,7 +171,7 @@ class RunLogger(WandbLogger):
         self._log({key: wandb.Table(columns=list(columns), data=rows)}, step, commit=False)
 
     def _log(self, values: Mapping[str, Any], step: int | None, *, commit: bool) -> None:
-        """Log values, and record if W&B's server does not answer. It must answer for tables, which are artifacts."""
+        """Log values, and record a failure. Logging a table fails if W&B's server does not answer."""
         try:
             self.experiment.log({**values, **({} if step is None else {STEP: step})}, step=self._row, commit=commit)
         except refusals():

@@ -70,7 +70,7 @@ class Aligned(Framewise):
         )
 
     def labels(self, batch: Batch, lengths: torch.Tensor, frames: int) -> torch.Tensor:
-        """Return aligned labels. Before `prepare`, which speed benchmarks skip, return evenly spread labels."""
+        """Return aligned labels, or evenly spread labels if `prepare` was not called, as in speed benchmarks."""
         if not self.paths:
             return super().labels(batch, lengths, frames)
         paths = [self.paths[_key(id_, text)] for id_, text in zip(batch.ids, batch.texts, strict=True)]

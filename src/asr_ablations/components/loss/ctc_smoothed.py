@@ -13,7 +13,7 @@ from asr_ablations.tools.masks import valid_frames
 class SmoothedCTC(CTC):
     """Computes (1 - smoothing) · CTC + smoothing · KL in nats, where KL(uniform ‖ outputs) is summed over frames.
 
-    Without gradients, as in validation, the result is the plain CTC loss, which is comparable between losses.
+    Without gradients, as in validation, the result is the CTC loss alone, to allow comparison with other losses.
     reduction: the same as in CTC. Raises UsageError unless 0 < smoothing < 1.
     """
 

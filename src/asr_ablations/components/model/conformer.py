@@ -71,7 +71,7 @@ class Conformer(nn.Module):
     - norm: builds the normalisation of all convolutions; every other part of the model uses layer norm
     - rnn: unused, because the model has no recurrent layers
 
-    Positional encodings are omitted, because convolutions encode the order. Raises UsageError for values out of range.
+    There is no positional encoding, because convolutions encode order. Raises UsageError for values out of range.
     """
 
     unread = ("rnn",)

@@ -62,7 +62,7 @@ def _helper() -> ThreadPoolExecutor:
 def _prepare_helper() -> None:
     torch.set_grad_enabled(False)  # torch has a separate gradient mode in each thread
     torch.set_num_threads(1)
-    torch.get_num_threads()  # otherwise torch would later adopt the number that another thread set
+    torch.get_num_threads()  # otherwise torch would later use a number that another thread set
 
 
 KINDS = ("forward", "sum", "concat")
@@ -147,7 +147,7 @@ def _take_frames(x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
 
 
 class Flip(torch.autograd.Function):
-    """Reorders frames in the forward and backward pass. gather's backward pass would need atomic additions on a GPU."""
+    """Reorders frames in both passes. torch's gather would need atomic additions in its backward pass on a GPU."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ from asr_ablations.training.contracts import NormFactory, RecurrentFactory
 log = logging.getLogger(__name__)
 
 MOST_AHEAD = 1000
-"""Maximum number of lookahead frames, about half a minute of speech."""
+"""Maximum number of lookahead frames, which last 20 seconds at 20 ms per output frame."""
 
 
 class FullyConnected(nn.Module):

@@ -111,7 +111,7 @@ class BatchNorm(nn.Module):
         return native.batch_norm(values, lengths, self.weight, self.bias, running, **bounds).to(x.dtype)
 
     def normalise_fused(self, x: torch.Tensor, lengths: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        """Normalise and clip to low..high in training on a GPU, in 5 passes over x instead of 30. low ≤ 0 ≤ high."""
+        """Normalise and clip to low..high in training on a GPU, in 5 passes over x, not 30. Requires low ≤ 0 ≤ high."""
         inner = x[0, 0, ..., 0].numel()
         positions = float(lengths.sum()) * inner
         rows, on_device = x.reshape(-1, x.shape[-1]), lengths.to(x.device, non_blocking=True)

@@ -48,7 +48,7 @@ class AssociativeLSTM(nn.Module):
         return torch.stack(outputs, dim=1)
 
     def _step(self, sums: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return hidden state (B, H) and memory after a frame. sums (B, 9 H / 2): gates, keys, value before activation"""
+        """Return the hidden state (B, H) and memory after a frame. sums: preactivations (B, 9 H / 2) of the cell"""
         *gates, enter_key, leave_key, value = sums.split(self.sizes, dim=1)
         forget, enter, leave = (gate.sigmoid()[:, None] for gate in gates)  # shared by real and imaginary parts
         enter_key, leave_key, value = (bound(part.unflatten(1, (2, -1))) for part in (enter_key, leave_key, value))

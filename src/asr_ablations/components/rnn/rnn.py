@@ -6,7 +6,7 @@ from torch import nn
 from asr_ablations.native.operations import Cell
 
 NATIVE = {"tanh": "tanh", "relu": "clipped"}
-"""The native library's cell for each nonlinearity of nn.RNN. A plain ReLU is a clipped one with infinite ceiling."""
+"""The native library's cell for each nonlinearity of nn.RNN. ReLU is `clipped` with an infinite ceiling."""
 
 
 class RNN(nn.Module):

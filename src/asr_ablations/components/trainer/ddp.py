@@ -7,7 +7,7 @@ from asr_ablations.training.ddp import UnhurriedRanks
 
 
 class Synchronous(ParallelTraining):
-    """Trains with DDP, which averages the gradients of all ranks. Ranks exchange nothing else in a training step."""
+    """Trains with DDP, which averages the gradients of all ranks and exchanges nothing else in a training step."""
 
     def strategy(self, leaves_weights_out: bool) -> DDPStrategy:
         return UnhurriedRanks(find_unused_parameters=leaves_weights_out)
