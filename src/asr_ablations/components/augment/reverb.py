@@ -27,7 +27,7 @@ class Reverb(NoAugmentation):
             number(f"augment.{key}", seconds, above=0, most=LONGEST_DECAY)
         for key, low, high in (("shortest", shortest, longest), ("lowest", lowest, highest)):
             if number(f"augment.{key}", low) > number(f"augment.{key}", high):
-                raise choices(f"augment.{key}", low, f"at most {high:g}, the other end of the range")
+                raise choices(f"augment.{key}", low, f"at most {high:g}, the upper end of the range")
         self.share, self.decays, self.ratios = share, (shortest, longest), (lowest, highest)
 
     def waveform(self, samples: np.ndarray, id_: str, seed: int, epoch: int) -> np.ndarray:

@@ -27,7 +27,7 @@ class FeatureCache:
 
     def __init__(self, *, root: str | Path, features: Features) -> None:
         if not isinstance(features, nn.Module):
-            raise choices("cache.features", features, "features, as ${features} of the run")
+            raise choices("cache.features", features, "an option of the group features, such as ${features}")
         self.root, self.features = expanded(root, "cache.root"), features
 
     def open(self, name: str, utterances: Sequence[Utterance], workers: int) -> Cached:

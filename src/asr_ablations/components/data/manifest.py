@@ -59,7 +59,7 @@ def _parse_line(manifest: Path, number: int, line: str) -> Utterance:
         return faulty(where, manifest, f"not JSON: {error}")
     for key in ("audio_filepath", "text"):
         if not isinstance(entry.get(key), str):
-            return faulty(where, manifest, f"no {key}: expected a text, found {entry.get(key)!r}")
+            return faulty(where, manifest, f"no {key}: expected a string, found {entry.get(key)!r}")
     for key in ("audio_filepath", "text", "id", "speaker", "unit"):
         if IMPOSSIBLE.search(str(entry.get(key, ""))):
             return faulty(where, manifest, f"wrong {key}: contains NUL or half of a character: {entry[key]!r}")

@@ -11,7 +11,7 @@ from asr_verdicts.error_counts import character_errors, sum_errors
 
 
 class Overfit(Debugging):
-    """Trains on one batch until the character error rate (CER) is at most `cer`, and prints whether it got there.
+    """Trains on one batch until the character error rate (CER) is at most `cer`, and prints whether it succeeded.
 
     The CER is a fraction, measured without augmentation or dropout. Raises UsageError if `cer` is negative.
     """

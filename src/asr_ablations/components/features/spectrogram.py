@@ -60,7 +60,7 @@ def to_samples(window: float, hop: float) -> tuple[int, int]:
             bounds = f"{SHORTEST / SAMPLE_RATE:g} to {LONGEST / SAMPLE_RATE:g}"
             raise ValueError(f"{name}={seconds}: expected seconds from {bounds}")
     if hop > window:
-        raise ValueError(f"hop={hop}: expected at most window={window}, so that no sample is left out")
+        raise ValueError(f"hop={hop}: expected at most window={window}, to cover all samples")
     return round(window * SAMPLE_RATE), round(hop * SAMPLE_RATE)
 
 

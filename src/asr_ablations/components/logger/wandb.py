@@ -171,7 +171,7 @@ class RunLogger(WandbLogger):
         self._log({key: wandb.Table(columns=list(columns), data=rows)}, step, commit=False)
 
     def _log(self, values: Mapping[str, Any], step: int | None, *, commit: bool) -> None:
-        """Log values, and record a failure. Logging a table fails if W&B's server does not answer."""
+        """Log values, and remember a failure. Logging a table fails if W&B's server does not answer."""
         try:
             self.experiment.log({**values, **({} if step is None else {STEP: step})}, step=self._row, commit=commit)
         except refusals():

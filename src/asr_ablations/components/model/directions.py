@@ -62,7 +62,7 @@ def _helper() -> ThreadPoolExecutor:
 def _prepare_helper() -> None:
     torch.set_grad_enabled(False)  # torch has a separate gradient mode in each thread
     torch.set_num_threads(1)
-    torch.get_num_threads()  # otherwise torch would later use a number that another thread set
+    torch.get_num_threads()  # without this call, torch would later use another thread's setting
 
 
 KINDS = ("forward", "sum", "concat")

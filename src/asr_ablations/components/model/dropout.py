@@ -33,7 +33,7 @@ def draw_factors(x: torch.Tensor, rate: float) -> torch.Tensor:
 
     An element is dropped if its 32 random bits, read as an int32, fall in the lowest fraction `rate` of all integers.
     """
-    words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # 64 bits for two elements
+    words = torch.empty(-(-x.numel() // 2), dtype=torch.int64).random_(-(2**63), None)  # one int64 serves two elements
     bits = words.view(torch.int32)[: x.numel()].view(x.shape)
     lowest = min(round(rate * 2**32) - 2**31, 2**31 - 1)  # capped, because rates near 1 may overflow int32
     return (bits >= lowest).to(x.dtype).mul_(1 / (1 - rate))

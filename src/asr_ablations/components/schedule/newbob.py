@@ -19,7 +19,7 @@ class Newbob(LambdaLR):
         if monitor not in FIGURES:
             raise ValueError(f"monitor={monitor}: expected {', '.join(FIGURES)}")
         if not 0 < factor <= 1:
-            raise ValueError(f"factor={factor}: expected above 0, to 1")
+            raise ValueError(f"factor={factor}: expected a number above 0, up to 1")
         if not 0 <= threshold < 1:
             raise ValueError(f"threshold={threshold}: expected 0 to below 1")
         self.monitor, self.factor, self.threshold = monitor, factor, threshold
