@@ -85,9 +85,13 @@ class DeepSpeech2(nn.Module):
         whole("width", width, 1, MOST_WIDTH)
         whole("layers", layers, 1, MOST_LAYERS)
         if lookahead and directions != "forward":
-            log.warning("model.lookahead=%s: useless with model.directions=%s, which reads all", lookahead, directions)
+            log.warning(
+                "model.lookahead=%s: useless, because layers with model.directions=%s see all frames",
+                lookahead,
+                directions,
+            )
         if not convolutions:
-            log.warning("model.convolutions=[]: the recurrent layers process every feature frame, which is slow")
+            log.warning("model.convolutions=[]: the recurrent layers process every frame, because no stride skips any")
         self.convolutions = nn.ModuleList()
         channels, bins = 1, features
         for options in convolutions:
