@@ -85,11 +85,7 @@ class DeepSpeech2(nn.Module):
         whole("width", width, 1, MOST_WIDTH)
         whole("layers", layers, 1, MOST_LAYERS)
         if lookahead and directions != "forward":
-            log.warning(
-                "model.lookahead=%s: useless, because layers with model.directions=%s see all frames",
-                lookahead,
-                directions,
-            )
+            log.warning("model.lookahead=%s: useless if layers see all (model.directions=%s)", lookahead, directions)
         if not convolutions:
             log.warning("model.convolutions=[]: the recurrent layers process every frame, because no stride skips any")
         self.convolutions = nn.ModuleList()
