@@ -1,4 +1,4 @@
-"""A decoder with attention that is trained together with CTC (Watanabe et al. 2017)."""
+"""An attention decoder that is trained jointly with CTC (Watanabe et al. 2017)."""
 
 from collections.abc import Sequence
 
@@ -16,14 +16,14 @@ from asr_verdicts.errors import choices
 
 
 class AttentionDecoder(Head):
-    """Computes the cross-entropy of each label given the labels before it and the output of `layer`.
+    """Computes the loss of a Transformer decoder that predicts each label from earlier labels and a layer's output.
 
-    It is in nats per label, averaged over utterances. The blank, index 0, marks begin and end of a transcript; the end
-    counts in the sum, but not as a label. Positions are sinusoids (Vaswani et al. 2017), and feed-forward layers have
-    4 · D units.
+    The loss is the cross-entropy in nats per label, averaged over utterances. The blank (index 0) marks the start and
+    end of a transcript. The end is predicted, but not counted as a label. Positional encodings are sinusoidal (Vaswani
+    et al. 2017), and feed-forward layers have 4 · D units.
 
-    - layers, heads: layers of the Transformer decoder, and attention heads of each
-    - smoothing: share of each target that all V outputs divide equally
+    - layers, heads: number of decoder layers, and number of attention heads in each layer
+    - smoothing: label smoothing, the share of each target that is spread evenly over all V outputs
 
     Raises UsageError for values out of range.
     """
@@ -57,7 +57,7 @@ class AttentionDecoder(Head):
         self.output = nn.Linear(self.size, outputs)
 
     def forward(self, activations: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
-        written = pad(padded_labels(batch), (0, 1))  # (B, L + 1), the blank behind each transcript is its end
+        written = pad(padded_labels(batch), (0, 1))  # (B, L + 1), with a blank to mark the end
         logits = self._predict(activations, lengths, written)
         with torch.autocast(logits.device.type, enabled=False):
             nats = _sum_nats(logits, written, batch.target_lengths, self.smoothing)
@@ -78,7 +78,7 @@ class AttentionDecoder(Head):
         x = self.embed(pad(written[:, :-1], (1, 0)))
         x = x + _sinusoids(x.shape[1], self.size, device).to(x.dtype)
         future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=device).triu(1)
-        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # an empty row would give 0 / 0
+        padding = ~valid_frames(lengths.clamp(min=1), activations.shape[1], device)  # zero frames would give 0 / 0
         activations = self.norm(activations)
         for layer in self.layers:
             x = layer(x, activations, tgt_mask=future, memory_key_padding_mask=padding)
@@ -93,7 +93,7 @@ def _sum_nats(logits: torch.Tensor, written: torch.Tensor, sizes: torch.Tensor, 
 
 
 def _sinusoids(positions: int, size: int, device: torch.device) -> torch.Tensor:
-    """Return the encoding (positions, size) of Vaswani et al. 2017: sines in even places, cosines in odd ones."""
+    """Return positional encodings (positions, size), with sines in even and cosines in odd columns."""
     place = torch.arange(size, device=device)
     rates = 10_000.0 ** (-(place // 2 * 2) / size)
     angles = torch.arange(positions, device=device)[:, None] * rates
