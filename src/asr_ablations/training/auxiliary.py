@@ -1,4 +1,4 @@
-"""The auxiliary loss of a model: a module named `auxiliary` that only training calls."""
+"""Handle a model's auxiliary loss: a submodule named `auxiliary` that is called only in training."""
 
 import copy
 from typing import Any, cast
@@ -10,36 +10,36 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.training.contracts import Auxiliary
 
 AUXILIARY = "auxiliary"
-"""Name of the module within the model, so that optimizer, init, averaging and checkpoints contain its weights."""
+"""Name of the auxiliary loss within the model. As a submodule, it is trained, averaged and saved with the model."""
 
 
 def auxiliary_of(model: object) -> Auxiliary | None:
-    """Return the auxiliary loss of a model, or None if it has none."""
+    """Return the auxiliary loss of a model, or None if the model has none."""
     return cast(Auxiliary | None, getattr(model, AUXILIARY, None))
 
 
 def without_auxiliary(model: object) -> nn.Module:
-    """Copy a model without its auxiliary loss. The copy recognises speech as the model does."""
+    """Copy a model without its auxiliary loss, which recognition does not use."""
     copied = copy.deepcopy(cast(nn.Module, model))
     copied._modules.pop(AUXILIARY, None)
     return copied
 
 
 def count_parameters(model: object) -> int:
-    """Count the parameters that recognition uses, so without those of the auxiliary loss."""
+    """Count the parameters used in recognition, which excludes the auxiliary loss."""
     return sum(p.numel() for name, p in cast(nn.Module, model).named_parameters() if not is_auxiliary(name))
 
 
 def is_auxiliary(name: str) -> bool:
-    """Return whether a parameter or layer of this name belongs to the auxiliary loss."""
+    """Return whether the parameter or layer `name` belongs to the auxiliary loss."""
     return name.partition(".")[0] == AUXILIARY
 
 
 class Activations:
-    """Keeps the output of the auxiliary's layer within the context; without an auxiliary it does nothing.
+    """Records the output of the layer on which the auxiliary loss is computed, for forward passes within the context.
 
-    The hook and the output are gone after the context, so that no step keeps memory of an earlier one and evaluation
-    collects nothing.
+    The hook is removed at the end of the context, so evaluation records nothing. `loss` releases the recorded output,
+    so no step uses memory for an earlier one. If the model has no auxiliary loss, nothing is recorded.
     """
 
     def __init__(self, model: object) -> None:
@@ -60,9 +60,9 @@ class Activations:
             self._hook.remove()
 
     def loss(self, lengths: torch.Tensor, batch: Batch) -> torch.Tensor | None:
-        """Return the auxiliary loss () in nats, or None without one and while pretraining leaves its layer out.
+        """Return the auxiliary loss () in nats. Return None if the model has none or did not run its layer.
 
-        lengths: number of output frames (B,).
+        lengths: number of output frames of each utterance, (B,).
         """
         output, self._output = self._output, None
         if self.auxiliary is None or output is None:
