@@ -101,9 +101,9 @@ def view_seeds(seed: int, views: int) -> list[int]:
 
 
 class ScoredBatch(NamedTuple):
-    """A training batch with its loss () in nats.
+    """A training batch with its loss () in nats. If utterances are cut, log_probs, lengths and batch describe the
+    chunks.
 
-    log_probs, lengths, batch: describe the chunks if utterances are cut into chunks, otherwise the whole utterances.
     auxiliary: the auxiliary loss () in nats before its weight, or None if there is none.
     total: the loss plus the weighted auxiliary loss () in nats.
     """
@@ -244,9 +244,7 @@ class CTCTask(pl.LightningModule):
         return total + penalty
 
     def on_validation_epoch_start(self) -> None:
-        """Copy the first rank's buffers to all ranks, so they validate the same model. Callbacks' hooks run before
-        this.
-        """
+        """Copy the first rank's buffers to all ranks, so they validate the same model. Callbacks run before this."""
         share_buffers(self.model)
 
     def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:
@@ -259,8 +257,7 @@ class CTCTask(pl.LightningModule):
         self._log_frame_rates(name, log_probs, lengths, batch, add_dataloader_idx=False)
         for key, metric in cast(dict[str, ErrorRate], self.error_rates[dataloader_idx]).items():
             metric.update(texts, batch.texts)
-            # log the metric object rather than its value, because Lightning resets it each epoch and gathers it over
-            # ranks
+            # log the metric object, because Lightning then resets it each epoch and gathers it over ranks
             self.log(f"{name}/{key}", metric, batch_size=len(batch), add_dataloader_idx=False, on_epoch=True)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
@@ -271,9 +268,7 @@ class CTCTask(pl.LightningModule):
 
     def lr_scheduler_step(self, scheduler: LRSchedulerTypeUnion, metric: object) -> None:
         """Update the learning rate after an optimizer step, unless the schedule is a MonitoredSchedule."""
-        if not isinstance(
-            scheduler, MonitoredSchedule
-        ):  # StepOnValidation steps monitored schedules after a validation
+        if not isinstance(scheduler, MonitoredSchedule):  # StepOnValidation steps monitored schedules
             cast(LRScheduler, scheduler).step()
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:

@@ -39,8 +39,8 @@ class Trained(NamedTuple):
 def load_run(path: str | Path, checkpoint: str = "last", root: str | None = None) -> Trained:
     """Load a run's trained model. path: the run folder, or a .ckpt file in it. root: replaces the config's data.root.
 
-    Raise UsageError if the run is not finished (unless `path` is a .ckpt file), if its config would build objects that
-    are not components, or if the checkpoint is damaged, does not fit or contains more than weights and plain data.
+    Raise UsageError if the run is not finished (unless `path` is a .ckpt file), if its config would build anything but
+    components, or if the checkpoint is damaged, does not fit or contains more than weights and plain data.
     """
     folder, file = find(Path(path), checkpoint)
     cfg = checked_config(folder)
@@ -94,7 +94,7 @@ def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
 
 
 def checked_config(folder: Path) -> DictConfig:
-    """Read and check a run's config. Raise UsageError if it is damaged or would build objects that are not components."""
+    """Read and check a run's config. Raise UsageError if it is damaged or would build anything but components."""
     cfg, file = OmegaConf.create(read_config(folder)), folder / CONFIG
     try:
         if "model" not in cfg or "data" not in cfg:
@@ -113,10 +113,9 @@ EXTRA = "_extra_state"  # suffix of keys with module state that is not weights a
 def start_from(task: CTCTask, file: Path, expected: str, parts: Sequence[str] | None) -> None:
     """Copy weights and running statistics from a checkpoint to the task's model.
 
-    expected: SHA-256 that the file must have.
+    expected: SHA-256 that the file must have. Raise UsageError if it differs or if the weights do not fit.
     parts: names of the layers to copy, as in model.txt, for example `recurrent` or `recurrent.0`. None copies all
       layers except an auxiliary loss, whose name is `auxiliary`.
-    Raise UsageError if the SHA-256 differs or if the weights do not fit.
     """
     if (actual := sha256(file)) != expected:
         raise UsageError(f"weights_sha256={expected}: the SHA-256 of {file} is {actual}")
