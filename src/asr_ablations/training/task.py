@@ -101,8 +101,7 @@ def view_seeds(seed: int, views: int) -> list[int]:
 
 
 class ScoredBatch(NamedTuple):
-    """A training batch with its loss () in nats. If utterances are cut, log_probs, lengths and batch describe the
-    chunks.
+    """A training batch with its loss () in nats. If utterances are cut, log_probs, lengths and batch refer to chunks.
 
     auxiliary: the auxiliary loss () in nats before its weight, or None if there is none.
     total: the loss plus the weighted auxiliary loss () in nats.
