@@ -194,9 +194,7 @@ FIRST = b"<unk>\0"  # the first word in a file; a zero byte ends each word
 
 
 def read_binary_words(file: Path) -> list[str]:
-    """Return the words of a KenLM binary, <unk> first. Raise UsageError if the format is unknown or the words are
-    missing.
-    """
+    """Return the words of a KenLM binary, <unk> first. Raise UsageError for an unknown format or missing words."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content[: len(FORMAT)] != FORMAT or len(content) <= HAS_WORDS:
             raise UsageError(f"{file}: a damaged KenLM binary, or one in a format other than 5")

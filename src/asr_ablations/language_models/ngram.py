@@ -178,13 +178,13 @@ def find_program(name: str) -> Path | None:
 
 
 def run_lmplz(program: Path, text: Path, arpa: Path, order: int, prune: Sequence[int]) -> None:
-    """Estimate an ARPA file with lmplz, from a text file with one sentence per line. Raise UsageError if lmplz fails."""
+    """Estimate an ARPA file with lmplz from a text file with one sentence per line. Raise UsageError if lmplz fails."""
     options = ["-o", str(order), "--discount_fallback", "--skip_symbols", "-S", "20%", "-T", f"{arpa.parent}/"]
     run_program(arpa, program, *options, "--prune", *map(str, prune), "--text", text, "--arpa")
 
 
 def run_program(target: Path, *command: str | Path) -> None:
-    """Run a program whose last argument is the output file. If it fails, raise UsageError with the end of its output."""
+    """Run a program whose last argument is the output file. Raise UsageError with the end of its output if it fails."""
     with whole_file(target) as output:
         process = subprocess.run([*command, output], capture_output=True, text=True, check=False)
         if process.returncode:

@@ -1,7 +1,6 @@
 """Train and use a language model over letters: an LSTM that predicts each letter of a sentence, and its end.
 
-The model assigns a probability to any text, even to unknown words (Sutskever et al. 2011; for models over words,
-Mikolov et al. 2010).
+It assigns a probability to any text, even to unknown words (Sutskever et al. 2011; for words, Mikolov et al. 2010).
 """
 
 import math
@@ -22,7 +21,7 @@ IGNORED = -100  # marks padding among the targets
 
 
 class LetterLSTM(nn.Module):
-    """An LSTM over `letters`, including the space. width: units per layer. dropout: rate before and after each layer."""
+    """An LSTM over `letters`, including space. width: units per layer. dropout: rate before and after each layer."""
 
     def __init__(self, letters: str, *, width: int, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -60,9 +59,7 @@ def train(
     seed: int,
     advance: Callable[[float], None],
 ) -> None:
-    """Train with Adam and a learning rate that falls linearly to 0. advance: called with each step's number of
-    sentences.
-    """
+    """Train with Adam and a learning rate that falls linearly to 0. advance: called with each step's sentence count."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     steps = epochs * math.ceil(len(sentences) / batch)
@@ -82,9 +79,7 @@ def train(
 
 
 def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
-    """Measure how well the model fits sentences, with the same values as for n-grams. Skip sentences with unknown
-    letters.
-    """
+    """Measure how well a model fits sentences, by the same measures as for n-grams. Skip those with unknown letters."""
     letters = set(model.letters)
     texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)

@@ -15,8 +15,7 @@ from asr_verdicts.files import Json
 def collect(
     corpus: Corpus, alphabet: Alphabet, text: str | None, include: Sequence[str]
 ) -> tuple[list[list[str]], list[Json]]:
-    """Return sentences: training transcripts or the lines of a text file, plus the transcripts of the sets in
-    `include`.
+    """Return training transcripts or the lines of a text file, plus the transcripts of the sets in `include`.
 
     Each sentence is a list of words. The second returned list describes the sources for the model's record. Raise
     UsageError for an unknown set, an unreadable file, or a text in which most lines contain other letters.
@@ -64,9 +63,7 @@ def _read_text(path: Path, alphabet: Alphabet, normalised: Callable[[str], str])
         raise UsageError(f"lm.text={path}: {len(sentences) - len(usable)} of its {len(sentences)} lines have "
                          f"characters outside the alphabet {alphabet.letters!r}: {' '.join(odd)}")  # fmt: skip
     if len(usable) < len(sentences):
-        print(
-            f"{len(sentences) - len(usable)} of {len(sentences)} lines contain other characters than the alphabet and are left out"
-        )
+        print(f"{len(sentences) - len(usable)} of {len(sentences)} lines contain other characters and are left out")
     return usable
 
 
