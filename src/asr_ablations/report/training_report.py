@@ -144,7 +144,7 @@ def search_section(comparison: Comparison) -> Section:
 
 
 def _round(value: str) -> str:
-    """Round a number to four significant digits, because a search samples it with sixteen. Return other text as it is."""
+    """Round a number to four significant digits, because a search samples it with sixteen. Do not change other text."""
     try:
         return f"{float(value):.4g}"
     except ValueError:

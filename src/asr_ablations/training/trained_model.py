@@ -84,9 +84,7 @@ def find(path: Path, checkpoint: str) -> tuple[Path, Path]:
     if not (path / CONFIG).is_file():
         raise UsageError(f"{path}: not a run folder (it has no {CONFIG}); expected outputs/<sweep>/<run>")
     if reason := why_unfinished(path):
-        raise UsageError(
-            f"{path}: this run is not finished: {reason} (to use it anyway, give the path of a .ckpt in it)"
-        )
+        raise UsageError(f"{path}: this run is not finished: {reason} (to use it anyway, pass a .ckpt in it)")
     file = path / CHECKPOINTS / f"{checkpoint}.ckpt"
     if not file.is_file():
         raise UsageError(f"{path}: it has no {CHECKPOINTS}/{checkpoint}.ckpt")
