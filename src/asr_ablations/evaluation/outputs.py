@@ -274,7 +274,7 @@ def _read_frames(outputs: Mapping[str, Any], layer: str, id_: str) -> np.ndarray
 
 
 def _append(content: Any, name: str, values: np.ndarray) -> None:
-    """Append rows to an HDF5 dataset. (A large set would not fit into memory.)"""
+    """Append rows to an HDF5 dataset in pieces, because a whole set may not fit into memory."""
     if name not in content:
         shape = values.shape[1:]
         content.create_dataset(name, (0, *shape), values.dtype, maxshape=(None, *shape), chunks=(256, *shape))

@@ -101,7 +101,7 @@ def _set_up(parent: int, started: float) -> None:
     """Set up a process of the pool. parent, started: the parent's process id and start time, which identify it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     end_with(parent, started)  # otherwise, if the parent died, the processes would wait forever for each other
-    torch.set_num_threads(1)  # with more, torch would wait for threads that do not exist after a fork
+    torch.set_num_threads(1)  # with more threads, torch would wait for threads that the fork did not copy
 
 
 def _decode(number: int, weights: Mapping[str, float], file: Path, span: tuple[int, int]) -> tuple[str, float]:

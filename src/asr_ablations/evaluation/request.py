@@ -27,7 +27,7 @@ def decoder_name(cfg: DictConfig) -> str:
 
 
 def check_requests(cfgs: DictConfig | list[DictConfig]) -> None:
-    """Check the values of every request. Raise UsageError with the wrong value and the possible ones."""
+    """Check the values of every request. Raise UsageError with the wrong value and the allowed values."""
     for cfg in cfgs if isinstance(cfgs, list) else [cfgs]:
         check_targets(cfg)
         if not cfg.run:

@@ -54,7 +54,7 @@ def tune(
     number: position of the decoder in the pool. folder: the run folder.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SQLAlchemy warns about its next version
+        warnings.simplefilter("ignore")  # hides SQLAlchemy's warning about its next version
         import optuna
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=cfg.tune.seed))

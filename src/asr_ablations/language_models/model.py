@@ -80,7 +80,7 @@ class WordModel:
 
 
 def load_words(path: str | None, alphabet: Alphabet) -> WordModel:
-    """Load a word model. Raise UsageError if it is missing, damaged, or cannot be spelled with the alphabet."""
+    """Load a word model. Raise UsageError if it is missing or damaged, or if the alphabet cannot spell its words."""
     model = load(path)
     odd = unspellable(model.words, alphabet)
     if not model.words or len(odd) > (1 - ENOUGH) * len(model.words):

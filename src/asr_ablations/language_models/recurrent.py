@@ -79,7 +79,7 @@ def train(
 
 
 def fit(model: LetterLSTM, sentences: Iterable[Sequence[str]]) -> Fit:
-    """Measure how well a model fits sentences, by the same measures as for n-grams. Skip those with unknown letters."""
+    """Measure a model's fit to sentences, by the same measures as for n-grams. Skip sentences with unknown letters."""
     letters = set(model.letters)
     texts = [text for words in sentences if letters.issuperset(text := " ".join(words))]
     total, words = sum(model.scores(texts)), sum(len(text.split()) for text in texts)

@@ -136,7 +136,7 @@ def load(target: str) -> ctypes.CDLL:
 
 
 def compiler() -> list[str]:
-    """Return the command of the C++ compiler, CXX or else the first one found. Raise NativeError if there is none."""
+    """Return the command of the C++ compiler: CXX if set, or the first one found. Raise NativeError if none exists."""
     words = shlex.split(os.environ.get("CXX", ""))
     for name in words[:1] or COMPILERS:
         if path := shutil.which(name):

@@ -91,7 +91,7 @@ def _compute_bands(comparison: Comparison, column: str, axis: str) -> list[Line]
 
 
 def _smooth_steps(comparison: Comparison, axis: str) -> list[Line]:
-    """Return the training loss of every step for each arm. Return nothing if arms minimise different losses."""
+    """Return the training loss of every step for each arm. Return an empty list if arms minimise different losses."""
     if len(different_losses(comparison.runs)) > 1:
         return []
     runs = [(number, run) for number, arm in enumerate(comparison.arms) for run in arm.runs[:1]]

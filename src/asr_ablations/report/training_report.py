@@ -152,7 +152,7 @@ def _round(value: str) -> str:
 
 
 def training_section(comparison: Comparison) -> Section:
-    """Show parameters, epochs, times and validation results of each arm. The section is empty for external systems."""
+    """Show parameters, epochs, times and validation results of each arm. It is empty for systems trained elsewhere."""
     measured = [*{row["arm"]: row for row in rate_rows(comparison, TRAINING_COLUMNS)}.values()]
     if not any(row[column.key] is not None for row in measured for column in TRAINING_COLUMNS):
         return Section("Training")

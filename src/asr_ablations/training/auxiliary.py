@@ -10,7 +10,8 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.training.contracts import Auxiliary
 
 AUXILIARY = "auxiliary"
-"""Name of the auxiliary loss within the model. As a submodule, it is trained, averaged and saved with the model."""
+"""Name of the auxiliary loss within the model. As a submodule, the loss is trained, averaged and saved with the model.
+"""
 
 
 def auxiliary_of(model: object) -> Auxiliary | None:
@@ -26,7 +27,7 @@ def without_auxiliary(model: object) -> nn.Module:
 
 
 def count_parameters(model: object) -> int:
-    """Count the parameters used in recognition, which excludes the auxiliary loss."""
+    """Count the parameters used in recognition, without the parameters of the auxiliary loss."""
     return sum(p.numel() for name, p in cast(nn.Module, model).named_parameters() if not is_auxiliary(name))
 
 

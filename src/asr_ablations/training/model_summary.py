@@ -37,7 +37,7 @@ def draw_model(model: AcousticModel, features: int) -> str:
 
 
 def _trace_shapes(model: nn.Module, features: int) -> dict[str, str]:
-    """Return each layer's output shape, such as (B, T/2, 512), by name of the layer, in the order of first calls."""
+    """Return each layer's output shape, such as (B, T/2, 512), by layer name, in the order of the first calls."""
     seen: dict[str, list[Shape]] = {}
 
     def before(name: str, *_: object) -> None:

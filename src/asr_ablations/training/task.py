@@ -243,7 +243,7 @@ class CTCTask(pl.LightningModule):
         return total + penalty
 
     def on_validation_epoch_start(self) -> None:
-        """Copy the first rank's buffers to all ranks, so they validate the same model. Callbacks run before this."""
+        """Copy the first rank's buffers to all ranks, so all validate the same model. The callbacks' hooks run earlier."""
         share_buffers(self.model)
 
     def validation_step(self, batch: Batch, batch_index: int, dataloader_idx: int = 0) -> None:

@@ -15,7 +15,7 @@ from asr_ablations.training.task import CTCTask, task_of
 from asr_verdicts.errors import UsageError
 
 OPTIMIZER_COPIES = 2
-"""Number of state values that Adam stores per weight. No other optimizer stores more."""
+"""Number of state values that Adam stores per weight. No optimizer in conf/optimizer stores more."""
 
 
 class LargestBatch(pl.Callback):
