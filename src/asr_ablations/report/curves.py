@@ -69,7 +69,7 @@ def smoothed_loss(run: Record, axis: str) -> Curve:
 
 
 def gradient_curve(run: Record) -> Curve:
-    """Return the largest finite gradient norm in each of STRETCHES groups of steps, over its step (counted from 1)."""
+    """Return the largest finite gradient norm in each of STRETCHES groups of steps, at its step (counted from 1)."""
     norms = np.array(read_gradient_norms(run.folder))
     finite = np.where(np.isfinite(norms), norms, -np.inf)
     stretches = [part for part in np.array_split(np.arange(len(norms)), STRETCHES) if len(part)]

@@ -10,8 +10,7 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.training.contracts import Auxiliary
 
 AUXILIARY = "auxiliary"
-"""Name of the auxiliary loss within the model. As a submodule, the loss is trained, averaged and saved with the model.
-"""
+"""Name of the auxiliary loss within the model. A submodule is trained, averaged and saved together with the model."""
 
 
 def auxiliary_of(model: object) -> Auxiliary | None:

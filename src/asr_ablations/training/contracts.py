@@ -43,7 +43,7 @@ class Features(Protocol):
         """Return the number of frames (B,) for lengths (B,) in samples. Audio too short for a frame has 0 frames."""
 
     def __call__(self, waveforms: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Map waveforms (B, S) in -1..1 and lengths (B,) in samples to features (B, T, F) and lengths in frames (B,)."""
+        """Map waveforms (B, S) in -1..1 and lengths (B,) in samples to features (B, T, F) and frame counts (B,)."""
 
 
 class AcousticModel(Protocol):
@@ -233,9 +233,7 @@ class CuttingOrder(Protocol):
     """A batch order that trains on chunks of utterances and requires a FrameLoss. Validation does not use chunks."""
 
     def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return utterance index, first frame and length of each chunk, all (N,). lengths: utterance lengths (B,) in
-        frames.
-        """
+        """Return utterance index, first frame and length of each chunk, all (N,), for utterance lengths (B,) in frames."""
 
 
 class Penalty(Protocol):

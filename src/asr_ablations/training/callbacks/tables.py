@@ -27,7 +27,7 @@ from asr_verdicts.files import write_csv
 
 
 class MetricsTable(CSVLogger):
-    """Is Lightning's CSV logger, but keeps the first `rows` rows of an existing metrics.csv and appends to them."""
+    """Variant of Lightning's CSV logger that keeps the first `rows` rows of an existing metrics.csv."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         super().__init__(save_dir=str(folder), name="", version="")
