@@ -233,7 +233,7 @@ class CuttingOrder(Protocol):
     """A batch order that trains on chunks of utterances and requires a FrameLoss. Validation does not use chunks."""
 
     def chunks(self, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return utterance index, first frame and length of each chunk, all (N,). lengths: frames per utterance, (B,)."""
+        """Return utterance index, first frame and length of each chunk, all (N,). lengths: utterance frames (B,)."""
 
 
 class Penalty(Protocol):
