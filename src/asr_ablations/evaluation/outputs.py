@@ -1,6 +1,6 @@
-"""Outputs of a trained model for whole sets, computed once and stored in the run's folder.
+"""Compute a trained model's outputs for whole sets once, and store them in the run folder.
 
-Log-probabilities are stored for all decoders, and outputs of hidden layers for other programs (Doetsch2016 §3).
+Log-probabilities are shared by all decoders. Outputs of hidden layers are for other programs (Doetsch2016 §3).
 """
 
 import logging
@@ -36,13 +36,13 @@ from asr_verdicts.record import UtteranceRow
 log = logging.getLogger(__name__)
 
 LOWEST = np.finfo(np.float16).min
-FORMAT = 1  # version of the stored formats; increase it whenever one of them changes
-MODEL = "model."  # prefix of the names of the model's layers within the task
+FORMAT = 1  # version of the stored file formats; increase it whenever a format changes
+MODEL = "model."  # prefix of the model's layer names within the task
 TASK, READER = "asr_ablations.training.task", "asr_ablations.data.audio"
-"""Modules that affect log-probabilities in addition to the components named in the config."""
+"""Modules that affect log-probabilities, besides the components chosen in the config."""
 
 Precision: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""A function that creates the context in which the forward pass runs."""
+"""Function that creates the context in which the forward pass runs."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +69,23 @@ class LogProbs:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """The first row of each utterance in the file, and the row after its last."""
+        """Begin and end of each utterance's rows in the file, as for slices."""
         ends = np.cumsum(self.lengths, dtype=np.int64).tolist()
         return [(end - length, end) for end, length in zip(ends, self.lengths, strict=True)]
 
     def read(self) -> list[np.ndarray]:
-        """Return an array (length, V) for each utterance."""
+        """Return an array (length, V) of log-probabilities for each utterance."""
         rows = open_rows(self.file)
         return [rows[begin:end] for begin, end in self.spans]
 
     def rows_with(self, texts: Sequence[str]) -> list[UtteranceRow]:
-        """Return a row as in utterances.csv for each utterance. texts: hypotheses in the order of `utterances`."""
+        """Return a row of utterances.csv for each utterance. texts: hypotheses in the order of `utterances`."""
         pairs = zip(self.utterances, texts, strict=True)
         return [utterance_row(self.name, utterance, utterance.text, text) for utterance, text in pairs]
 
 
 def open_rows(file: Path) -> np.ndarray:
-    """Map the frames (T, V) in a file into memory. Raises ValueError if the file is incomplete."""
+    """Map an array of frames (T, V) from a file into memory. Raise ValueError if the file is incomplete."""
     rows: np.ndarray = np.load(file, mmap_mode="r")
     return rows
 
@@ -93,9 +93,9 @@ def open_rows(file: Path) -> np.ndarray:
 def stored_log_probs(
     trained: Trained, name: str, device: torch.device, precision: Precision, with_activations: bool = False
 ) -> LogProbs:
-    """Return the log-probabilities of a set from the run's folder, and compute them first if they are missing.
+    """Return a set's log-probabilities from the run folder. Compute and store them first if they are missing.
 
-    with_activations: whether the outputs of the auxiliary's layer are stored with them. Raises UsageError if different
+    with_activations: whether the outputs of the auxiliary's layer are stored with them. Raise UsageError if different
     utterances have the same id.
     """
     speech = read_set(trained, name)
@@ -111,14 +111,14 @@ def stored_log_probs(
 
 
 def read_set(trained: Trained, name: str) -> Speech:
-    """Return a set of the run's data, and read it first if it was not read before."""
+    """Return a set of the run's data. Read the set first if it has not been read yet."""
     if name not in trained.data.sets:
         trained.data.read(name)
     return trained.data.sets[name]
 
 
 def unique_utterances(name: str, utterances: Iterable[Utterance]) -> list[Utterance]:
-    """Return each utterance once, sorted by id. Raises UsageError if different utterances have the same id."""
+    """Return the distinct utterances, sorted by id. Raise UsageError if different utterances have the same id."""
     by_id: dict[str, Utterance] = {}
     for utterance in utterances:
         if by_id.setdefault(utterance.id, utterance) != utterance:
@@ -131,8 +131,8 @@ def log_probs_key(
 ) -> str:
     """Return twelve hexadecimal digits of a hash over everything that affects log-probabilities.
 
-    It covers the checkpoint, the config, the source of features and model, the utterances with their audio, the device,
-    and the key of the condition in which they are heard, if any.
+    The hash covers the checkpoint, the config, the source code of features and model, the utterances with their audio,
+    the device, and the key of the condition that alters the audio, if any.
     """
     nodes = [trained.cfg[group] for group in ("features", "model", "rnn", "norm")]
     return content_key(
@@ -149,7 +149,7 @@ def log_probs_key(
 
 
 def _read_stored(file: Path, activations: Path | None, utterances: int) -> LogProbsRecord | None:
-    """Return the record of stored log-probabilities. Returns None if they are missing, or damaged (with a warning).
+    """Return the record of stored log-probabilities, or None if they are missing or (with a warning) damaged.
 
     activations: file that must contain the same number of frames, if any.
     """
@@ -182,7 +182,7 @@ def _compute(
     device: torch.device,
     precision: Precision,
 ) -> None:
-    """Compute the log-probabilities of a set, and write them with a JSON file that describes them.
+    """Compute the log-probabilities of a set, and write them together with a JSON file that describes them.
 
     activations: file for the outputs of the auxiliary's layer; None writes none.
     """
@@ -214,7 +214,7 @@ def _compute(
     if activations is not None:
         with whole_file(activations, ending=".npy") as temporary:
             np.save(temporary, np.concatenate([layer_by_id[utterance.id] for utterance in utterances]))
-    with whole_file(file, ending=".npy") as temporary:  # gets its final name only after the JSON file is written
+    with whole_file(file, ending=".npy") as temporary:  # renamed to `file` only after the JSON file is written
         np.save(temporary, rows)
         write_json(file.with_suffix(".json"), description)
 
@@ -222,7 +222,7 @@ def _compute(
 def halved(row: np.ndarray) -> np.ndarray:
     """Round log-probabilities (T, V) to float16 without changing the best symbol of any frame.
 
-    If rounding makes another symbol equal to the best one, the best one is raised by the smallest step.
+    If rounding makes another symbol equal to the best one, the best one is increased by the smallest possible step.
     """
     rounded = np.clip(row, LOWEST, None).astype(np.float16)
     best = row.argmax(axis=1)
@@ -233,7 +233,7 @@ def halved(row: np.ndarray) -> np.ndarray:
 
 
 def check_layers(trained: Trained, layers: Sequence[str]) -> None:
-    """Raise UsageError with the names of the model's layers if one of the given names is not among them."""
+    """Raise UsageError if one of the given names is not a layer of the model. The message lists the layers."""
     names = [name.removeprefix(MODEL) for name, _ in trained.task.named_modules() if name.startswith(MODEL)]
     names = [name for name in names if not is_auxiliary(name)]
     for name in layers:
@@ -244,11 +244,11 @@ def check_layers(trained: Trained, layers: Sequence[str]) -> None:
 def stored_activations(
     trained: Trained, name: str, layers: Sequence[str], device: torch.device, precision: Precision
 ) -> Path:
-    """Return the file with the outputs of these layers for a set, which may be train. Compute it if it is missing.
+    """Return the file with the given layers' outputs for a set, which may be train. Compute missing outputs first.
 
     The file has a group for each layer, with `frames` (frames of all utterances, …) in float32 and `lengths` (N,), the
-    number of frames of each utterance. `ids` (N,) are in the same order. Utterances are computed one at a time, without
-    padding. Raises UsageError if a layer is not used, or if its output is not a tensor of frames.
+    number of frames of each utterance. `ids` (N,) lists the utterances in the same order. Utterances are computed one
+    at a time, without padding. Raise UsageError if a layer is not used, or if its output is not a tensor of frames.
     """
     import h5py
 
@@ -262,7 +262,7 @@ def stored_activations(
     file.parent.mkdir(exist_ok=True)
     places = {utterance.id: place for place, utterance in enumerate(speech.utterances)}
     trained.task.to(device)
-    outputs: dict[str, Any] = {}  # output of each layer for the latest utterance
+    outputs: dict[str, Any] = {}  # each layer's output for the latest utterance
     lengths: dict[str, list[int]] = {layer: [] for layer in layers}
     with ExitStack() as stack:
         for layer in layers:
@@ -292,7 +292,7 @@ def _keep(outputs: dict[str, Any], layer: str, _module: nn.Module, _inputs: obje
 
 
 def _read_frames(outputs: Mapping[str, Any], layer: str, id_: str) -> np.ndarray:
-    """Return the frames (T, …) that a layer has output for an utterance, without its other outputs such as lengths."""
+    """Return a layer's output frames (T, …) for an utterance, without its other outputs such as lengths."""
     output = outputs.get(layer)
     first = output[0] if isinstance(output, tuple) else output
     if not isinstance(first, torch.Tensor) or first.dim() < 3:
@@ -303,7 +303,7 @@ def _read_frames(outputs: Mapping[str, Any], layer: str, id_: str) -> np.ndarray
 
 
 def _append(content: Any, name: str, values: np.ndarray) -> None:
-    """Append rows to a dataset in a file, because a large set would not fit into memory."""
+    """Append rows to an HDF5 dataset in pieces, because a whole set may not fit into memory."""
     if name not in content:
         shape = values.shape[1:]
         content.create_dataset(name, (0, *shape), values.dtype, maxshape=(None, *shape), chunks=(256, *shape))

@@ -29,14 +29,14 @@ def add_auxiliary(model: nn.Module, auxiliary: nn.Module) -> None:
 
 
 def without_auxiliary(model: object) -> nn.Module:
-    """Copy a model without its auxiliary loss. The copy recognises speech as the model does."""
+    """Copy a model without its auxiliary loss, which recognition does not use."""
     copied = copy.deepcopy(cast(nn.Module, model))
     copied._modules.pop(AUXILIARY, None)
     return copied
 
 
 def count_parameters(model: object) -> int:
-    """Count the parameters that recognition uses, so without those of the auxiliary loss."""
+    """Count the parameters used in recognition, without the parameters of the auxiliary loss."""
     return sum(p.numel() for name, p in cast(nn.Module, model).named_parameters() if not is_auxiliary(name))
 
 
@@ -51,10 +51,10 @@ def is_head(name: str) -> bool:
 
 
 class Activations:
-    """Keeps the output of the auxiliary's layer within the context; without an auxiliary it does nothing.
+    """Records the output of the layer on which the auxiliary loss is computed, for forward passes within the context.
 
-    The hook and the output are gone after the context, so that no step keeps memory of an earlier one and evaluation
-    collects nothing.
+    The hook is removed at the end of the context, so evaluation records nothing. `loss` releases the recorded output,
+    so no step uses memory for an earlier one. If the model has no auxiliary loss, nothing is recorded.
     """
 
     def __init__(self, model: object) -> None:
@@ -80,9 +80,9 @@ class Activations:
         return output
 
     def loss(self, lengths: torch.Tensor, batch: Batch) -> torch.Tensor | None:
-        """Return the auxiliary loss () in nats, or None without one and while pretraining leaves its layer out.
+        """Return the auxiliary loss () in nats. Return None if the model has none or did not run its layer.
 
-        lengths: number of output frames (B,).
+        lengths: number of output frames of each utterance, (B,).
         """
         output = self.take()
         if self.auxiliary is None or output is None:
