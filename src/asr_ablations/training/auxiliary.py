@@ -1,4 +1,4 @@
-"""The auxiliary loss of a model: a module named `auxiliary` that only training calls, or one named `conditioning`."""
+"""Handle a model's auxiliary loss: a submodule that only training calls, unless it conditions later layers."""
 
 import copy
 from typing import Any, cast
@@ -10,9 +10,9 @@ from asr_ablations.data.batch import Batch
 from asr_ablations.training.contracts import Auxiliary
 
 AUXILIARY = "auxiliary"
-"""Name of the module within the model, so that optimizer, init, averaging and checkpoints contain its weights."""
+"""Name of the auxiliary loss within the model. A submodule is trained, averaged and saved together with the model."""
 CONDITIONING = "conditioning"
-"""Name of the module if it also conditions the model's later layers. It is then part of recognition."""
+"""Name of the auxiliary loss if it also conditions the model's later layers. It is then part of recognition."""
 
 
 def auxiliary_of(model: object) -> Auxiliary | None:
@@ -21,7 +21,7 @@ def auxiliary_of(model: object) -> Auxiliary | None:
 
 
 def add_auxiliary(model: nn.Module, auxiliary: nn.Module) -> None:
-    """Add an auxiliary loss to a model. If it conditions the model, its `condition` changes its layer's output."""
+    """Add an auxiliary loss to a model. If the loss has a `condition`, this hook changes the output of its layer."""
     condition = getattr(auxiliary, "condition", None)
     model.add_module(AUXILIARY if condition is None else CONDITIONING, auxiliary)
     if condition is not None:
@@ -46,7 +46,7 @@ def is_auxiliary(name: str) -> bool:
 
 
 def is_head(name: str) -> bool:
-    """Return whether the parameter or layer of this name belongs to an auxiliary loss, even if it conditions layers."""
+    """Return whether the parameter or layer of this name belongs to an auxiliary loss of either kind."""
     return name.partition(".")[0] in (AUXILIARY, CONDITIONING)
 
 

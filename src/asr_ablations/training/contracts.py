@@ -265,7 +265,10 @@ class Auxiliary(Protocol):
     layer: str
     """Name (as in model.txt) of the layer that supplies the activations (B, T', D), one row per output frame."""
     weight: float
-    """Factor by which the auxiliary loss is multiplied. The main loss has factor 1."""
+    """Factor by which the auxiliary loss is multiplied. The main loss has factor 1.
+
+    Optional: `condition`, a forward hook that changes the layer's output. The module is then part of recognition.
+    """
 
     def __call__(self, activations: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Return the loss () in nats, float32, from activations (B, T', D) with lengths (B,) in output frames.
