@@ -102,10 +102,7 @@ class Letters(Alphabet):
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Letters":
-        """Return an alphabet of letters and an optional separation, which must be one other character.
-
-        Raises UsageError for any other separation.
-        """
+        """Add a separation, if any, to letters. Raises UsageError unless it is a single character and not a letter."""
         if separation is None:
             return Letters(letters)
         if not isinstance(separation, str) or len(separation) != 1 or separation in letters:

@@ -115,7 +115,7 @@ class Count:
         return self.size * self.ranks
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Return the indices that cut N utterances into batches. Their number is the same for any order of durations."""
+        """Return the indices that cut N utterances into batches, whose number is the same for any order."""
         return list(range(self.size * self.ranks, len(durations), self.size * self.ranks))
 
 
@@ -123,7 +123,7 @@ class Count:
 class Seconds:
     """A batch size of `seconds` of audio per rank.
 
-    `count` includes padding, and rounds eight or more utterances per rank down to a multiple of eight. `cut` does not.
+    `count` includes padding, and rounds eight or more utterances per rank down to a multiple of eight. `cut` does neither.
     """
 
     seconds: float

@@ -52,10 +52,7 @@ class AudioFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The utterances of a split, and facts about their audio files (N, 6).
-
-    sources: "<hash> <path>" of each transcript file and folder that was read
-    """
+    """A split's utterances, facts about their audio (N, 6), and "<hash> <path>" of each text file or folder read."""
 
     utterances: Utterances
     facts: np.ndarray
@@ -233,7 +230,7 @@ def _is_unchanged(listing: Listing) -> bool:
 
 def _inspect(path: Path, indexed: Mapping[tuple[str, FileState], AudioFile]) -> tuple[str, AudioFile]:
     """Return the path and facts about its file: from an index if the file is unchanged, or else read from the file."""
-    state = FileState.read(path) or MISSING  # determined before reading, because the file may change during reading
+    state = FileState.read(path) or MISSING  # before reading, so a change during reading is detected later
     if file := indexed.get((str(path), state)):
         return str(path), file
     try:

@@ -47,5 +47,5 @@ class Subset:
         return training.take(np.sort(np.concatenate([order[:count], np.flatnonzero(faulty)])))
 
     def _place(self, name: str) -> bytes:
-        """Return the sort key of a speaker or an utterance, which puts it in a random place that depends on the seed."""
+        """Return a sort key for a speaker or an utterance. Sorting by it gives a random order that the seed determines."""
         return hashlib.sha256(f"{self.seed} {name}".encode(errors="surrogatepass")).digest()
