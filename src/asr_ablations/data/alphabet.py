@@ -98,7 +98,7 @@ class Letters(Alphabet):
 
     def __post_init__(self) -> None:
         if len(set(self.characters)) != len(self.characters) or not self.characters:
-            raise UsageError(f"alphabet.characters={self.characters!r}: expected one or more characters, each only once")
+            raise UsageError(f"alphabet.characters={self.characters!r}: expected one or more different characters")
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Letters":

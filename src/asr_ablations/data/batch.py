@@ -123,7 +123,7 @@ class Count:
 class Seconds:
     """A batch size of `seconds` of audio per rank.
 
-    `count` includes padding, and rounds eight or more utterances per rank down to a multiple of eight. `cut` does neither.
+    `count` includes padding, and rounds eight or more utterances per rank down to a multiple of eight; `cut` does not.
     """
 
     seconds: float

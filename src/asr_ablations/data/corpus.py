@@ -108,7 +108,7 @@ class Corpus(ABC):
         self.prepare()
 
     def read(self, split: str) -> Utterances:
-        """Return all utterances of a split, with their faults. If `thorough` is set, all audio is decoded to find more."""
+        """Return all utterances of a split, with faults. If `thorough` is set, decode all audio to find more faults."""
         if split not in self._read:
             names = getattr(type(self).find, "options", None)
             values = [getattr(self, name) for name in names or ()]
@@ -127,7 +127,7 @@ class Corpus(ABC):
         return utterances
 
     def sets(self) -> list[str]:
-        """Return the names of all sets: "train", which may combine several splits, and each validation and test split."""
+        """Return the names of all sets: "train", which may combine several splits, and the other splits."""
         return list(dict.fromkeys(["train", *self.validation, *self.test]))
 
     def read_set(self, name: str) -> Utterances:

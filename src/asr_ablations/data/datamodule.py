@@ -132,7 +132,7 @@ class SpeechLoader(DataLoader):
             num_workers=workers,
             persistent_workers=workers > 0,
             pin_memory=pinned,
-            # torch's global generator is only for dropout, but the loader draws a seed for each pass
+            # a separate generator: the loader draws a seed for each pass, which would change dropout's random numbers
             generator=torch.Generator(),
         )
 
@@ -231,7 +231,7 @@ class SpeechData(pl.LightningDataModule):
             )
 
     def read(self, name: str) -> None:
-        """Read one set: "train", which may combine several splits, or a single split. Raises UsageError like `setup`."""
+        """Read one set: "train", which may combine several splits, or another split. Raises UsageError like `setup`."""
         self._add(screen(self.corpus, self.alphabet, self.output_frames, [name]))
 
     def _add(self, sets: dict[str, Screened]) -> None:
@@ -243,7 +243,7 @@ class SpeechData(pl.LightningDataModule):
         self.screened |= sets
 
     def _limit(self, utterances: Utterances) -> Utterances:
-        """Return the first utterances, enough to fill `batches` batches; all utterances if `batches` is None."""
+        """Return the first utterances that fit into `batches` batches, but at least one; all if `batches` is None."""
         if self.batches is None:
             return utterances
         if self.batch_seconds is None:
@@ -257,7 +257,7 @@ class SpeechData(pl.LightningDataModule):
         return fingerprint(self.corpus)
 
     def describe(self) -> Json:
-        """Return the contents of data.json: all sets, the alphabet, and how often training contains each test word."""
+        """Return the contents of data.json: sets, alphabet, and how often training contains the words of other sets."""
         others = [screened.kept for name, screened in self.screened.items() if name != "train"]
         sets = {name: describe_set(screened, self.in_training.get(name)) for name, screened in self.screened.items()}
         return {
@@ -318,7 +318,7 @@ class SpeechData(pl.LightningDataModule):
 
 
 def _select_readable(screened: Screened) -> Utterances:
-    """Return the utterances to cache: also utterances that only this model leaves out, because all arms share a cache."""
+    """Return the utterances to cache. All arms share a cache, so it includes utterances that only this model skips."""
     unused = [u for reason in UNUSED for u in screened.left_out.get(reason, [])]
     readable = Utterances.join([screened.kept, Utterances.convert(unused)])
     ids = [*readable.strings("id")]

@@ -47,5 +47,5 @@ class Subset:
         return training.take(np.sort(np.concatenate([order[:count], np.flatnonzero(faulty)])))
 
     def _place(self, name: str) -> bytes:
-        """Return a sort key for a speaker or an utterance. Sorting by it gives a random order that the seed determines."""
+        """Return a sort key for a speaker or utterance, which gives a random order that depends only on the seed."""
         return hashlib.sha256(f"{self.seed} {name}".encode(errors="surrogatepass")).digest()
