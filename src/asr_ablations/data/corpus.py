@@ -127,7 +127,7 @@ class Corpus(ABC):
         return utterances
 
     def sets(self) -> list[str]:
-        """Return the names of all sets: "train", which may combine several splits, and the other splits."""
+        """Return the names of all sets: "train", from one or more splits, and each validation and test split."""
         return list(dict.fromkeys(["train", *self.validation, *self.test]))
 
     def read_set(self, name: str) -> Utterances:
