@@ -40,7 +40,7 @@ class ArmDifference:
 
     @property
     def text(self) -> str:
-        """Format the difference, as in "gradient=noise: gradient.limit 1.0 for null, gradient.variance 1e-06 for none"."""
+        """Format the difference, as in "gradient=noise: gradient.limit 1.0 for null, gradient.variance 0.1 for none"."""
         return f"{self.arm}: {keys_text(self.keys)}"
 
     @property

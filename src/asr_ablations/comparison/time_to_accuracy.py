@@ -40,7 +40,8 @@ def ratio_of_times(
     """Return the ratio of an arm's time to the baseline's time; None if any time is missing or 0.
 
     arm, baseline: times of all runs, in the same unit. itself: whether the arm is the baseline, which needs no
-    interval. Other load on a machine multiplies times, so Welch's interval (level `level`) is computed for logarithms.
+    interval. Other load on a machine multiplies times, so the interval is Welch's interval of the logarithms, with
+    confidence 1 − `level`.
     """
     if min(arm, default=0) <= 0 or min(baseline, default=0) <= 0:
         return None
@@ -116,7 +117,7 @@ def time_to_accuracy(curve: Sequence[Validation], target: float) -> Validation |
 
 
 def choose_targets(curves: Sequence[Sequence[Validation]]) -> list[float]:
-    """Choose up to three targets: one that every run reaches, one that half of them reach, and one that the best reaches.
+    """Choose up to three targets, which every run, half of the runs, and only the best run reach.
 
     The targets are rounded up to thousandths.
     """

@@ -189,7 +189,7 @@ def trim(waveform: np.ndarray, before: float, after: float) -> np.ndarray:
 
 def coloured_noise(rng: np.random.Generator, samples: int, slope: float) -> np.ndarray:
     """Return Gaussian noise (samples,) with mean power 1 and a power density proportional to frequency^-slope."""
-    size = 1 << (samples - 1).bit_length()  # a power of two, because the FFT is ten times slower for large prime factors
+    size = 1 << (samples - 1).bit_length()  # a power of two, because large prime factors make the FFT ten times slower
     spectrum = np.fft.rfft(rng.standard_normal(size))
     frequencies = np.maximum(np.fft.rfftfreq(size, 1 / SAMPLE_RATE), 50)  # Hz; constant below 50 Hz to avoid rumble
     noise = np.fft.irfft(spectrum * frequencies ** (-slope / 2), size)[:samples]
