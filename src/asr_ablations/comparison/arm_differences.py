@@ -40,7 +40,7 @@ class ArmDifference:
 
     @property
     def text(self) -> str:
-        """Format the difference, as in "gradient=noise: gradient.limit 1.0 for null, gradient.variance 0.1 for none"."""
+        """Format the difference, as in "gradient=noise: gradient.limit 1.0 for null, gradient.decay 0.55 for none"."""
         return f"{self.arm}: {keys_text(self.keys)}"
 
     @property
