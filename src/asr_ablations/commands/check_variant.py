@@ -99,7 +99,7 @@ def _compare_alone(task: CTCTask) -> str | None:
             frames = int(lengths[row])
             difference = (together[row, :frames] - alone[0, :frames]).abs().max().item() if frames else 0.0
             if not difference <= TOLERANCE:
-                return f"log-probabilities of the utterance of {len(samples)} samples differ by {difference:.2g}"
+                return f"results for {len(samples)} samples, alone and in a batch, differ by {difference:.2g} nats"
     return None
 
 

@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="target error rate (0.2 is 20 %%) or loss (nats): compare the times until runs reach it",
     )
-    arguments.add_argument("--no-page", action="store_true", help="write no page, and draw only the figures of --figures")
+    arguments.add_argument("--no-page", action="store_true", help="write no page; draw only the figures of --figures")
     arguments.add_argument(
         "--figures",
         default=[],
