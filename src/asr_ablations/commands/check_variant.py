@@ -139,8 +139,8 @@ def _check_texts(task: CTCTask) -> str | None:
     frames = torch.randn(2, 5, task.alphabet.outputs).log_softmax(-1)
     texts = task.decoder(frames, torch.tensor([5, 0]))
     if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
-        return f"for two utterances it returned {texts!r}"
-    return None if texts[1] == "" else f"for an utterance of length 0 it returned {texts[1]!r}"
+        return f"the decoder returned {texts!r} for two utterances"
+    return None if texts[1] == "" else f"the decoder returned {texts[1]!r} for an utterance of length 0"
 
 
 PROMISES: tuple[tuple[str, Callable[[CTCTask], str | None]], ...] = (

@@ -75,7 +75,7 @@ def _list(outputs: Path) -> int:
         table.add_row(sweep.name, str(len(folders)), counts, f"{hours:.2f}", _verdict(sweep))
     terminal = console()
     terminal.print(table)
-    terminal.print(f"to see the runs of a sweep: {typed('status', sweeps[0])}", soft_wrap=True)
+    terminal.print(f"to show the runs of a sweep: {typed('status', sweeps[0])}", soft_wrap=True)
     return 0
 
 

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "overrides",
         nargs="*",
-        default=[],  # without this, argparse would report them as required
+        default=[],  # without a default, argparse would report overrides as required
         metavar="KEY=VALUE",
         help="changed keys for a new run, such as rnn=gru",
     )
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
         help="run the recorded code: its commit and uncommitted changes; only for folders that you trust",
     )
     arguments.add_argument(
-        "--trust", action="store_true", help="with --checkout: even if another user or machine wrote the folder"
+        "--trust", action="store_true", help="with --checkout: trust a folder that another user or machine wrote"
     )
     arguments.add_argument(
         "--outputs", type=Path, help="output folder (default: outputs/reproductions; for a new run: outputs)"

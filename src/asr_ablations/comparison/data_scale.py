@@ -76,7 +76,7 @@ def _interpolate(curve: Sequence[ScalePoint], x: np.ndarray) -> np.ndarray:
 
 
 def _measure(arm: Arm, name: str, metric: Metric) -> ScalePoint | None:
-    """Return an arm's point on a set, without `doubling`; None if results or hours of training were not recorded."""
+    """Measure an arm on a set, without `doubling`; None if results or hours of training were not recorded."""
     values = final_values(arm, name, metric)
     hours = [training.hours or 0.0 for run in arm.runs if (training := run.data.sets.get("train")) is not None]
     if not values or not hours or not all(hours):

@@ -178,7 +178,7 @@ def _compare_with_declaration(folders: Sequence[Path], models: Sequence[str]) ->
     if all(folder.name == EVALUATIONS for folder in folders):
         return None
     if len(folders) > 1:
-        return "several folders were put together"
+        return "the runs come from several folders"
     wanted = declared(folders[0])
     if wanted is None:
         return UNDECLARED.reason

@@ -23,8 +23,8 @@ def measure_seed_noise(
     """Measure the seed noise of a metric on the test set with hash `sha256`, in all sweeps in the folder `outputs`.
 
     Only finished runs of arms with two or more seeds are used; None if there are none. Arms that a plan stopped early
-    are ignored, because a plan stops arms with similar results first. total: number of words or characters in the test
-    set, if known. but: sweep folders to ignore.
+    are ignored, because a plan tends to stop arms with little seed noise early. total: number of words or characters in
+    the test set, if known. but: sweep folders to ignore.
     """
     arms: dict[str, dict[int, tuple[float, Path]]] = {}
     most: dict[Path, int] = {}

@@ -222,6 +222,6 @@ def at_budget(curve: Sequence[Validation], axis: str, budget: float) -> float | 
 
 
 def spent_by_all(curves: Sequence[Sequence[Validation]], axis: str) -> float | None:
-    """Return the largest cost that every curve has reached; None if a curve did not record costs of the kind `axis`."""
+    """Return the largest cost of the kind `axis` that every curve has reached; None if a curve did not record it."""
     ends = [curve[-1].spent[axis] if curve else None for curve in curves]
     return min((end for end in ends if end is not None), default=None) if None not in ends else None

@@ -162,7 +162,7 @@ def _select_content(run: Record, apart_from: tuple[str, ...]) -> dict[str, objec
 
 
 def _name_series(runs: Sequence[Record]) -> list[str]:
-    """Return a name for each run, which consists of the keys and values in which the runs differ."""
+    """Name each run after the keys and values in which the runs differ."""
     rests = [{**_select_content(run, BATCH), "device": device(run)} for run in runs]
     keys = [key for key in rests[0] if len({json.dumps(rest.get(key)) for rest in rests}) > 1] if rests else []
     return [", ".join(f"{key}={value_text(rest.get(key))}" for key in keys) for rest in rests]

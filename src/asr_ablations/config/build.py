@@ -99,7 +99,7 @@ def build(node: DictConfig, *positional: object, **keywords: object) -> Any:
     for value, line in _compare_kinds(str(key), options):
         if isinstance(value, bool) or value != value or (KINDS[bool] in line and value is not None):
             raise UsageError(line)  # torch would misread it: true as 1, any string as true
-    logging.getLogger(get_object.__module__).disabled = True  # Hydra would also log each error, in two lines
+    logging.getLogger(get_object.__module__).disabled = True  # otherwise Hydra would log each error a second time
     for target in list_targets(options):
         try:
             get_object(target)

@@ -46,7 +46,7 @@ REFUSED = re.compile(r"Could not override '([^'@]+)'|Error merging override (\w+
 def look_up_in(conf: Path) -> None:
     """Register the functions that configs call as ${…}. ${characters_of:<language>} reads an alphabet in `conf`.
 
-    A process normally has only one folder of configs. It has two if it reproduces a run with the recorded code.
+    A process normally uses only one folder of configs, but two if it reproduces a run with the recorded code.
     """
     alphabets.cache_clear()
     # launchers pickle this function together with their jobs' configs, so it must not contain more than the folder
@@ -74,7 +74,7 @@ def alphabets(conf: Path) -> dict[str, str]:
 class Repository(CachingConfigRepository):
     """Reads the config files on a search path, and config nodes that plugins store, but each of them only once.
 
-    primary: file in conf/ that the command's or the user's file extends. defaults: defaults lists by overrides.
+    primary: file in conf/ that the command's or the user's file extends. defaults: Hydra's defaults lists by overrides.
     """
 
     primary: str | None = None
@@ -205,7 +205,7 @@ def _refuse(override: Override, repository: Repository) -> None:
 
 
 def list_files(repo: IConfigRepository, overrides_list: list[Override], **options: Any) -> DefaultsList:
-    """Call create_defaults_list only once for arms with the same files. It takes half of the time to compose an arm."""
+    """Cache Hydra's defaults list for arms with the same files. It takes half of the time needed to compose an arm."""
     if not isinstance(repo, Repository):
         return create_defaults_list(repo, overrides_list=overrides_list, **options)
     groups = [override for override in overrides_list if repo.group_exists(override.key_or_group)]

@@ -136,7 +136,7 @@ def entry(
             except (Exception, KeyboardInterrupt, Stopped) as raised:  # raised by Hydra or a launcher
                 error = _explain(raised)
             if isinstance(error, LeaseHeldError):
-                print(f"{error}: wait until it has ended; the same command then continues", file=sys.stderr)
+                print(f"{error}: wait until the run has ended; the same command then continues", file=sys.stderr)
                 sys.exit(LEASE_HELD_EXIT_CODE)
             if (exit_code := getattr(error, "exit_code", None)) is not None:
                 sys.exit(exit_code)  # a run diverged or arms failed, and the reasons have been printed

@@ -46,7 +46,7 @@ def groups() -> list[str]:
 
 @cache
 def contents_by_name(group: str) -> dict[str, dict[str, object]]:
-    """Return the contents of a group's files by option. They are a node, or keys of the whole config with the node."""
+    """Return the contents of a group's files by option name. A file contains a node, or keys of the whole config."""
     folders = [folder / group for folder in (CONF, *list_user_folders())]
     return {file.stem: _read(file) for folder in folders for file in sorted(folder.glob("*.yaml"))}
 
@@ -84,7 +84,7 @@ def read_allowed(group: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_trusted(key: str | None, node: object) -> None:
-    """Raise UsageError if a node has a class that no file of the group `key` names. None allows all groups' classes."""
+    """Raise UsageError if a node has a class that no file of the group `key` (any group if it is None) names."""
     if key is None:
         anything = frozenset().union(*(read_allowed(group)[1] for group in groups()))
         _check(node, "", anything, anything)

@@ -82,7 +82,7 @@ def header(path: Path) -> tuple[int, int]:
     if info.channels > MOST_CHANNELS:
         raise AudioError(path, "unreadable audio", f"{info.channels} channels, expected at most {MOST_CHANNELS}")
     if info.frames / info.samplerate > LONGEST:
-        raise AudioError(path, "unknown length", f"the header states none, or more than {LONGEST / 3600:g} hours")
+        raise AudioError(path, "unknown length", f"the header states no length, or over {LONGEST / 3600:g} hours")
     _refuse_cut(path, status.st_size, info.frames)
     return info.frames, info.samplerate
 
@@ -139,7 +139,7 @@ def read(path: Path, offset: float, seconds: float, channel: int = AVERAGED) -> 
             raise AudioError(path, "truncated audio", _read_reason(error)) from error
         scaled = file.subtype in ("FLOAT", "DOUBLE")
     if samples is None:
-        raise AudioError(path, "channels cancel out", "their mean is silent; a manifest's key channel selects one")
+        raise AudioError(path, "channels cancel out", "their average is silent; a manifest's key channel selects one")
     if len(samples) < expected:
         raise AudioError(path, "truncated audio", f"{len(samples)} of {expected} samples from {offset:g} s on")
     if not np.isfinite(samples).all():

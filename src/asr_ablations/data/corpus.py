@@ -79,10 +79,10 @@ class Corpus(ABC):
         if on_bad not in ("stop", "skip"):
             raise choices("data.on_bad", on_bad, ["stop", "skip"])
         self.language, self.normalise, self.on_bad = language, normalise, on_bad
-        self.normalised = normalisation(normalise, language, "data.normalise", lower)  # not fold: it changes ß and ς
+        self.normalised = normalisation(normalise, language, "data.normalise", lower)  # `fold` would change ß and ς
         self.max_seconds, self.max_evaluated_seconds = max_seconds, max_evaluated_seconds
         self.subset = None if subset is None else Subset(subset)
-        self.thorough = on_bad == "skip"  # because utterances are left out before training starts
+        self.thorough = on_bad == "skip"  # to find all unusable utterances before training
         self._read: dict[str, Utterances] = {}
 
     @abstractmethod
@@ -241,7 +241,7 @@ class Paths(Corpus):
         for file in (self.root / path / name for path in self.paths.values() for name in self.needed):
             if not file.exists():
                 raise UsageError(
-                    f"{file} is missing: expected {self.layout}; then check it with: {self.prepare_command()}"
+                    f"{file} is missing: expected {self.layout}; once it exists, check it with: {self.prepare_command()}"
                 )
 
     def path(self, split: str) -> Path:

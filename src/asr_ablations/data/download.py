@@ -48,7 +48,7 @@ def check_source(address: object, checksums: Mapping[str, object], digits: int) 
     """Raise UsageError for an invalid address, or for a checksum that does not have `digits` hexadecimal digits."""
     if not isinstance(address, str) or not ADDRESS.fullmatch(address):
         raise choices(
-            "data.download.address", address, "the address of a folder, as https://www.openslr.org/resources/12"
+            "data.download.address", address, "the address of a folder, such as https://www.openslr.org/resources/12"
         )
     for name, checksum in checksums.items():
         if not re.fullmatch(f"[0-9a-f]{{{digits}}}", str(checksum)):

@@ -224,7 +224,7 @@ def _is_unchanged(listing: Listing) -> bool:
     if any(_hash_source(path) != hash_ for hash_, path in recorded):
         return False
     facts = map(tuple, listing.facts[:, : len(MISSING)].tolist())
-    states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # once per file
+    states = dict(zip(listing.utterances.strings("audio"), facts, strict=True))  # a dict, to check each file only once
     return all((FileState.read(path) or MISSING) == state for path, state in states.items())
 
 

@@ -65,7 +65,7 @@ def screen(
         summary = "; ".join(cause.text for cause in causes)
         raise UsageError(
             f"{first.id}: {first.fault}; {summary} (src/prepare.py with the same data shows more; data.on_bad=skip "
-            "leaves such utterances out)"
+            "leaves faulty utterances out)"
         )
     return select(judged, corpus, alphabet, output_frames)
 
@@ -194,7 +194,7 @@ def _describe_fault(utterance: Utterance, alphabet: Alphabet, occurrences: int, 
         return f"{FOREIGN}: {' '.join(map(repr, foreign))} in {utterance.text!r}"
     needed, available = shortest_path(alphabet.encode(utterance.text)), int(FEATURE_FRAMES * utterance.duration)
     if needed > available:
-        return f"transcript longer than frames: {needed} labels and repeats, {available} frames of {utterance.audio}"
+        return f"transcript longer than frames: it needs {needed} frames, but {utterance.audio} has {available}"
     return ""
 
 

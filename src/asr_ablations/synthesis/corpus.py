@@ -216,7 +216,7 @@ def _start_worker(parent: int, started: float) -> None:
     import torch
 
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C the parent stops its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # because the parent stops its workers after Ctrl-C
     end_with(parent, started)
 
 

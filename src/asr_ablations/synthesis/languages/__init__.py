@@ -53,7 +53,7 @@ def words(text: str) -> list[str]:
 
 
 def load_words(code: str) -> dict[str, dict[str, str]]:
-    """Return the sections of <code>.yaml, which contain named strings."""
+    """Return the sections of <code>.yaml, each of which maps names to strings."""
     content: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / f"{code}.yaml").read_text(encoding="utf-8"))
     return content
 
