@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("group", help="group of the option: a folder of conf/, such as rnn")
     arguments.add_argument("name", help="name of the new option in lower case, chosen with rnn=<name>")
-    arguments.add_argument("--like", metavar="OPTION", help="option to copy (default: the option with the shortest code)")
+    arguments.add_argument("--like", metavar="OPTION", help="option to copy (default: the option with the least code)")
     return arguments
 
 

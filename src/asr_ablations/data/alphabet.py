@@ -12,7 +12,7 @@ from asr_verdicts.errors import UsageError, choices
 
 
 class Alphabet(ABC):
-    """The output units of which a model composes texts: letters or subwords."""
+    """The output units from which a model forms texts: letters or subwords."""
 
     separation = ""
     """The unit that separates double letters; "" if there is none."""
@@ -72,7 +72,7 @@ class Alphabet(ABC):
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """All units that decoded texts contain, which excludes only the separation."""
+        """The units that decoded texts may contain: all units except the separation."""
         return tuple(symbol for symbol in self.symbols if symbol != self.separation)
 
     @property
@@ -102,7 +102,7 @@ class Letters(Alphabet):
 
     @staticmethod
     def with_separation(letters: str, separation: str | None) -> "Letters":
-        """Add a separation, if any, to letters. Raises UsageError unless it is a single character and not a letter."""
+        """Make an alphabet of letters and a separation, if any. Raises UsageError unless it is one other character."""
         if separation is None:
             return Letters(letters)
         if not isinstance(separation, str) or len(separation) != 1 or separation in letters:

@@ -115,7 +115,7 @@ class Count:
         return self.size * self.ranks
 
     def cut(self, durations: np.ndarray) -> list[int]:
-        """Return the indices that cut N utterances into batches, whose number is the same for any order."""
+        """Return the indices that cut N utterances into batches. The number of batches is the same in any order."""
         return list(range(self.size * self.ranks, len(durations), self.size * self.ranks))
 
 
@@ -224,10 +224,10 @@ class Order(Protocol):
     def __call__(
         self, durations: np.ndarray, batch_size: BatchSize, epoch: int, generator: np.random.Generator
     ) -> list[np.ndarray]:
-        """Return batches for all ranks together, as indices into the durations in seconds, (N,). N may be 0.
+        """Return batches for all ranks together, as arrays of utterance indices. durations: in seconds, (N,).
 
         Each index occurs once, no batch exceeds `batch_size`, and every epoch has the same number of batches. Random
-        numbers come only from `generator`.
+        numbers come only from `generator`. N may be 0.
         """
 
 

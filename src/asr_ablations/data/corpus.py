@@ -241,7 +241,7 @@ class Paths(Corpus):
         for file in (self.root / path / name for path in self.paths.values() for name in self.needed):
             if not file.exists():
                 raise UsageError(
-                    f"{file} is missing: expected {self.layout}; once it exists, check it with: {self.prepare_command()}"
+                    f"{file} is missing: expected {self.layout}; when it exists, check it with {self.prepare_command()}"
                 )
 
     def path(self, split: str) -> Path:

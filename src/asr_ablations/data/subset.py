@@ -11,7 +11,7 @@ from asr_ablations.tools.checks import number, whole
 from asr_verdicts.errors import choices
 
 DECIMALS = 1000
-"""Inverse of the precision, in hours, to which an error message rounds down the available hours."""
+"""An error message rounds the available hours down to a multiple of 1 / DECIMALS."""
 
 
 class Subset:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 FEATURE_FRAMES = 100
 """Feature frames per second in all published settings (10 ms hop). An utterance with more labels than feature frames
-is faulty, because nobody speaks so fast. An utterance with fewer frames than labels in one model's output is not."""
+is faulty, because nobody speaks so fast. An utterance that only some models cannot use is not faulty."""
 INFEASIBLE = "infeasible"
 OVER_LONG, OVER_LONG_TO_EVALUATE = "longer than data.max_seconds", "longer than data.max_evaluated_seconds"
 TOO_SHORT = "too short for one output frame (features.window, model.convolutions)"
@@ -41,7 +41,8 @@ CURES = {"case": "data.normalise=case makes {} lower case", "punctuation": "data
 class Screened:
     """A data set after screening: utterances to use (`kept`), and excluded utterances by reason (`left_out`).
 
-    infeasible: ids of utterances with too few output frames for CTC, which are excluded from training only
+    infeasible: ids of utterances with too few output frames for CTC; training excludes all of them, but evaluation
+    excludes only utterances without any output frame
     """
 
     kept: Utterances
@@ -151,7 +152,7 @@ def select(
 ) -> dict[str, Screened]:
     """Exclude faulty, overlong and too short utterances from each set. Raises UsageError if a set becomes empty.
 
-    Training utterances with too few output frames for CTC, and held-out utterances without any, are too short.
+    A training utterance is too short if it has too few output frames for CTC, a held-out utterance if it has none.
     """
     selected = {}
     for name, utterances in judged.items():
