@@ -152,7 +152,7 @@ PROMISES: tuple[tuple[str, Callable[[CTCTask], str | None]], ...] = (
 
 
 def find_function(subject: Any, name: str) -> Any:
-    """Return a method of an object or class, or None if it has no such method; for a module's `__call__`, `forward`."""
+    """Return a method of an object or class, or None if it lacks the method. For an nn.Module, __call__ is forward."""
     if name != "__call__":
         return getattr(subject, name, None)
     kind = subject if isinstance(subject, type) else type(subject)
